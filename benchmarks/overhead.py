@@ -213,7 +213,7 @@ def _write_specs(catalog: Path) -> None:
         "aggregates": {"rows": "count", "total": {"function": "sum", "column": "value"}},
         # Routed, and drained by a second stage, whatever that costs: so few rows would be combined where they are read.
         "engine": "staged",
-        "routing": {"waves": [1], "reducers": 4, "stage_overhead": 0, "key_sample": False, "warm_start": False},
+        "routing": {"waves": [1], "reducers": 4, "stage_overhead": 0, "first_plan": []},
         "quality": {
             "expectations": [
                 {"type": "expect_column_values_to_be_between", "kwargs": {"column": "rows", "min_value": 1}}
@@ -222,7 +222,7 @@ def _write_specs(catalog: Path) -> None:
         "output": {"path": "published", "files": 2},
     }
     demo = yaml.safe_load((PROJECT / "jobs" / "catalog" / f"{DEMO}.yaml").read_text(encoding="utf-8"))
-    demo["routing"]["warm_start"] = False
+    demo["routing"]["first_plan"] = ["sample"]
     for one in (spec, demo):
         (catalog / f"{one['name']}.yaml").write_text(yaml.safe_dump(one, sort_keys=False), encoding="utf-8")
 

@@ -82,7 +82,7 @@ def measure(root: Path, sizes: Sequence[int] = SIZES, repetitions: int = REPETIT
 def warm_stage(spark: SparkSession, rows: int, repetitions: int, root: Path, scratch: Path) -> dict[str, Any]:
     """A stage that takes an input at once, and plain Spark, in turn; each is run once before it counts."""
     data = Dataset(rows=rows, keys=rows // 10, exponent=1.2, files=8)
-    cell = Cell("stage", data, AGGREGATES, CORES, routing={"waves": [1], "key_sample": False, "policy": "adaptive"})
+    cell = Cell("stage", data, AGGREGATES, CORES, routing={"waves": [1], "first_plan": [], "policy": "adaptive"})
     folder, ours, plain, work = written(data, root), [], [], None
     for number in range(repetitions + 1):
         own = Path(tempfile.mkdtemp(dir=scratch))

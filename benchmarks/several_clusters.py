@@ -211,7 +211,7 @@ def _prepared(folder: Path, source: Path, row_seconds: float) -> RunDirectory:
         "aggregates": {"total": {"function": "paced_sum", "column": "value", "seconds_per_row": row_seconds}},
         "engine": "staged",
         "sharing": {"lease_seconds": LEASE_SECONDS},
-        "routing": {"policy": "static", "reducers": REDUCERS, "waves": [1], "warm_start": False, "key_sample": False},
+        "routing": {"policy": "static", "reducers": REDUCERS, "waves": [1], "first_plan": []},
         "output": {"path": str(folder.parent / "published")},
     }
     run = RunDirectory(str(folder))

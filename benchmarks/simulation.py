@@ -7,7 +7,7 @@ task. A test holds both to each other, task by task.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -27,6 +27,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import OFFSET_BITS, bucket_hash, key_hash
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.waves import cut_waves
+from skewless.spec.routing import Policy
 from skewless.spec.spec import JobSpec
 
 Ints = npt.NDArray[np.int64]
@@ -50,7 +51,7 @@ def simulated_job(
         in_order: cut waves in the order of the partitions, and not, as ``prepare`` does, in an order
             that makes each wave a sample.
         algebra: of its one aggregate.
-        routing: fields of the spec.
+        routing: fields of the spec, and knobs of its policy.
     """
     spec = JobSpec.model_validate(
         {
@@ -59,7 +60,7 @@ def simulated_job(
             "key": "key",
             "aggregates": {"occurrences": "count"},
             "engine": "staged",
-            "routing": routing,
+            "routing": routing_section(routing),
             "output": {"path": "out"},
         }
     )
@@ -78,6 +79,13 @@ def simulated_job(
         column_types={},
         algebra={"occurrences": algebra},
     )
+
+
+def routing_section(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The section ``routing`` of a spec, from its fields and knobs of any policies beside them."""
+    name, knobs = fields.get("policy", "adaptive"), Policy.told_apart() & fields.keys()
+    rest = {field: value for field, value in fields.items() if field not in knobs}
+    return {**rest, "policy": {"name": name, **{knob: fields[knob] for knob in knobs if Policy.takes(name, knob)}}}
 
 
 def _consecutive(unit_rows: Sequence[int], weights: Sequence[float]) -> tuple[tuple[int, ...], ...]:

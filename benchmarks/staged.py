@@ -84,7 +84,7 @@ def outcome_of(simulation: Simulation, ideal: float) -> Outcome:
     by_stage = imbalances(reports)
     processed = np.array([report.processed_rows for report in reports], dtype=np.float64)
     return Outcome(
-        policy=job.spec.routing.policy,
+        policy=job.spec.routing.policy.name,
         tasks=job.spec.routing.reducers,
         messages=messages,
         makespan_over_ideal=sum(simulation.makespans) / ideal,

@@ -49,7 +49,7 @@ def main() -> None:
     """``python -m examples.lake``: works below ``$SKEWLESS_ROOT``, or ``data``."""
     root = Path(os.environ.get("SKEWLESS_ROOT", "data")).absolute()
     spec = load_spec(SPEC)
-    name = TableName.parse(str(spec.output.iceberg))
+    name = TableName.parse(spec.output.path)
     catalog = open_catalog(name.catalog, str(root))
     with suppress(NoSuchTableError):
         catalog.drop_table(name.identifier)  # of an earlier demonstration

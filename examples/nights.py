@@ -17,7 +17,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory
-from skewless.spec.input import States
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
 from skewless_cli.run_summary import rows_read
@@ -66,7 +65,7 @@ def main() -> None:
     root = Path(os.environ.get("SKEWLESS_ROOT", "data")).absolute()
     shutil.rmtree(root / "nights", ignore_errors=True)
     late = make_days(root / "corpus" / "python_sources", root / "nights" / "lake")
-    spec = load_spec(SPEC).model_copy(update={"states": States(path=str(root / "nights" / "states"))})
+    spec = load_spec(SPEC)
     spark = build_session("nights", "local[*]")
     _say("night        days  files reused  added  lines read  tokens reused  seconds")
     for day in NIGHTS:
@@ -84,7 +83,7 @@ def main() -> None:
             f"{read:>11,} {window.unchanged_rows:>14,} {seconds:>8.1f}"
         )
     whole = RunDirectory(str(root / "nights" / "whole"))
-    alone = spec.model_copy(update={"states": States(path=str(root / "nights" / "apart"))})
+    alone = load_spec(SPEC, ("window={length: 4, states: nights/apart}",))
     prepare(whole, alone, run.job().date, str(root), str(SPEC))
     run_stages(spark, whole, Silent())
     merge_states(spark, whole)

@@ -23,7 +23,7 @@ DATE, HOUR = "date", "hour"
 #: Sections of the form, in order, with the fields in each.
 _SECTIONS = {
     "Run": (DATE, HOUR, "mode"),
-    "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
+    "Routing": ("policy", "reducers", "waves", "budget"),
     "Window": ("late", "missing"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
@@ -31,13 +31,12 @@ _SECTIONS = {
 _MORE = {
     "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
     "does, so that you see what the policy would do.",
-    "policy": "docs/policies describes each. How a run would have gone under another one is shown on its page "
-    "*What if* and by the command *skewless replay*.",
+    "policy": "docs/policies describes each; another one than the spec's has its defaults. How a run would have gone "
+    "under another one is shown on its page *What if* and by the command *skewless replay*.",
     "waves": "A list of numbers, at most as many as the spec has: the DAG has one stage for each of those.",
 }
 _TITLES = {
     "budget": "Budget (times the fair share)",
-    "threshold": "Threshold (tau)",
     "cores": "Cores in all",
     "late": "Late files",
     "missing": "Parts without files",

@@ -55,7 +55,7 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
 
 def _replayed(run: RunDirectory, job: Job, reports: Sequence[StageReport], policy: str) -> dict[str, Any]:
     # The run's own policy is replayed from its own plan 0, which may be a warm start.
-    plan = run.plan(0) if policy == job.spec.enacted.routing.policy else None
+    plan = run.plan(0) if policy == job.spec.enacted.routing.policy.name else None
     return replay(job, reports, policy, plan).model_dump(mode="json")
 
 

@@ -16,7 +16,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication.records import publication_of, superseded_by
-from skewless.spec.spec import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.kept_merges import choice_of
 
 
@@ -36,7 +36,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     shared = {"clusters": clusters} if clusters else {}
     return {
         "stage": report.stage,
-        "policy": job.spec.routing.policy,
+        "policy": job.spec.routing.policy.name,
         "engine": run.plan(report.stage).engine,
         "tasks": len(report.tasks),
         "admitted_rows": report.admitted_rows,

@@ -17,7 +17,6 @@ from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication.records import record_of
 from skewless.run.step_times import timed
-from skewless.spec.input import States
 from skewless.spec.part import Part
 from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
@@ -265,13 +264,14 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
         SpecError: the job keeps no states.
         InputError: the input changed between the two runs.
     """
-    if not spec.lengths:
-        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
+    if spec.window is None:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
     kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
     # Neither run adds to the states of the job. Those of the second run are in a store of its own, which is empty.
     borrow_states(states_location(spec, root), Path(folder, "borrowed", spec.name))
+    others = {"keep": None, "verify": None, "late": "recompute"}
     borrowing, alone = (
-        spec.model_copy(update={"states": States(path=f"{folder}/{name}"), "verify": None, "late": "recompute"})
+        spec.model_copy(update={"window": spec.window.model_copy(update={**others, "states": f"{folder}/{name}"})})
         for name in ("borrowed", "states")
     )
     with _session(f"skewless verify {spec.name}", master) as spark:

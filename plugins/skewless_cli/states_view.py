@@ -24,7 +24,7 @@ def location_of(spec: JobSpec, where: str, root: str) -> str:
         SpecError: the job keeps no states.
     """
     if not spec.lengths:
-        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
     from skewless_spark.prepare.window import states_location  # noqa: PLC0415  # imports Spark
 
     return states_location(spec, root)

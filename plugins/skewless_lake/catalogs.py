@@ -141,13 +141,12 @@ def which_are_tested(spec: JobSpec, root: str) -> str:
     Raises:
         SpecError: pyiceberg is not installed, or its configuration does not name a catalog.
     """
-    named = [spec.input.iceberg, spec.output.iceberg]
-    catalogs = {TableName.parse(str(name)).catalog for name in named if name is not None}
+    places = (spec.input, spec.output)
+    catalogs = {TableName.parse(one.path).catalog for one in places if one.format == "iceberg"}
     given = {name: configuration_of(name) for name in catalogs}
     kinds = {name: _kind(name, about) for name, about in given.items()}
     found = {f"catalog {name!r} ({kind}{_CATALOGS.get(kind, '')})": kind for name, kind in kinds.items()}
-    kept = spec.states.path if spec.states else None
-    paths = [root, spec.input.path, spec.input.delta, spec.output.path, spec.output.delta, kept]
+    paths = [root, *(one.path for one in places), spec.states_path]
     paths += [about.get("warehouse") for about in given.values()]
     schemes = {str(path).partition("://")[0] for path in paths if path is not None and "://" in str(path)} - {"file"}
     good = [f"{scheme}:// (S3 servers, not Amazon's own)" for scheme in schemes & _STORES]

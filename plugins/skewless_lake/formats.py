@@ -89,7 +89,7 @@ class TableFormat(Protocol):
 
 def table_format(output: Output) -> TableFormat:
     """The format of an output's table. Its library is an extra, and is imported here alone."""
-    if output.iceberg is not None:
+    if output.format == "iceberg":
         from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415
 
         return iceberg

@@ -12,6 +12,7 @@ from skewless.documents.ledger import PartLine, PartLines
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.spec.part import Part, part_place, parts_until
+from skewless.spec.result import Window
 from skewless_airflow.web.rendering.calendar import history_calendar, window_calendar
 from skewless_airflow.web.views.parts_over_time import PartsHistory, read_parts_history
 from skewless_airflow.web.views.stage import StageView
@@ -66,7 +67,9 @@ def night(location: str, window: int, changes: dict[int, tuple[str, int]], own: 
         parts=tuple(found),
         missing=tuple(reversed(missing)),
     )
-    spec = job.spec.model_copy(update={"window": window, "input": job.spec.input.model_copy(update={"path": "{date}"})})
+    spec = job.spec.model_copy(
+        update={"window": Window(length=window), "input": job.spec.input.model_copy(update={"path": "{date}"})}
+    )
     run = RunDirectory(location)
     run.write_once("job.json", job.model_copy(update={"spec": spec, "date": last.date, "window": of_job}))
     attempt = run.new_attempt(RESULT_STEP)

@@ -49,7 +49,7 @@ def test_a_job_with_a_window_has_a_second_dag(root: Path, monkeypatch: pytest.Mo
     assert list(read_catalog().dags) == ["small_restate"]
     monkeypatch.delenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID")
     path = root / "catalog" / "small.yaml"
-    path.write_text(yaml.safe_dump({**WINDOW, "late": "fail"}))
+    path.write_text(yaml.safe_dump({**WINDOW, "window": {"length": 2, "late": "fail"}}))
     assert list(read_catalog().dags) == ["small"]
     path.write_text(yaml.safe_dump(WINDOW))
     (root / "catalog" / "zoo.yaml").write_text(yaml.safe_dump({**SPEC, "name": "small_restate"}))

@@ -35,6 +35,7 @@ from skewless.run.directory import (
     RunDirectory,
 )
 from skewless.run.publication.records import Identity, Overtaken
+from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words
@@ -107,7 +108,7 @@ def _of_window(location: str, simulation: Simulation) -> None:
         store="/states", fingerprint="f" * 24, shapes={}, windows=(WindowSpan(),), missing=missing, parts=parts
     )
     path = job.spec.input.model_copy(update={"path": "/in/date={date}"})
-    spec = job.spec.model_copy(update={"window": 4, "input": path})
+    spec = job.spec.model_copy(update={"window": Window(length=4), "input": path})
     job = job.model_copy(update={"spec": spec, "window": window})
     run = Moments(location, dataclasses.replace(simulation, job=job)).prepare().stages().run
     counts = ((500, 0, 0), (700, 60, 0), (0, 19_940, 0))
@@ -310,7 +311,7 @@ def test_the_pages_of_four_hundred_parts_are_small_and_soon_there(viewer: TestCl
     large = large_run(tasks=2000, keys=2000)
     window = JobWindow(store="/states", fingerprint="f" * 24, shapes={}, windows=(WindowSpan(),), parts=parts)
     spec = large.job.spec.model_copy(
-        update={"window": 400, "input": large.job.spec.input.model_copy(update={"path": "/in/{date}"})}
+        update={"window": Window(length=400), "input": large.job.spec.input.model_copy(update={"path": "/in/{date}"})}
     )
     unit = large.job.units[0].model_copy(update={"rows": 50_000})
     job = large.job.model_copy(

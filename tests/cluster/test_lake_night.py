@@ -37,7 +37,7 @@ SPEC = {
     "aggregates": {"occurrences": "count", "total": {"function": "sum", "column": "size"}},
     "engine": "combine",
     "routing": {"waves": [1], "reducers": 2},
-    "output": {"iceberg": "lake.marts.words"},
+    "output": {"format": "iceberg", "path": "lake.marts.words"},
 }
 
 

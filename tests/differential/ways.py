@@ -36,10 +36,10 @@ def types_of(given: dict[str, Any], root: Path) -> dict[str, str]:
     """
     one = Input.model_validate(given)
     if one.pinned:
-        listing = LakeTable.pinned(one, Part(DATE, None), str(root), str(one.delta or "")).listing(1.0)
+        listing = LakeTable.pinned(one, Part(DATE, None), str(root), one.path).listing(1.0)
         types = {**listing.source.columns, **listing.source.partition_columns}
     else:
-        source = list_input(one, str(one.path)).source
+        source = list_input(one, one.path).source
         types = {**source.columns, **source.partition_columns}
     return {name: kind for name, kind in types.items() if not kind.startswith(UNSUPPORTED)}
 

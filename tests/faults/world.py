@@ -205,7 +205,7 @@ def _spec() -> dict[str, Any]:
         },
         "engine": "staged",
         # Two waves although there is little; no sample, so that there is something to learn; some of it left over.
-        "routing": {"reducers": 2, "waves": [1, 3], "stage_overhead": 0, "key_sample": False, "budget": 1.0},
+        "routing": {"reducers": 2, "waves": [1, 3], "stage_overhead": 0, "first_plan": ["last_run"], "budget": 1.0},
         "output": {"path": "published", "files": 2},
         # Who is silent is dead after four times as long: those who come after one that sleeps wait for that.
         "sharing": {"lease_seconds": 0.5},

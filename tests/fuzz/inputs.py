@@ -172,10 +172,14 @@ def _table(chance: random.Random, folder: Path, kind: str, columns: dict[str, Ki
             DeltaTable(str(folder / "table")).delete(f"{deleted} > 20")
             rows = [row for row in rows if row[deleted] is None or row[deleted] <= 20]
             told["deleted"] = f"{deleted} > 20"
-        return Input({"delta": "table"}, columns, rows, ordered=False, told=told)
+        return Input({"format": "delta", "path": "table"}, columns, rows, ordered=False, told=told)
     table = iceberg_table(folder, tables[0].schema, name="rows")
     for one in tables:
         table.append(one)
     return Input(
-        {"iceberg": "local.db.rows"}, columns, rows, ordered=False, told={"format": kind, "pieces": len(tables)}
+        {"format": "iceberg", "path": "local.db.rows"},
+        columns,
+        rows,
+        ordered=False,
+        told={"format": kind, "pieces": len(tables)},
     )

@@ -60,7 +60,7 @@ class Lake:
     def section(self) -> dict[str, Any]:
         """``input`` of a spec over all of it."""
         if self.format == "delta":
-            return {"delta": "lake", "parts": "day"}
+            return {"format": "delta", "path": "lake", "parts": "day"}
         path = str(self.folder / "lake") + ("" if self.by_column else "/day={date}")
         return section_of(self.how, self.columns, path) | ({"parts": "day"} if self.by_column else {})
 
@@ -133,8 +133,13 @@ class Job:
     @property
     def lengths(self) -> list[int | None]:
         """Of its windows."""
-        window = self.spec.get("window", 1)
-        return self.spec.get("windows") or [None if window == "all" else window]
+        length = self.spec["window"]["length"]
+        return length if isinstance(length, list) else [None if length == "all" else length]
+
+    @property
+    def several(self) -> bool:
+        """Whether its result has a row for each of several windows."""
+        return isinstance(self.spec["window"]["length"], list)
 
 
 def _job(chance: random.Random, lake: Lake, number: int) -> Job:
@@ -153,29 +158,22 @@ def _job(chance: random.Random, lake: Lake, number: int) -> Job:
     }
     spec |= {"aggregates": {name: one.call for name, one in calls.items()}}
     spec["output"] = draw_output(chance, nested=nested, table=True)
-    for place in ("path", "delta"):
-        if place in spec["output"]:
-            spec["output"][place] += str(number)
-    if "iceberg" in spec["output"]:
-        spec["output"]["iceberg"] += str(number)
-    if "path" not in spec["output"]:
+    spec["output"]["path"] += str(number)
+    if spec["output"].get("format") in {"delta", "iceberg"}:
         spec["output"]["schema"] = "evolve"  # a window may become several
-    spec["states"] = {"path": str(lake.folder / "states")}
-    draw_window(chance, spec)
+    spec["window"] = {"length": 0, "states": str(lake.folder / "states")}
+    draw_window(chance, spec["window"])
     rows_of = (lambda rows: [made for row in rows for made in step.rows_of(row)]) if step else list
     return Job(spec, calls, rows_of)
 
 
-def draw_window(chance: random.Random, spec: dict[str, Any]) -> None:
-    """Another window, or none. A table keeps the columns that it was made with."""
-    several = "windows" in spec
-    fresh = "window" not in spec and not several and "states drawn" not in spec
-    for name in ("window", "windows"):
-        spec.pop(name, None)
-    if (fresh and chance.random() < 0.3) or several:
-        spec["windows"] = sorted(chance.sample([1, 2, 3, 5, 7], chance.randint(1, 3)))
-    elif (window := chance.choice([None, 1, 2, 3, 3, 7, "all"])) is not None:
-        spec["window"] = window
+def draw_window(chance: random.Random, window: dict[str, Any]) -> None:
+    """Another length. A table keeps the columns that it was made with."""
+    before = window["length"]
+    if (before == 0 and chance.random() < 0.3) or isinstance(before, list):
+        window["length"] = sorted(chance.sample([1, 2, 3, 5, 7], chance.randint(1, 3)))
+    else:
+        window["length"] = chance.choice([1, 1, 2, 3, 3, 7, "all"])
 
 
 def run_nights(spark: SparkSession, seed: int, number: int, folder: Path) -> Outcome:
@@ -196,7 +194,7 @@ def run_nights(spark: SparkSession, seed: int, number: int, folder: Path) -> Out
                 if change == "spec":
                     job = jobs[job is jobs[0]]
                 elif change == "window":
-                    draw_window(chance, job.spec)
+                    draw_window(chance, job.spec["window"])
                 outcome.features.append(f"change {change}")
             days = sorted(day for day, files in lake.files.items() if files)
             if not days:
@@ -265,8 +263,8 @@ def _finish(
     rows, key = list[Row](), list(job.spec["key"])
     for length, days in pinned:
         own = job.rows_of(lake.in_order(days))
-        rows += [row | {"window": length} for row in own] if "windows" in job.spec else own
-    key += ["window"] if "windows" in job.spec else []
+        rows += [row | {"window": length} for row in own] if job.several else own
+    key += ["window"] if job.several else []
     require(differences(result, grouped(rows, key), key, job.calls))
     finish_run(spark, run, Quiet())
     published = read_published(job.spec["output"], place, day)

@@ -58,14 +58,14 @@ def differences(
 
 def read_published(section: Mapping[str, Any], root: Path, day: dt.date) -> list[Row]:
     """The published rows of a day, in the order of the files; of CSV and JSON as those have values."""
-    if "delta" in section:
-        table = DeltaTable(str(root / section["delta"])).to_pyarrow_table(partitions=[("date", "=", str(day))])
+    kind = section.get("format", "parquet")
+    if kind == "delta":
+        table = DeltaTable(str(root / section["path"])).to_pyarrow_table(partitions=[("date", "=", str(day))])
         return _without_day(table)
-    if "iceberg" in section:
-        catalog, _, name = section["iceberg"].partition(".")
+    if kind == "iceberg":
+        catalog, _, name = section["path"].partition(".")
         table = open_catalog(catalog, str(root)).load_table(name).scan(row_filter=f"date = '{day}'").to_arrow()
         return _without_day(table)
-    kind = section.get("format", "parquet")
     folder = root / section["path"] / f"date={day}"
     paths = sorted(path for path in folder.glob("*") if path.suffix == f".{kind}")
     if kind == "csv":

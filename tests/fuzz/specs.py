@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from skewless.spec.routing import Policy
 from tests.fuzz.values import KINDS, NUMBERS, WHOLE, Kind, Row
 
 POLICIES = (
@@ -132,10 +133,9 @@ def _where(  # noqa: PLR0911 - one for each kind of column
 _OPTIONS: tuple[tuple[str, float, tuple[str, ...], tuple[Any, ...]], ...] = (
     ("budget", 0.5, POLICIES, (1.0, 1.0, 1.05, 1.5, 3.0)),
     ("stage_overhead", 0.6, POLICIES, (0,)),
-    ("key_sample", 0.6, POLICIES, (False,)),
+    ("first_plan", 0.65, POLICIES, (["last_run"],) * 6 + (["last_run", "sample", "probe"],)),
     ("head_limit", 0.3, POLICIES, (0, 1, 5, 100)),
     ("tokens", 0.3, POLICIES, (1, 2, 8, 256)),
-    ("probe", 0.1, POLICIES, (True,)),
     ("slots", 0.2, POLICIES, (1, 2, 7)),
     ("ring_bits", 0.1, POLICIES, (12, 14)),
     ("strict", 0.4, POLICIES[1:-1], (True,)),
@@ -150,16 +150,16 @@ _OPTIONS: tuple[tuple[str, float, tuple[str, ...], tuple[Any, ...]], ...] = (
 
 def draw_routing(chance: random.Random) -> dict[str, Any]:
     """A policy with options of its own, waves, budgets."""
-    policy = chance.choice(POLICIES)
+    policy: dict[str, Any] = {"name": chance.choice(POLICIES)}
     routing: dict[str, Any] = {"policy": policy, "reducers": chance.choice([1, 2, 3, 5])}
     routing["waves"] = chance.choice([[1], [1, 2], [1, 1, 1], [1, 4, 15], [5, 1]])
     for option, often, policies, values in _OPTIONS:
-        if policy in policies and chance.random() < often:
-            routing[option] = chance.choice(values)
-    if policy == "doubling" and routing.get("strict"):
+        if policy["name"] in policies and chance.random() < often:
+            (policy if option in Policy.told_apart() else routing)[option] = chance.choice(values)
+    if policy["name"] == "doubling" and policy.get("strict"):
         routing.pop("tokens", None)
-    if policy == "adaptive" and chance.random() < 0.3:
-        routing |= {"min_reducers": 1, "max_reducers": 8}
+    if policy["name"] == "adaptive" and chance.random() < 0.3:
+        policy |= {"min_reducers": 1, "max_reducers": 8}
     return routing
 
 
@@ -175,6 +175,5 @@ def draw_output(chance: random.Random, *, nested: bool, table: bool) -> dict[str
         ["parquet", "parquet", "orc", "json"] + ([] if nested else ["csv"]) + (["delta", "iceberg"] if table else [])
     )
     kind = chance.choice(kinds)
-    place = {"delta": {"delta": "out"}, "iceberg": {"iceberg": "local.marts.out"}}.get(kind, {"path": "out"})
-    named = {"format": kind} if kind in {"orc", "json", "csv"} else {}
-    return {**place, **named, "files": chance.choice([1, 2, 3])}
+    named = {"format": kind} if kind != "parquet" else {}
+    return {**named, "path": "local.marts.out" if kind == "iceberg" else "out", "files": chance.choice([1, 2, 3])}

@@ -206,12 +206,16 @@ def draw_spec(chance: random.Random, source: Input) -> tuple[dict[str, Any], dic
 
 def features_of(spec: dict[str, Any], source: Input, *, publishes: bool = False) -> list[str]:
     """What a trial covers, in words that can be counted."""
-    told = [f"format {source.told.get('format')}", f"engine {spec['engine']}", f"policy {spec['routing']['policy']}"]
+    told = [
+        f"format {source.told.get('format')}",
+        f"engine {spec['engine']}",
+        f"policy {spec['routing']['policy']['name']}",
+    ]
     told += [f"layout {source.told['layout']}"] if "layout" in source.told else []
     told += ["map"] if "map" in spec else []
     told += ["budget"] if "budget" in spec["routing"] else []
     output = spec["output"]
-    told += [f"published {output.get('format') or next(iter(output))}"] if publishes else []
+    told += [f"published {output.get('format', 'parquet')}"] if publishes else []
     told += [f"aggregate {one if isinstance(one, str) else one['function']}" for one in spec["aggregates"].values()]
     return told
 

@@ -43,14 +43,16 @@ ICEBERG = {kind: name for kind, name in TABLES.items() if kind != "delta"} | {
 def output_of(kind: str, root: Path, **fields: Any) -> tuple[Output, str]:
     """The output section of a spec, and ``Job.output_path`` as ``prepare`` writes it."""
     if kind in ICEBERG:
-        return Output.model_validate({"iceberg": ICEBERG[kind], **fields}), f"iceberg://{ICEBERG[kind]}"
+        return Output.model_validate(
+            {"format": "iceberg", "path": ICEBERG[kind], **fields}
+        ), f"iceberg://{ICEBERG[kind]}"
     if kind == "folder":
         return Output.model_validate({"path": str(root / "out"), **fields}), str(root / "out")
     if kind == "bucket":
         path = f"s3://lake/{root.name}/clicks"
-        return Output.model_validate({"delta": path, **fields}), f"delta+{path}"
+        return Output.model_validate({"format": "delta", "path": path, **fields}), f"delta+{path}"
     path = str(root / "marts" / "clicks")
-    return Output.model_validate({"delta": path, **fields}), f"delta+file://{path}"
+    return Output.model_validate({"format": "delta", "path": path, **fields}), f"delta+file://{path}"
 
 
 def result_table(text: str, keys: int = 3) -> pa.Table:

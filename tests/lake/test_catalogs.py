@@ -217,7 +217,7 @@ def test_a_rest_catalog_that_fails_is_asked_again_or_is_one_sentence(
 @pytest.mark.usefixtures("amazon")
 def test_a_catalog_that_commits_nothing_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     sentence = (
-        r"output.iceberg dynamodb\.marts\.clicks: pyiceberg's DynamoDbCatalog makes tables and reads them, and commits "
+        r"output dynamodb\.marts\.clicks: pyiceberg's DynamoDbCatalog makes tables and reads them, and commits "
         "nothing; choose a catalog in SQL, or of the kinds REST, Glue or Hive"
     )
     with pytest.raises(SpecError, match=sentence):

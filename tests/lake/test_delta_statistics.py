@@ -98,7 +98,10 @@ def test_a_job_that_reads_the_table_leaves_files_out_by_them(tmp_path: Path) -> 
     publish(tmp_path, 1)
     table = str(tmp_path / "marts" / "clicks")
     snapshot, _ = delta_snapshot(
-        Input.model_validate({"delta": table}), Part(DAY), table, [Condition("n", ">=", (Typed("bigint", 200),))]
+        Input.model_validate({"format": "delta", "path": table}),
+        Part(DAY),
+        table,
+        [Condition("n", ">=", (Typed("bigint", 200),))],
     )
     assert [pq.read_table(file.path, partitioning=None)["n"][0].as_py() for file in snapshot.files] == [200]
     assert snapshot.table.left_out == 2
@@ -153,7 +156,7 @@ def test_a_log_that_has_the_last_millisecond_leaves_out_no_file_by_it(tmp_path: 
     for until in (FOR_EVER, FOR_EVER.replace(year=2026)):
         write_deltalake(str(tmp_path), pa.table({"until": pa.array([until], pa.timestamp("us", "UTC"))}), mode="append")
     after_new_year = Condition("until", ">", (Typed("timestamp", dt.datetime(2027, 1, 1)),))  # noqa: DTZ001  # as these are
-    given = Input.model_validate({"delta": str(tmp_path)})
+    given = Input.model_validate({"format": "delta", "path": str(tmp_path)})
     snapshot, _ = delta_snapshot(given, Part(DAY), str(tmp_path), [after_new_year])
     assert [pq.read_table(file.path)["until"][0].as_py().year for file in snapshot.files] == [9999]
     assert snapshot.table.left_out == 1

@@ -43,10 +43,10 @@ SHARDS = 9
 INPUTS = ("folder", "iceberg", "delta", "folder in a bucket", "iceberg in a bucket", "delta in a bucket")
 OUTPUTS: dict[str, dict[str, Any]] = {
     "folder": {"path": "out"},
-    "iceberg": {"iceberg": "local.marts.pages"},
-    "delta": {"delta": "marts/pages"},
-    "iceberg in a bucket": {"iceberg": "bucket.marts.pages"},
-    "delta in a bucket": {"delta": "s3://lake/marts/pages"},
+    "iceberg": {"format": "iceberg", "path": "local.marts.pages"},
+    "delta": {"format": "delta", "path": "marts/pages"},
+    "iceberg in a bucket": {"format": "iceberg", "path": "bucket.marts.pages"},
+    "delta in a bucket": {"format": "delta", "path": "s3://lake/marts/pages"},
 }
 AGGREGATES = {**OF_ALL_TYPES, "all": {"function": "collect_list", "column": "tag"}}
 COLUMNS = ("page", "price", "ms", "at", "wall", "tiny", "bytes", "on", "word")
@@ -155,11 +155,11 @@ def _input(number: int) -> dict[str, Any]:
     name = f"clicks{number}"
     return {
         "folder": {"path": f"raw/{name}"},
-        "iceberg": {"iceberg": f"local.raw.{name}"},
-        "delta": {"delta": f"raw/{name}"},
+        "iceberg": {"format": "iceberg", "path": f"local.raw.{name}"},
+        "delta": {"format": "delta", "path": f"raw/{name}"},
         "folder in a bucket": {"path": f"s3://lake/raw/{name}"},
-        "iceberg in a bucket": {"iceberg": f"bucket.raw.{name}"},
-        "delta in a bucket": {"delta": f"s3://lake/raw/{name}"},
+        "iceberg in a bucket": {"format": "iceberg", "path": f"bucket.raw.{name}"},
+        "delta in a bucket": {"format": "delta", "path": f"s3://lake/raw/{name}"},
     }[kind]
 
 
@@ -223,7 +223,7 @@ def test_nine_days_from_all_kinds_of_input_are_read_back(
         raw = {
             "name": "pages", "input": _input(number), "key": "page", "aggregates": AGGREGATES,
             "map": {"select": [*COLUMNS, "tags[0] AS tag"]},
-            "output": OUTPUTS[output], "routing": {"key_sample": False},
+            "output": OUTPUTS[output], "routing": {"first_plan": ["last_run"]},
         }  # fmt: skip
         run = RunDirectory(str(root / "runs" / output.replace(" ", "-") / str(day)))
         prepare(run, parse_spec(json.dumps(raw)), day, str(root))

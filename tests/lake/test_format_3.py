@@ -42,7 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_rows_deleted_by_vectors_in_puffin_files_are_left_out(root: Path) -> None:
-    given = Input.model_validate({"iceberg": "local.db.clicks"})
+    given = Input.model_validate({"format": "iceberg", "path": "local.db.clicks"})
     snapshot = iceberg_snapshot(given, DAY, str(root))
     found = {Path(one.path).name: deleted_positions(one.path, one.deletes, {}).tolist() for one in snapshot.files}
     assert found == {"a.parquet": [0, 7, 99], "b.parquet": [5], "c.parquet": [1, 2]}
@@ -57,6 +57,6 @@ def test_rows_deleted_by_vectors_in_puffin_files_are_left_out(root: Path) -> Non
 
 
 def test_a_table_of_format_3_is_refused_as_an_output(root: Path) -> None:
-    output = OutputPart(Output(iceberg="local.db.clicks"), "iceberg://local.db.clicks", str(root), DAY)
+    output = OutputPart(Output(format="iceberg", path="local.db.clicks"), "iceberg://local.db.clicks", str(root), DAY)
     with pytest.raises(SpecError, match="expected a table of format 1 or 2, but got one of format 3; pyiceberg reads"):
         require_fitting(output)

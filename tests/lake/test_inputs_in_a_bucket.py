@@ -34,7 +34,7 @@ def test_footers_and_compactions_of_a_table_are_read_in_its_bucket(server: Objec
     for number in range(3):
         write_deltalake(TABLE, pa.table({"k": ["a", "b"], "v": [number, number]}), mode="append")
     DeltaTable(TABLE).optimize.compact()
-    given = Input.model_validate({"delta": TABLE})
+    given = Input.model_validate({"format": "delta", "path": TABLE})
     snapshot, vectors = delta_snapshot(given, Part(dt.date(2026, 11, 20)), TABLE)
     (unit,) = list_snapshot(given, snapshot, vectors=vectors).units
     assert unit.rows == 6
@@ -58,8 +58,8 @@ def test_a_table_whose_store_is_away_is_asked_as_often_as_other_inputs(
     monkeypatch.setattr("skewless.run.objects.client.RETRIES", 2)
     away = {**server.environment, "AWS_ALLOW_HTTP": "true"}
     with broken_wire(server.port, lambda *_: "500") as wire, as_client({**away, **server.behind(wire.port)}):
-        said = r"input\.delta s3://lake/clicks: expected a Delta table that .*, but got .*; see that its store answers"
+        said = r"input s3://lake/clicks: expected a Delta table that .*, but got .*; see that its store answers"
         with pytest.raises(InputError, match=said):
-            delta_snapshot(Input.model_validate({"delta": TABLE}), Part(dt.date(2026, 11, 20)), TABLE)
+            delta_snapshot(Input.model_validate({"format": "delta", "path": TABLE}), Part(dt.date(2026, 11, 20)), TABLE)
         asked = [request for request, _ in wire.seen]
     assert max(asked.count(request) for request in asked) == 3

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import record_of
+from skewless.spec.result import Window
 from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
@@ -26,7 +27,10 @@ from tests.lake.test_outputs import DAY, plain, run, spec
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import all_as_clients
 
-OUTPUTS = {"iceberg": {"iceberg": "bucket.marts.clicks"}, "delta": {"delta": "s3://lake/marts/clicks"}}
+OUTPUTS = {
+    "iceberg": {"format": "iceberg", "path": "bucket.marts.clicks"},
+    "delta": {"format": "delta", "path": "s3://lake/marts/clicks"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +69,7 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     """What a relative path means, and which run is the later one of a day: without a folder of this machine."""
     (away := root / "away").mkdir()
     monkeypatch.chdir(away)  # below which a URL that is taken for a path would be made
-    given = spec(root, {"delta": "marts/visits"})
+    given = spec(root, {"format": "delta", "path": "marts/visits"})
     for key in ("0.parquet", "1.parquet", "2.parquet", "3.parquet"):
         server.put(f"data/in/{key}", (root / "in" / key).read_bytes())
     given = given.model_copy(update={"input": given.input.model_copy(update={"path": "in"})})
@@ -84,7 +88,7 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     assert len(DeltaTable("s3://lake/data/marts/visits").to_pyarrow_table()) == 6
     assert any("/visits-" in key and "/turns/" in key for key in server.keys("data/tables"))
     assert not list(away.rglob("*"))
-    kept = given.model_copy(update={"window": 2})
+    kept = given.model_copy(update={"window": Window(length=2)})
     assert location_of(kept, "spec", "s3://lake/data").startswith("s3://lake/data/tables/visits-")
 
 

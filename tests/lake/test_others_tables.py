@@ -234,7 +234,9 @@ def test_rows_are_held_to_the_rules_that_a_table_has_when_it_is_committed_to(tmp
 
 @pytest.mark.long
 def test_a_day_that_breaks_a_constraint_of_its_table_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
-    given = spec(tmp_path, {"delta": str(tmp_path / "marts" / "clicks")}, aggregates={"rows": "count"})
+    given = spec(
+        tmp_path, {"format": "delta", "path": str(tmp_path / "marts" / "clicks")}, aggregates={"rows": "count"}
+    )
     columns = pa.schema([("page", pa.string()), ("rows", pa.int64()), ("date", pa.date32())])
     made = DeltaTable.create(str(tmp_path / "marts" / "clicks"), columns, partition_by=["date"])
     made.alter.add_constraint({"few": "rows < 30"})

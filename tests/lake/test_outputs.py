@@ -75,7 +75,7 @@ def spec(root: Path, output: dict[str, Any], **fields: Any) -> JobSpec:
         pq.write_table(rows().slice(50 * number, 50), folder / f"{number}.parquet")
     raw = {
         "name": "clicks", "input": {"path": str(folder)}, "key": "page", "aggregates": AGGREGATES, "output": output,
-        "routing": {"key_sample": False}, **fields,
+        "routing": {"first_plan": ["last_run"]}, **fields,
     }  # fmt: skip
     import yaml
 
@@ -99,7 +99,10 @@ def plain(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: str(row["page"]))
 
 
-OUTPUTS = {"iceberg": {"iceberg": "local.marts.clicks"}, "delta": {"delta": "marts/clicks"}}
+OUTPUTS = {
+    "iceberg": {"format": "iceberg", "path": "local.marts.clicks"},
+    "delta": {"format": "delta", "path": "marts/clicks"},
+}
 
 
 @pytest.mark.parametrize("engine", ["combine", pytest.param("staged", marks=pytest.mark.long)])
@@ -184,7 +187,7 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
     aggregates = {"rows": "count", "cents": {"function": "sum", "column": "price"}}
     given = parse_spec(
         "name: w\ninput: {path: 'in/date={date}'}\nkey: page\nwindow: 3\n"
-        f"aggregates: {aggregates}\noutput: {{iceberg: local.marts.clicks}}\n"
+        f"aggregates: {aggregates}\noutput: {{format: iceberg, path: local.marts.clicks}}\n"
     )
     found = run(spark, tmp_path, given, "w")
     published = publication_of(found)
@@ -203,16 +206,18 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
 @pytest.mark.parametrize(
     ("output", "sentence"),
     [
-        ({"iceberg": "clicks"}, "output.iceberg: expected catalog.namespace.table, of letters, digits and underscores"),
         (
-            {"iceberg": "a.b.c", "path": "x"},
-            "expected one of path, iceberg and delta, but got path and iceberg",
+            {"format": "iceberg", "path": "clicks"},
+            "output.path: expected catalog.namespace.table, of letters, digits and underscores",
         ),
-        ({}, "output: expected one of path, iceberg and delta, but got none of them"),
-        ({"iceberg": "a.b.c", "format": "csv"}, "output: expected format only with path, but got format with iceberg"),
-        ({"path": "x", "schema": "evolve"}, "expected schema only with iceberg or delta"),
-        ({"iceberg": "a.b.c", "schema": "drop"}, "output.schema: expected 'fail' or 'evolve'"),
-        ({"delta": "x", "partition": "page"}, "expected result columns whose names differ"),
+        ({"format": "iceberg"}, "output.path: this field is missing"),
+        (
+            {"format": "iceberg", "path": "a.b.c", "allow_gap": True},
+            "output: expected allow_gap only with format parquet, orc, csv or json, but got format iceberg",
+        ),
+        ({"path": "x", "schema": "evolve"}, "expected schema only with format iceberg or delta"),
+        ({"format": "iceberg", "path": "a.b.c", "schema": "drop"}, "output.schema: expected 'fail' or 'evolve'"),
+        ({"format": "delta", "path": "x", "partition": "page"}, "expected result columns whose names differ"),
     ],
 )
 def test_mistakes_in_the_output_are_a_sentence(tmp_path: Path, output: dict[str, Any], sentence: str) -> None:
@@ -223,7 +228,7 @@ def test_mistakes_in_the_output_are_a_sentence(tmp_path: Path, output: dict[str,
 
 def test_a_catalog_that_is_not_configured_is_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     del spark
-    given = spec(tmp_path, {"iceberg": "lake.marts.clicks"})
+    given = spec(tmp_path, {"format": "iceberg", "path": "lake.marts.clicks"})
     with pytest.raises(SpecError, match=r"'lake': pyiceberg's configuration names no such catalog; set PYICEBERG"):
         prepare(RunDirectory(str(tmp_path / "run")), given, DAY, str(tmp_path))
 

@@ -45,16 +45,22 @@ def told(root: str = "data", **fields: Any) -> str:
 def test_a_catalog_is_told_by_its_kind(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], sentence: str) -> None:
     for name, value in given.items():
         monkeypatch.setenv(LAKE + name, value)
-    assert told(output={"iceberg": "lake.marts.clicks"}) == sentence
+    assert told(output={"format": "iceberg", "path": "lake.marts.clicks"}) == sentence
 
 
 def test_stores_are_told_by_their_scheme() -> None:
     assert told() == ""
     assert told("file:///data") == ""
-    assert told(output={"iceberg": "local.marts.clicks"}) == "Tested by Skewless: catalog 'local' (sqlite)."
+    assert (
+        told(output={"format": "iceberg", "path": "local.marts.clicks"})
+        == "Tested by Skewless: catalog 'local' (sqlite)."
+    )
     assert told("s3a://lake/data") == "Tested by Skewless: s3a:// (S3 servers, not Amazon's own)."
-    assert told(output={"delta": "abfss://c@a.dfs.core.windows.net/t"}) == "Not tested by Skewless: abfss://."
-    both = told("s3://lake", input={"path": "gs://lake/{date}"}, window=2, states={"path": "az://lake/states"})
+    assert (
+        told(output={"format": "delta", "path": "abfss://c@a.dfs.core.windows.net/t"})
+        == "Not tested by Skewless: abfss://."
+    )
+    both = told("s3://lake", input={"path": "gs://lake/{date}"}, window={"length": 2, "states": "az://lake/states"})
     assert both == "Tested by Skewless: s3:// (S3 servers, not Amazon's own). Not tested by Skewless: az://, gs://."
 
 
@@ -64,7 +70,7 @@ def test_a_check_says_it(tmp_path: Path) -> None:
     spec = tmp_path / "n.yaml"
     spec.write_text(
         f"name: n\ninput: {{path: {tmp_path}/in}}\nkey: k\naggregates: {{n: count}}\n"
-        "output: {iceberg: local.marts.clicks}\n"
+        "output: {format: iceberg, path: local.marts.clicks}\n"
     )
     done = CliRunner().invoke(app, ["check", str(spec), "--date", "2026-11-20", "--root", str(tmp_path)])
     assert done.exit_code == 0, done.output

@@ -54,7 +54,7 @@ def write_catalog(catalog: Path, names: Sequence[str], **more: Any) -> None:
             "input": {"path": "lake/{date}"},
             "key": "page",
             "aggregates": {"visits": "count"},
-            "routing": {"waves": [1], "reducers": 2, "warm_start": False},
+            "routing": {"waves": [1], "reducers": 2, "first_plan": ["sample"]},
             "output": {"path": f"published/{name}", "files": 1},
             **more,
         }

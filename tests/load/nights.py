@@ -45,7 +45,7 @@ def spec(window: int, **more: Any) -> dict[str, Any]:
             "latest": {"function": "last", "column": "seconds"},
         },
         "schedule": {"cron": "0 2 * * *", "start": FIRST.isoformat()},
-        "routing": {"waves": [1], "reducers": 2, "warm_start": False},
+        "routing": {"waves": [1], "reducers": 2, "first_plan": ["sample"]},
         "output": {"path": f"published/{JOB}", "files": 1},
         **more,
     }

@@ -52,7 +52,11 @@ def cases_in(folder: Path) -> Iterator[Case]:
     tables += sorted(path for path in folder.rglob("delta") if path.is_dir() and not (path / _LOG).exists())
     of_tables = {path for table in tables for path in (table, *_expected(table))}
     for table in tables:
-        yield Case(str(table.relative_to(folder)), {"delta": str(table)}, (_expected_rows(table), _by_deltalake(table)))
+        yield Case(
+            str(table.relative_to(folder)),
+            {"format": "delta", "path": str(table)},
+            (_expected_rows(table), _by_deltalake(table)),
+        )
     for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name.endswith(_PARQUET)):
         if not any(table in file.parents for table in of_tables):
             yield Case(str(file.relative_to(folder)), {"path": str(file)}, (_by_spark(file), _by_duckdb(file)))

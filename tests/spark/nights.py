@@ -280,8 +280,8 @@ class Nights:
         routing = {"reducers": 3, "waves": [1, 3]}
         output = {"path": str(self.folder / f"published{self.spec}"), "files": 2}
         return spec_of(
-            self.folder / "lake" / "date={date}", "key", calls, engine=engine, routing=routing, window=window,
-            output=output, states={"path": str(self.folder / "states")},
+            self.folder / "lake" / "date={date}", "key", calls, engine=engine, routing=routing, output=output,
+            window={"length": window, "states": str(self.folder / "states")},
         )  # fmt: skip
 
     def _path(self, day: int, name: str) -> Path:

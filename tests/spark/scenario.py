@@ -55,7 +55,7 @@ def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any],
 
     Plan 0 is not made from a sample of the keys unless that is asked for: a test has too few rows for several stages.
     """
-    fields["routing"] = {"key_sample": False, **fields.get("routing", {})}
+    fields["routing"] = {"first_plan": ["last_run"], **fields.get("routing", {})}
     raw = {
         "name": "scenario",
         "input": {"path": str(path)},

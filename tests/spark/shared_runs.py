@@ -29,9 +29,9 @@ STAGES = {
     "stage_overhead": 0,
     "budget": 1.0,
     "waves": [1, 2, 4],
-    "warm_start": False,
+    "first_plan": [],
 }
-NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "warm_start": False}
+NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "first_plan": []}
 NATIVE = {
     "n": "count",
     "total": {"function": "sum", "column": "at"},
@@ -127,7 +127,7 @@ def counts(table: pa.Table, *, mapped: bool) -> Counter[str | None]:
 
 def paced_run(folder: Path, **fields: Any) -> RunDirectory:
     path = write_input(folder / "input", events(ROWS), files=12)
-    routing = {"policy": "static", "reducers": 16, "waves": [1], "tokens": 64, "warm_start": False}
+    routing = {"policy": "static", "reducers": 16, "waves": [1], "tokens": 64, "first_plan": []}
     spec = spec_of(path, "key", sharing={"lease_seconds": 1}, routing=routing, **fields)
     run = RunDirectory(str(folder / "shared"))
     prepare(run, spec, DATE, str(folder))

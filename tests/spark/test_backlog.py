@@ -62,7 +62,7 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
 ) -> None:
     path = write_input(tmp_path / "input", odd_rows(), files=4)
     run = RunDirectory(str(tmp_path / "run"))
-    routing = {"policy": "static", "reducers": 3, "waves": [1, 1], "warm_start": False}
+    routing = {"policy": "static", "reducers": 3, "waves": [1, 1], "first_plan": []}
     prepare(run, spec_of(path, "key", aggregates, routing=routing), DATE, str(tmp_path))
     columns = JobColumns.of(run.job())
     for budget in BUDGETS:
@@ -90,7 +90,7 @@ def test_sketches_are_made_beside_the_backlog_only_if_few_rows_are_expected_in_i
 ) -> None:
     path = write_input(tmp_path / "input", odd_rows(100), files=2)
     run = RunDirectory(str(tmp_path / "run"))
-    routing = {"policy": "static", "reducers": 2, "waves": [1, 1], "warm_start": False}
+    routing = {"policy": "static", "reducers": 2, "waves": [1, 1], "first_plan": []}
     prepare(run, spec_of(path, "key", aggregates, routing=routing), DATE, str(tmp_path))
     columns = JobColumns.of(run.job())
     plan = run.plan(0).model_copy(update={"budget_rows": 400, "expected_rows": expected})

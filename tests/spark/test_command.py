@@ -66,7 +66,7 @@ aggregates:
   n: count
   histogram: {function: streaming_histogram, column: value, bins: 8}
 engine: staged
-routing: {reducers: 3, waves: [1, 3], warm_start: false, key_sample: false, stage_overhead: 0}
+routing: {reducers: 3, waves: [1, 3], first_plan: [], stage_overhead: 0}
 output: {path: results}
 """
     )

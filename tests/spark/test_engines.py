@@ -40,7 +40,7 @@ def test_all_engines_give_the_same_result(
 ) -> None:
     results = {}
     for engine in ("combine", "bypass", "staged"):
-        routing = {"reducers": 3, "waves": [1, 3], "key_sample": engine == "bypass"}
+        routing = {"reducers": 3, "waves": [1, 3], "first_plan": ["sample"] if engine == "bypass" else []}
         spec = spec_of(path, "key", aggregates, engine=engine, routing=routing)
         run, reports = reduce_job(spark, spec, tmp_path / engine)
         results[engine] = as_rows(result_of(run))
@@ -96,7 +96,7 @@ def test_bypass_splits_hot_keys_and_null_and_makes_one_state_of_all_others(spark
     table = pa.table({"key": rng.permutation(keys).tolist(), "user": rng.integers(0, 1000, 40_000)})
     path = write_input(tmp_path / "input", table)
     aggregates = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}
-    routing = {"reducers": 4, "key_sample": True}
+    routing = {"reducers": 4, "first_plan": ["last_run", "sample"]}
     spec = spec_of(path, "key", aggregates, engine="bypass", routing=routing)
     run, (report,) = reduce_job(spark, spec, tmp_path / "run")
     assert len(run.plan(0).head["hot"]) > 1
@@ -157,7 +157,7 @@ def test_plan_0_is_made_from_a_sample_and_names_keys_as_spark_does(
     table = pa.table({"key": [None if rank == 3 else f"k ä{rank}" for rank in ranks.tolist()],
                       "number": ranks, "day": days.astype("datetime64[D]")})  # fmt: skip
     path = write_input(tmp_path / "input", table)
-    spec = spec_of(path, key, {"n": "count"}, routing={"reducers": 4, "key_sample": True})
+    spec = spec_of(path, key, {"n": "count"}, routing={"reducers": 4, "first_plan": ["last_run", "sample"]})
     run, reports = reduce_job(spark, spec, tmp_path / "run")
     plan, report = run.plan(0), reports[0]
     assert plan.sentence.startswith("from a sample of ")

@@ -61,7 +61,7 @@ def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
 ) -> None:
     path = write_input(tmp_path / "input", hot_and_null)
     output = {"path": str(tmp_path / "published"), "files": 1}
-    routing = {"reducers": 4, "key_sample": True, "waves": [20]}
+    routing = {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}
     spec = spec_of(path, "key", aggregates, engine=engine, routing=routing, output=output)
     run, finished, (report,) = run_job(spark, spec, tmp_path / "run")
     assert finished.quality.success
@@ -90,7 +90,7 @@ def test_states_of_split_keys_are_merged_alike_by_one_task_whether_or_not_the_dr
     aggregates: dict[str, Any],
 ) -> None:
     path = write_input(tmp_path / "input", hot_and_null)
-    routing = {"reducers": 4, "key_sample": True, "waves": [20]}
+    routing = {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}
     run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="staged", routing=routing), tmp_path / "run")
     once, seen = result_of(run), JobsSeen(spark)
     assert as_rows(merged_again(spark, run)) == as_rows(once)
@@ -109,7 +109,7 @@ def test_times_of_split_keys_are_the_same_in_a_session_of_another_zone_that_writ
     moments = [base + dt.timedelta(minutes=number) for number in range(len(hot_and_null))]
     path = write_input(tmp_path / "input", hot_and_null.append_column("at", pa.array(moments)))
     aggregates = {"latest": {"function": "max", "column": "at"}}
-    routing = {"reducers": 4, "key_sample": True, "waves": [20]}
+    routing = {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}
     spec = spec_of(path, "key", aggregates, engine="staged", routing=routing)
     settings = {"spark.sql.parquet.outputTimestampType": "INT96", "spark.sql.session.timeZone": "Europe/Zurich"}
     before = {name: str(spark.conf.get(name)) for name in settings}

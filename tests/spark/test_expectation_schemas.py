@@ -119,7 +119,7 @@ input: {path: in, format: csv}
 key: k
 aggregates: {n: count}
 engine: staged
-routing: {waves: [1], key_sample: false}
+routing: {waves: [1], first_plan: [last_run]}
 quality: {expectations: [{type: expect_column_values_to_be_between, kwargs: {column: n, min_value: 1}}]}
 output: {path: out}
 """

@@ -36,7 +36,7 @@ class Picky(Sum):
 
 class Hoarder(Sum):
     def state(self):
-        return "x" * (3 << 20 if self.total > 90 else 1)
+        return "x" * (257 << 20 if self.total > 90 else 1)
     def merge(self, state):
         pass
 
@@ -60,7 +60,7 @@ RAISED = "expected update to take it, but got ValueError: thirteen is bad luck; 
 CASES = [
     ("picky", "staged", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
     ("picky", "combine", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
-    ("hoarder", "combine", "aggregate 'x' (hoarder), key 'big': expected a state of at most 1,048,576 bytes", ""),
+    ("hoarder", "combine", "aggregate 'x' (hoarder), key 'big': expected a state of at most 268,435,456 bytes", ""),
     ("liar", "combine", "aggregate 'x' (liar): expected state to take it, but got ArrowInvalid: Could not convert", ""),
 ]
 
@@ -91,7 +91,7 @@ def test_one_sentence_and_nothing_committed(
 ) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(
-        f"{{name: failing, input: {{path: {home / 'input'}}}, key: key, engine: {engine}, state_limit_mb: 1, "
+        f"{{name: failing, input: {{path: {home / 'input'}}}, key: key, engine: {engine}, "
         f"routing: {{reducers: 2, waves: [1]}}, output: {{path: published}}, "
         f"aggregates: {{x: {{function: {function}, column: value}}}}}}"
     )

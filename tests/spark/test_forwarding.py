@@ -155,7 +155,7 @@ def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_sta
     table = pa.table({"key": [number * (place % 5) for place in range(400)], "at": range(400)})
     path = write_input(tmp_path / "input", table, files=4)
     aggregates = {name: {"function": name, "column": "at"} for name in ("latest", "exact_median")}
-    routing = {"policy": "static", "reducers": 2, "waves": [1, 1, 2], "warm_start": False}
+    routing = {"policy": "static", "reducers": 2, "waves": [1, 1, 2], "first_plan": []}
     spec = spec_of(path, "key", aggregates, routing=routing)
     run = RunDirectory(str(tmp_path / "run"))
     prepare(run, spec, DATE, str(tmp_path))

@@ -32,7 +32,7 @@ from skewless_spark.sources.ranges import read_unit
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 from tests.tiers import mostly_long
 
-ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "warm_start": False, "key_sample": False}
+ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "first_plan": []}
 COUNTS = {"n": "count", "total": {"function": "sum", "column": "v"}}
 
 
@@ -339,12 +339,14 @@ def test_a_table_of_files_is_read_as_its_files_and_a_view_is_refused(spark: Spar
         "AS SELECT k, v, v % 2 AS p FROM skewless_rows"
     )
     try:
-        run, _ = reduce_job(spark, spec({"table": "skewless_t"}, tmp_path / "out"), tmp_path / "run")
+        run, _ = reduce_job(
+            spark, spec({"format": "catalog", "path": "skewless_t"}, tmp_path / "out"), tmp_path / "run"
+        )
         assert as_rows(result_of(run)) == expected(rows())
         assert run.job().source.partition_columns == {"p": "bigint"}
         for table, said in [("skewless_rows", "a view"), ("nowhere", "expected a table that Spark knows")]:
             with pytest.raises(InputError, match=said):
-                freeze(spec({"table": table}, tmp_path / "out"), DATE, "/", "spec")
+                freeze(spec({"format": "catalog", "path": table}, tmp_path / "out"), DATE, "/", "spec")
     finally:
         spark.sql("DROP TABLE skewless_t")
 
@@ -362,7 +364,13 @@ def test_columns_of_a_table_that_spark_pads_or_collates_are_refused_where_they_a
         of = {name: {"function": "max", "column": name} for name in "ckl"}
 
         def job(key: str, aggregate: Any, **more: Any) -> JobSpec:
-            return spec({"table": "skewless_odd"}, tmp_path / "out", key=key, aggregates={"n": aggregate}, **more)
+            return spec(
+                {"format": "catalog", "path": "skewless_odd"},
+                tmp_path / "out",
+                key=key,
+                aggregates={"n": aggregate},
+                **more,
+            )
 
         run, _ = reduce_job(spark, job("t", {"function": "sum", "column": "v"}), tmp_path / "run")
         assert as_rows(result_of(run)) == [("'x'", "3")]
@@ -376,7 +384,10 @@ def test_columns_of_a_table_that_spark_pads_or_collates_are_refused_where_they_a
             ),
             (job("t", "count", map={"select": ["t"], "where": "c = 'a'"}), r"map.where .*'c' of type unsupported char"),
             (job("t", "count", map={"select": ["t", "upper(k) AS u"]}), r"map.select .*'k' of type unsupported string"),
-            (spec({"table": "skewless_csv"}, tmp_path / "out"), r"'k' of type char\(3\); declare it as a STRING"),
+            (
+                spec({"format": "catalog", "path": "skewless_csv"}, tmp_path / "out"),
+                r"'k' of type char\(3\); declare it as a STRING",
+            ),
         ]:
             with pytest.raises((InputError, SpecError), match=said):
                 freeze(refused, DATE, "/", "spec")

@@ -86,12 +86,12 @@ def test_prepare_refuses_before_anything_is_written(tmp_path: Path) -> None:
     run = RunDirectory(str(tmp_path / "in" / "runs" / "1"))
     with pytest.raises(SpecError, match=r"run directory .*in/runs/1: expected a folder apart from the input"):
         prepare(run, spec_of("in"), DATE, str(tmp_path))
-    inside = spec_of("in/date={date}", states={"path": "in/date=2031-01-31/states"})
+    inside = spec_of("in/date={date}", window={"length": 1, "states": "in/date=2031-01-31/states"})
     with pytest.raises(SpecError, match=r"the states in .*-01-31/states/x: expected a folder apart from the input"):
         prepare(RunDirectory(str(tmp_path / "runs" / "1")), inside, DATE, str(tmp_path))
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "in" / "runs").exists()
-    beside = spec_of("in/date={date}", states={"path": "in/states"})
+    beside = spec_of("in/date={date}", window={"length": 1, "states": "in/states"})
     prepare(run, beside, DATE, str(tmp_path))  # beside the days, nobody reads them
 
 

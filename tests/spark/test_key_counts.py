@@ -27,7 +27,7 @@ NATIVE = {"n": "count"}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value", "bins": 4}}
 #: Each key lives in one task, and a null key too.
 CARRIED = {"middle": {"function": "exact_median", "column": "value"}}
-SEVERAL_STAGES = {"reducers": 3, "waves": [1, 2], "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+SEVERAL_STAGES = {"reducers": 3, "waves": [1, 2], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 
 
 def _not_utf8(values: Sequence[bytes | None]) -> pa.Array:

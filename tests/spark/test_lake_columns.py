@@ -49,7 +49,7 @@ def mapped_by_id(folder: Path, *files: pa.Table, required: bool = False) -> dict
         added = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
         actions.append({"add": {**added, "dataChange": True}})
     (folder / "_delta_log" / f"{0:020d}.json").write_text("".join(json.dumps(one) + "\n" for one in actions))
-    return {"delta": str(folder)}
+    return {"format": "delta", "path": str(folder)}
 
 
 def with_ids(**columns: tuple[int, pa.DataType, list[Any]]) -> pa.Table:
@@ -107,7 +107,7 @@ def test_rows_that_are_older_than_a_column_of_iceberg_have_its_default(spark: Sp
 def test_bytes_that_partition_a_delta_table_are_a_text_or_refused(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"k": ["a"], "p": pa.array([b"hello"])})
     write_deltalake(str(tmp_path / "t"), rows, partition_by=["p"])
-    given, select = {"delta": str(tmp_path / "t")}, {"select": ["k", "string(p) AS s"]}
+    given, select = {"format": "delta", "path": str(tmp_path / "t")}, {"select": ["k", "string(p) AS s"]}
     with pytest.raises(InputError, match="expected values of partitions that are known here, but got the bytes"):
         frozen(given, tmp_path, "s", map=select)  # deltalake escapes each byte, and does not read that back
     log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
@@ -131,7 +131,7 @@ def test_a_text_that_was_cut_off_in_a_delta_log_is_no_upper_bound(tmp_path: Path
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     for value, files in (("ab\U0001f608", 1), ("ac", 0)):
         asked = [Condition("s", ">=", (Typed("string", value),))]
-        snapshot, _ = delta_snapshot(Input(delta="t"), Part(DATE), str(tmp_path / "t"), asked)
+        snapshot, _ = delta_snapshot(Input(format="delta", path="t"), Part(DATE), str(tmp_path / "t"), asked)
         assert len(snapshot.files) == files
 
 

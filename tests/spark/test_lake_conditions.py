@@ -58,14 +58,14 @@ def make(kind: str, root: Path, *, parted: bool = False) -> dict[str, Any]:
     if kind == "delta":
         for file in range(FILES):
             write_deltalake(str(root / "t"), rows(file), mode="append", partition_by=["day"] if parted else None)
-        return {"delta": "t"}
+        return {"format": "delta", "path": "t"}
     table = iceberg_table(root, rows(0).schema, PartitionSpec())
     if parted:
         with table.update_spec() as update:
             update.add_identity("day")
     for file in range(FILES):
         table.append(rows(file))
-    return {"iceberg": "local.db.clicks"}
+    return {"format": "iceberg", "path": "local.db.clicks"}
 
 
 #: A condition, and the files that it leaves.
@@ -174,7 +174,9 @@ def test_a_partition_tells_the_bounds_of_a_file_that_has_none(tmp_path: Path) ->
         ("wall < '2026-11-01 05:00:00'", 0), ("v >= 2 AND day <= '2026-11-04'", 2),
     ]  # fmt: skip
     for number, (where, files) in enumerate(of_each):
-        spec = spec_over({"iceberg": "local.db.clicks"}, ["v"], map={"select": ["k", "v"], "where": where})
+        spec = spec_over(
+            {"format": "iceberg", "path": "local.db.clicks"}, ["v"], map={"select": ["k", "v"], "where": where}
+        )
         job = prepare(RunDirectory(str(tmp_path / f"run{number}")), spec, DATE, str(tmp_path))
         assert len(job.units) == files + 1, where  # and the file of nulls, whose partition says nothing
 
@@ -186,7 +188,7 @@ def test_a_widened_column_has_bounds_of_both_lengths(tmp_path: Path) -> None:
     with table.update_schema() as update:
         update.update_column("v", LongType())
     table.append(pa.table({"k": ["b"], "v": pa.array([2**40])}))
-    source = {"iceberg": "local.db.clicks"}
+    source = {"format": "iceberg", "path": "local.db.clicks"}
     for number, (where, key) in enumerate([("v < 0", -5), ("v > 5", 2**40)]):
         spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": where})
         job = prepare(RunDirectory(str(tmp_path / f"run{number}")), spec, DATE, str(tmp_path))
@@ -200,7 +202,7 @@ def test_times_that_python_does_not_have_leave_nothing_out(tmp_path: Path) -> No
     odd = pa.table({"k": ["a", "b"], "at": pa.array([0, year_20_000], pa.timestamp("us", "UTC"))})
     asked = [Condition("at", ">", (Typed("timestamp", dt.datetime(2026, 1, 1)),))]  # noqa: DTZ001  # as they have times
     write_deltalake(str(tmp_path / "t"), odd)
-    found, _ = delta_snapshot(Input(delta="t"), Part(DATE), str(tmp_path / "t"), asked)
+    found, _ = delta_snapshot(Input(format="delta", path="t"), Part(DATE), str(tmp_path / "t"), asked)
     assert len(found.files) == 1
     assert _value("timestamp", year_20_000.to_bytes(8, "little")) is None
     assert _value("date", (year_20_000 // 86_400_000_000).to_bytes(4, "little")) is None

@@ -50,7 +50,7 @@ from skewless_spark.sources import read_units, require_unchanged
 from tests.lake_tables import append, data_file, delete_by_vector, delete_equal, delete_positions, iceberg_table, lake
 from tests.spark.scenario import DATE, reduce_job, result_of
 
-ICEBERG = {"iceberg": "local.db.clicks"}
+ICEBERG = {"format": "iceberg", "path": "local.db.clicks"}
 KV = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
 
@@ -59,7 +59,7 @@ def spec_over(source: dict[str, Any], columns: list[str], **fields: Any) -> JobS
     raw = {
         "name": "lake", "input": source, "key": "k",
         "aggregates": {"n": "count", **{f"max_{one}": {"function": "max", "column": one} for one in columns}},
-        "routing": {"key_sample": False, "warm_start": False}, "output": {"path": "published", "files": 2}, **fields,
+        "routing": {"first_plan": []}, "output": {"path": "published", "files": 2}, **fields,
     }  # fmt: skip
     return parse_spec(json.dumps(raw))
 
@@ -142,7 +142,7 @@ def test_a_run_over_a_table_gives_its_rows_of_all_types(spark: SparkSession, tmp
     else:
         write_deltalake(str(tmp_path / "t"), whole.slice(0, 70))
         write_deltalake(str(tmp_path / "t"), whole.slice(70), mode="append")
-        source, oracle = {"delta": "t"}, DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+        source, oracle = {"format": "delta", "path": "t"}, DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
     names = [name for name in KINDS if name != "b"]
     select = ["k", *names, "int(b) AS b", "array_join(list, ',', 'null') AS list"]
     spec = spec_over(source, [*names, "b", "list"], map={"select": select})
@@ -175,7 +175,7 @@ def test_the_rows_that_a_table_claims_are_held_against_its_files(tmp_path: Path,
         source = ICEBERG
     else:
         write_deltalake(str(tmp_path / "t"), numbered(10))
-        [path], source = DeltaTable(str(tmp_path / "t")).file_uris(), {"delta": "t"}
+        [path], source = DeltaTable(str(tmp_path / "t")).file_uris(), {"format": "delta", "path": "t"}
     pq.write_table(pq.read_table(path.removeprefix("file://")).slice(0, 7), path.removeprefix("file://"))
     with pytest.raises(InputError, match=r"input file .*: expected 10 rows, as .* says, but got 7; repair the table"):
         frozen(source, tmp_path, "v")
@@ -200,15 +200,15 @@ def test_a_snapshot_is_chosen_by_its_id_or_by_the_end_of_a_day(tmp_path: Path) -
     table, _ = clicks(tmp_path, numbered(10))
     append(table, data_file(table, numbered(5, 10)))
     old = table.snapshots()[0].snapshot_id
-    assert frozen({**ICEBERG, "snapshot": old}, tmp_path).rows == 10
-    assert frozen({**ICEBERG, "snapshot": "latest"}, tmp_path).rows == 15
+    assert frozen({**ICEBERG, "at": old}, tmp_path).rows == 10
+    assert frozen({**ICEBERG, "at": "latest"}, tmp_path).rows == 15
     _committed_at(tmp_path, table, dt.datetime(2026, 11, 20, 23, 59, 59, 999000), dt.datetime(2026, 11, 21))
-    assert frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path).rows == 10
+    assert frozen({**ICEBERG, "at": "{date}"}, tmp_path).rows == 10
     _committed_at(tmp_path, table, dt.datetime(2026, 11, 19), dt.datetime(2026, 11, 20, 23))
-    assert frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path).rows == 15
+    assert frozen({**ICEBERG, "at": "{date}"}, tmp_path).rows == 15
     _committed_at(tmp_path, table, dt.datetime(2026, 11, 21), dt.datetime(2026, 11, 22))
     with pytest.raises(InputError, match="before the end of 2026-11-20 in UTC, but got none"):
-        frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path)
+        frozen({**ICEBERG, "at": "{date}"}, tmp_path)
 
 
 def test_a_day_whose_last_snapshot_has_expired_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
@@ -219,10 +219,10 @@ def test_a_day_whose_last_snapshot_has_expired_is_not_taken_for_the_one_before(t
     times = [dt.datetime(2026, 11, 19), dt.datetime(2026, 11, 20), dt.datetime(2026, 11, 21)]
     _committed_at(tmp_path, table, *times)
     table = _reloaded(tmp_path)
-    assert frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path).rows == 15
+    assert frozen({**ICEBERG, "at": "{date}"}, tmp_path).rows == 15
     table.maintenance.expire_snapshots().by_id(second).commit()
     with pytest.raises(InputError, match="but got one that has expired"):
-        frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path)
+        frozen({**ICEBERG, "at": "{date}"}, tmp_path)
     assert first
 
 
@@ -349,7 +349,7 @@ def test_a_file_whose_read_columns_are_the_tables_is_left_to_spark(tmp_path: Pat
 def test_an_older_snapshot_is_read_with_the_schema_it_was_committed_with(spark: SparkSession, tmp_path: Path) -> None:
     table = evolved(tmp_path)
     old = table.snapshots()[0].snapshot_id
-    job = frozen({**ICEBERG, "snapshot": old}, tmp_path, "a", "gone")
+    job = frozen({**ICEBERG, "at": old}, tmp_path, "a", "gone")
     assert read(spark, job) == plainly(table.scan(snapshot_id=old).to_arrow(), "k", "a", "gone")
 
 
@@ -429,7 +429,7 @@ def test_a_snapshot_that_expired_during_a_run_ends_it_with_one_sentence(spark: S
     with pytest.raises(InputError) as told:
         run_stage(spark, run, 0)
     assert str(told.value) == (
-        f"input.iceberg {job.source.pinned}: expected the files that the run was prepared with, but got input file "
+        f"input {job.source.pinned}: expected the files that the run was prepared with, but got input file "
         f"{first} is gone; nothing was committed; the snapshot has expired or was removed, so start a new run."
     )
     assert not run.exists("stages/0000/COMMIT.json")
@@ -474,7 +474,7 @@ def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
     table = delta(folder, rows, partition_by=["site"])
     for path in paths_of(table):
         delete_by_vector(folder, path, [0, 7, 7, 399], in_file=in_file)
-    job = frozen({"delta": str(folder)}, tmp_path, "v", "site")
+    job = frozen({"format": "delta", "path": str(folder)}, tmp_path, "v", "site")
     oracle = by_datafusion(folder, "k", "v", "site")
     assert job.rows == len(oracle) == 994
     assert read(spark, job) == oracle
@@ -482,7 +482,7 @@ def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
     assert places(spark, job)["k00008"][1] == 8
     before = {unit.path: unit.version for unit in job.units}
     delete_by_vector(folder, paths_of(table)[0], [0, 7, 399, 20], in_file=in_file)
-    now = frozen({"delta": str(folder)}, tmp_path, "v", "site")
+    now = frozen({"format": "delta", "path": str(folder)}, tmp_path, "v", "site")
     assert sum(before[unit.path] != unit.version for unit in now.units) == 1
     assert read(spark, now) == by_datafusion(folder, "k", "v", "site")
     # The pinned version has its own vectors.
@@ -493,16 +493,18 @@ def test_a_version_is_chosen_by_its_number(spark: SparkSession, tmp_path: Path) 
     folder = tmp_path / "t"
     delta(folder, numbered(10))
     write_deltalake(str(folder), numbered(5, 10), mode="overwrite")
-    assert read(spark, frozen({"delta": "t", "version": 0}, tmp_path, "v")) == plainly(numbered(10), "k", "v")
-    assert read(spark, frozen({"delta": "t"}, tmp_path, "v")) == plainly(numbered(5, 10), "k", "v")
+    assert read(spark, frozen({"format": "delta", "path": "t", "at": 0}, tmp_path, "v")) == plainly(
+        numbered(10), "k", "v"
+    )
+    assert read(spark, frozen({"format": "delta", "path": "t"}, tmp_path, "v")) == plainly(numbered(5, 10), "k", "v")
     with pytest.raises(InputError, match="expected the version 7"):
-        frozen({"delta": "t", "version": 7}, tmp_path)
+        frozen({"format": "delta", "path": "t", "at": 7}, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["timestamp", "inCommitTimestamp"])
 def test_a_version_is_chosen_by_the_end_of_a_day(tmp_path: Path, name: str) -> None:
     """By what the commits say of themselves: a table that was copied has the times of its copy."""
-    folder, asked = tmp_path / "t", {"delta": "t", "version": "{date}"}
+    folder, asked = tmp_path / "t", {"format": "delta", "path": "t", "at": "{date}"}
     delta(folder, numbered(10))
     write_deltalake(str(folder), numbered(5, 10), mode="append")
 
@@ -527,7 +529,7 @@ def test_a_version_is_chosen_by_the_end_of_a_day(tmp_path: Path, name: str) -> N
 
 def test_a_version_of_a_day_is_the_one_whose_own_commit_says_so(tmp_path: Path) -> None:
     """``DeltaTable.history`` leaves out commits that say nothing of themselves, and counts on as if there were none."""
-    folder, asked = tmp_path / "t", {"delta": "t", "version": "{date}"}
+    folder, asked = tmp_path / "t", {"format": "delta", "path": "t", "at": "{date}"}
     days = [dt.datetime(2026, 11, 19), None, dt.datetime(2026, 11, 20), dt.datetime(2026, 11, 21)]
     for number, day in enumerate(days):
         delta(folder, numbered(1, number), mode="append")
@@ -554,10 +556,10 @@ def test_columns_of_a_delta_table_may_be_added_and_mapped(spark: SparkSession, t
     added = tmp_path / "added"
     delta(added, numbered(10).drop_columns(["v"]))
     write_deltalake(str(added), numbered(10, 10), mode="append", schema_mode="merge")
-    assert read(spark, frozen({"delta": str(added)}, tmp_path, "v")) == by_datafusion(added, "k", "v")
+    assert read(spark, frozen({"format": "delta", "path": str(added)}, tmp_path, "v")) == by_datafusion(added, "k", "v")
     mapped = tmp_path / "mapped"
     write_deltalake(str(mapped), numbered(10), configuration={"delta.columnMapping.mode": "name"})
-    job = frozen({"delta": str(mapped)}, tmp_path, "v")
+    job = frozen({"format": "delta", "path": str(mapped)}, tmp_path, "v")
     assert read(spark, job) == plainly(numbered(10), "k", "v")
     assert all(set(unit.inner) <= {"k", "v"} for unit in job.units)
 
@@ -574,11 +576,11 @@ def test_partition_values_of_a_delta_table_have_their_types(spark: SparkSession,
     folder = tmp_path / "t"
     rows = pa.table({"k": ["a", "b", "c"], "part": PARTS[name]})
     delta(folder, rows, partition_by=["part"])
-    job = frozen({"delta": str(folder)}, tmp_path, map={"select": ["k", "string(part) AS p", "part"]})
+    job = frozen({"format": "delta", "path": str(folder)}, tmp_path, map={"select": ["k", "string(part) AS p", "part"]})
     found = read_units(spark, job, range(len(job.units)), ["k"]).collect()
     assert len(found) == 3
     select = {"select": ["k", "part AS p" if name != "flag" else "int(part) AS p"]}
-    read_job = frozen({"delta": str(folder)}, tmp_path, "p", map=select)
+    read_job = frozen({"format": "delta", "path": str(folder)}, tmp_path, "p", map=select)
     kept = read_units(spark, read_job, range(len(read_job.units)), ["k", "p"]).collect()
     wanted = pa.table({"k": rows["k"], "p": rows["part"].cast(pa.int32()) if name == "flag" else rows["part"]})
     assert in_order((row[0], row[1]) for row in kept) == plainly(wanted, "k", "p")

@@ -177,7 +177,7 @@ def test_no_row_of_a_delta_file_that_is_left_out_passes_though_columns_have_swap
     for seed in range(4):
         rng, folder = random.Random(seed), tmp_path / str(seed)
         rows = delta_of_swapped_names(folder, rng)
-        given = Input(delta=str(folder), parts="c4")
+        given = Input(format="delta", path=str(folder), parts="c4")
 
         def pinned(asked: Sequence[Condition], given: Input = given, folder: Path = folder) -> Snapshot:
             return delta_snapshot(given, Part(DATE), str(folder), asked)[0]
@@ -254,7 +254,7 @@ def test_no_row_of_an_iceberg_file_that_is_left_out_passes_though_columns_were_p
 ) -> None:
     rng = random.Random(seed)
     rows = iceberg_of_changed_columns(tmp_path, rng, SPECS[seed])
-    given = Input(iceberg="local.db.clicks", parts="at")
+    given = Input(format="iceberg", path="local.db.clicks", parts="at")
 
     def pinned(asked: Sequence[Condition]) -> Snapshot:
         return iceberg_snapshot(given, Part(DATE), str(tmp_path), asked)

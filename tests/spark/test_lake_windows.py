@@ -98,7 +98,7 @@ def record(day: dt.date) -> Record:
     return Record((day - EPOCH).days, None)
 
 
-ICEBERG = {"iceberg": "local.db.clicks", "parts": "date"}
+ICEBERG = {"format": "iceberg", "path": "local.db.clicks", "parts": "date"}
 
 
 @pytest.mark.long
@@ -179,7 +179,7 @@ def test_an_aggregate_that_sees_rows_in_order_has_a_compacted_part_anew(spark: S
 
 def test_nights_over_a_delta_table_do_not_read_what_optimize_rewrote(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
-    nights = Nights(spark, tmp_path, {"delta": str(folder), "parts": "date"})
+    nights = Nights(spark, tmp_path, {"format": "delta", "path": str(folder), "parts": "date"})
     for n, day in enumerate(DAYS):
         for part in range(2):
             write_deltalake(str(folder), rows_of(day, n * 100 + part, 30), partition_by=["date"], mode="append")
@@ -268,7 +268,7 @@ def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_
     with pytest.raises(InputError, match=r"files of the part that the run computes, but got none at local\.db"):
         Nights(spark, tmp_path, ICEBERG).night(dt.date(2026, 11, 9))
     with pytest.raises(SpecError, match=r"input\.parts, the partition column whose days are the parts"):
-        Nights(spark, tmp_path, {"iceberg": "local.db.clicks"}).night()
+        Nights(spark, tmp_path, {"format": "iceberg", "path": "local.db.clicks"}).night()
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "folder"])
@@ -310,7 +310,7 @@ def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
     days = {day: Record((day - EPOCH).days * (24 if hourly else 1) + (12 if hourly else 0)) for day in DAYS}
     first = {day: data_file(table, events(day, 100 * number, 30), days[day]) for number, day in enumerate(DAYS)}
     append(table, *first.values())
-    nights = Nights(spark, tmp_path, {"iceberg": "local.db.clicks", "parts": "at"})
+    nights = Nights(spark, tmp_path, {"format": "iceberg", "path": "local.db.clicks", "parts": "at"})
     job, found = nights.night()
     assert (ways(job), job.rows) == (["new"] * 3, 90)
     assert found == expected(pa.concat_tables(events(day, 100 * number, 30) for number, day in enumerate(DAYS)))
@@ -347,5 +347,8 @@ def test_restating_finds_rows_that_came_late_and_no_compaction(spark: SparkSessi
     assert stale() == [("2026-11-02", ["2026-11-01"])]
     with pytest.raises(SpecError, match="by which each day reads what it has read"):
         restating_spec(
-            spec.model_copy(update={"input": Input(iceberg="local.db.clicks", parts="date", snapshot="{date}")}), "spec"
+            spec.model_copy(
+                update={"input": Input(format="iceberg", path="local.db.clicks", parts="date", at="{date}")}
+            ),
+            "spec",
         )

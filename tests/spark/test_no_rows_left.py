@@ -18,7 +18,7 @@ from skewless_spark.entries.pipeline import finish_run, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, result_of, spec_of, write_input
 
-ROUTING = {"reducers": 3, "waves": [1, 1, 1], "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+ROUTING = {"reducers": 3, "waves": [1, 1, 1], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 NATIVE = {"n": "count", "total": {"function": "sum", "column": "value"}}
 COUNTS = {"seen": {"function": "value_counts", "column": "value"}}
 PYTHON = {"seen": {"function": "exact_median", "column": "value"}}
@@ -88,8 +88,8 @@ def test_a_night_without_rows_is_a_part_of_its_window(spark: SparkSession, tmp_p
     for day, of_day in values.items():
         write_input(tmp_path / "in" / day, pa.table({"key": ["a", "b"], "value": of_day}), files=2)
     spec = spec_of(
-        tmp_path / "in" / "{date}", "key", {**NATIVE, **COUNTS}, window=2, engine="auto", routing=ROUTING,
-        map={"select": ["key", "value"], "where": "value IN (1, 2)"}, missing="allow",
+        tmp_path / "in" / "{date}", "key", {**NATIVE, **COUNTS}, engine="auto", routing=ROUTING,
+        map={"select": ["key", "value"], "where": "value IN (1, 2)"}, window={"length": 2, "missing": "allow"},
     )  # fmt: skip
     found = dict[str, tuple[int, int, list[dict[str, Any]]]]()
     for day in values:

@@ -139,8 +139,7 @@ def test_nights_build_on_states_in_a_bucket(
             f"{place}/in/{{date}}",
             tmp_path,
             OF_PARTS,
-            window=2,
-            states={"path": f"{place}/states"},
+            window={"length": 2, "states": f"{place}/states"},
             routing={"waves": [1]},
         )
         run = RunDirectory(f"{place}/run-{day}")
@@ -172,8 +171,9 @@ def test_windows_of_hours_and_of_all_that_there_are(
     def night(hour: str, window: int | str) -> RunDirectory:
         part = Part.named(hour)
         spec = far_spec(
-            f"{base}/in/{{date}}/h{{hour}}", tmp_path, OF_PARTS, window=window, routing={"waves": [1]},
-            schedule={"hour": "current", "timezone": "Europe/Zurich"}, states={"path": f"{base}/states"},
+            f"{base}/in/{{date}}/h{{hour}}", tmp_path, OF_PARTS, routing={"waves": [1]},
+            window={"length": window, "states": f"{base}/states"},
+            schedule={"hour": "current", "timezone": "Europe/Zurich"},
         )  # fmt: skip
         run = RunDirectory(f"{base}/run-{hour}-{window}")
         prepare(run, spec, part.date, str(tmp_path), hour=part.hour)

@@ -67,7 +67,7 @@ class Days:
         run = RunDirectory(str(self._folder / "runs" / str(self._runs)))
         output = {"path": str(self._folder / "published"), "files": 2}
         path = self._folder / "lake" / "date={date}"
-        spec = spec_of(path, "key", ORDERED, window=window, states={"keep": 7}, routing=ROUTING, output=output)
+        spec = spec_of(path, "key", ORDERED, window={"length": window, "keep": 7}, routing=ROUTING, output=output)
         prepare(run, spec, FIRST + dt.timedelta(days=day), str(self._folder))
         run_stages(self._spark, run, Quiet())
         merge_states(self._spark, run, way)

@@ -212,7 +212,7 @@ def test_the_same_plans_give_the_same_bytes(spark: SparkSession, skewed_input: P
         "words": {"function": "approx_count_distinct", "column": "word"},
         "histogram": {"function": "streaming_histogram", "column": "value", "bins": 4},
     }
-    routing = {"reducers": 4, "waves": [1, 1, 2], "warm_start": False, "stage_overhead": 0}
+    routing = {"reducers": 4, "waves": [1, 1, 2], "first_plan": [], "stage_overhead": 0}
     spec = spec_of(skewed_input, "key", aggregates, routing=routing)
     first, _ = reduce_job(spark, spec, tmp_path / "first")
     second, _ = reduce_job(spark, spec, tmp_path / "second")

@@ -25,8 +25,8 @@ from tests.spark.test_pipeline import skewed
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value"}}
-BUDGET = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "warm_start": False, "budget": 1.0}
-NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "warm_start": False}
+BUDGET = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
+NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "first_plan": []}
 
 Aggregates = dict[str, Any]
 
@@ -203,7 +203,7 @@ def test_a_merge_runs_no_job_where_the_stage_has_evaluated_and_one_elsewhere(
     waves: list[int],
     jobs: list[int],
 ) -> None:
-    routing = {"policy": "static", "reducers": 4, "waves": waves, "warm_start": False}
+    routing = {"policy": "static", "reducers": 4, "waves": waves, "first_plan": []}
     run, _ = reduce_job(
         spark, spec_of(without_null, "key", aggregates, engine=engine, routing=routing), tmp_path / "run"
     )

@@ -19,7 +19,7 @@ from skewless_spark.states.python_calls import PythonCall, checked, guarded
 from skewless_spark.states.python_evaluation import evaluate_in_order
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches
 
-WORDS = PythonCall("words", "value_counts", {}, ("string",), "a_s0_0", "s0_0", 1 << 20, "r0")
+WORDS = PythonCall("words", "value_counts", {}, ("string",), "a_s0_0", "s0_0", "r0")
 CUTS = st.lists(st.integers(0, 40), max_size=6)
 KEYS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=40)
 

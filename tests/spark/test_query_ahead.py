@@ -22,7 +22,7 @@ from tests.spark.test_pipeline import skewed
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value"}}
-ROUTING = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+ROUTING = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 
 
 @pytest.fixture(scope="module")

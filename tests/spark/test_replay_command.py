@@ -75,7 +75,7 @@ def test_a_replay_says_what_each_policy_would_have_made_of_a_run(nights: list[Ru
 
 
 def test_a_run_that_was_only_prepared_cannot_be_replayed(nights: list[RunDirectory]) -> None:
-    done = replayed(anew(nights[1], "prepared", warm_start=False))
+    done = replayed(anew(nights[1], "prepared", first_plan=[]))
     assert done.returncode == 1
     assert done.stderr.endswith("let the run end first.\n")
     assert len(done.stderr.splitlines()) == 1
@@ -129,6 +129,6 @@ def test_an_earlier_run_that_vanished_leaves_the_plain_ring_and_plan_0_says_so(n
 
 
 def test_a_cold_start_can_be_asked_for(nights: list[RunDirectory]) -> None:
-    run = anew(nights[0], "cold", warm_start=False)
+    run = anew(nights[0], "cold", first_plan=[])
     assert run.job().warm_from == ()
     assert run.plan(0) == first_plan(run.job())

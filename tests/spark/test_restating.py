@@ -243,7 +243,7 @@ def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     lake: Lake, command: Command, aggregates: dict[str, Any]
 ) -> None:
     own = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "n"}}
-    fields: dict[str, Any] = {"window": 3, "verify": {"keys": 10_000}, "quality": {"expectations": [own]}}
+    fields: dict[str, Any] = {"window": {"length": 3, "verify": 10_000}, "quality": {"expectations": [own]}}
     for number in range(3):
         lake.put(number, "b", rows=400)
     checks = command("run", "--date", day(1), "--json", aggregates=aggregates, **fields).json["quality"]["checks"]
@@ -312,12 +312,12 @@ def _store(lake: Lake, number: int) -> StatesStore:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("windows", [{"window": 3}, {"window": None, "windows": [1, 2]}], ids=["one", "several"])
+@pytest.mark.parametrize("window", [3, [1, 2]], ids=["one", "several"])
 def test_a_right_night_passes_with_a_sample_of_its_keys_and_each_part_has_another_sample(
-    lake: Lake, command: Command, windows: dict[str, Any]
+    lake: Lake, command: Command, window: int | list[int]
 ) -> None:
     fields: dict[str, Any] = {
-        **windows,
+        "window": {"length": window, "verify": 30},
         "input": {"path": str(lake.folder / "lake"), "parts": "date"},
         "map": {"select": ["explode(array('x', word)) AS letter", "concat(key, value % 5) AS key", "date"]},
         "aggregates": {
@@ -326,7 +326,6 @@ def test_a_right_night_passes_with_a_sample_of_its_keys_and_each_part_has_anothe
             "newest": {"function": "max", "column": "date"},
             "letters": {"function": "value_counts", "column": "letter"},
         },
-        "verify": {"keys": 30},
     }
     samples = []
     for number in range(2):

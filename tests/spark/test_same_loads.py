@@ -69,7 +69,7 @@ def test_the_simulator_and_spark_give_every_task_the_same_rows(
             "reducers": 6,
             "slots": 8,
             "stage_overhead": 0,
-            "warm_start": False,
+            "first_plan": [],
             "waves": [1, 4, 15],
         },
     )

@@ -157,7 +157,7 @@ def test_the_command_runs_a_job_on_those_clusters_that_are_there(tmp_path: Path)
     write_input(tmp_path / "data" / "input", events(ROWS), files=4)
     (tmp_path / "spec.yaml").write_text(
         "{name: words, input: {path: input}, key: key, aggregates: {n: count}, engine: staged, output: {path: out}, "
-        "sharing: {lease_seconds: 1}, routing: {reducers: 3, waves: [1, 3], key_sample: false, stage_overhead: 0}}"
+        "sharing: {lease_seconds: 1}, routing: {reducers: 3, waves: [1, 3], first_plan: [last_run], stage_overhead: 0}}"
     )
     given = ["--cluster", "nowhere=spork://nowhere", "--cluster", "here=local[1]", "--run-dir", "run", "--json"]
     done = command("run", "spec.yaml", *given, cwd=tmp_path)

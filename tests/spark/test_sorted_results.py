@@ -42,7 +42,7 @@ def in_spec_order(row: dict[str, Any]) -> tuple[Any, ...]:
     ("engine", "routing"),
     [
         ("combine", {}),
-        ("bypass", {"reducers": 4, "key_sample": True, "waves": [20]}),
+        ("bypass", {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}),
         ("staged", {"reducers": 4, "waves": [4, 16], "stage_overhead": 0}),
     ],
 )
@@ -84,8 +84,8 @@ def test_windows_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
         table = pa.table({"key": [f"k{number * day % 50}" for number in range(500)]})
         write_input(tmp_path / "in" / f"date=2026-11-{day}", table, files=2)
     given = spec_of(
-        Path(f"{tmp_path}/in/date={{date}}"), "key", {"n": "count"}, engine="combine", windows=[1, 2],
-        states={"path": str(tmp_path / "states")},
+        Path(f"{tmp_path}/in/date={{date}}"), "key", {"n": "count"}, engine="combine",
+        window={"length": [1, 2], "states": str(tmp_path / "states")},
         output={"path": str(tmp_path / "published"), "files": 2, "sort": ["window", "n desc", "key"]},
     )  # fmt: skip
     run, _, _ = run_job(spark, given, tmp_path / "run")

@@ -27,7 +27,7 @@ from tests.spark.scenario import DATE, spec_of, write_input
 SLOTS = 4
 #: Two splits of what is read for each slot, of both tables that may be read, and the tasks of the plan.
 MOST_TASKS = 2 * 2 * SLOTS + 4
-ROUTING = {"reducers": 4, "slots": SLOTS, "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+ROUTING = {"reducers": 4, "slots": SLOTS, "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 #: Half of the rows have one key, so that its task has a backlog.
 KEYS = 8
 

@@ -30,7 +30,8 @@ def prepared(root: Path, name: str) -> RunDirectory:
     run = RunDirectory(str(root / "runs" / name))
     spec = JobSpec.model_validate({
         "name": "job", "input": {"path": "input"}, "key": "key", "aggregates": {"n": "count"},
-        "engine": "staged", "routing": {"reducers": 2, "waves": [1], "key_sample": False}, "output": {"path": "out"},
+        "engine": "staged", "routing": {"reducers": 2, "waves": [1], "first_plan": ["last_run"]},
+        "output": {"path": "out"},
     })  # fmt: skip
     prepare(run, spec, DATE, str(root))
     return run

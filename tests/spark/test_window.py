@@ -368,10 +368,10 @@ def test_late_and_missing_parts_fail_a_run_if_the_spec_says_so(lake: Lake) -> No
     assert window is not None
     assert window.missing == ("2026-11-21",)
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-21"):
-        lake.night(2, lake.spec(missing="fail"))
+        lake.night(2, lake.spec(window={"length": 3, "missing": "fail"}))
     lake.put(0, "c")
     with pytest.raises(InputError, match="part 2026-11-20: expected an older part that has not changed"):
-        lake.night(2, lake.spec(late="fail"))
+        lake.night(2, lake.spec(window={"length": 3, "late": "fail"}))
     with pytest.raises(InputError, match="part 2026-11-23: expected files of the part that the run computes"):
         lake.night(3)
 

@@ -71,7 +71,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
         {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "window", "value_set": [1, 2, 4]}},
         {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "min_value": 1}},
     ]
-    spec = spec_of(lake, window=None, windows=[1, 2, 4], quality={"expectations": expectations})
+    spec = spec_of(lake, window=[1, 2, 4], quality={"expectations": expectations})
     for day in (0, 1, 3):  # there is no day 2
         lake.put(day, "b", rows=100)
     lake.night(1, spec)
@@ -97,7 +97,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     assert quality.keys == result_of(run).num_rows == sum(line.keys for line in run.window_lines())
     assert any(check.column == "key, window" for check in quality.checks)
 
-    plain = spec_of(lake, window=None, windows=[1, 2], aggregates={"n": "count"})
+    plain = spec_of(lake, window=[1, 2], aggregates={"n": "count"})
     csv = plain.model_copy(update={"output": plain.output.model_copy(update={"format": "csv"})})
     assert (
         result_schema(lake.spark, lake.prepared(3, csv).job()).simpleString()
@@ -123,7 +123,7 @@ def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> N
     assert found is not None
     assert [part.name for part in found.parts] == [part.name for part in window.parts]
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-22"):
-        lake.prepared(3, spec_of(lake, window="all", missing="fail"))
+        lake.prepared(3, spec_of(lake, window={"length": "all", "missing": "fail"}))
     for odd in (dt.date(1970, 1, 1), dt.date(2099, 1, 1)):
         lake.put((odd - DAY).days, "odd", rows=10)
     found = lake.prepared(3, spec).job().window
@@ -187,7 +187,7 @@ def test_the_newest_row_of_each_part_is_known_whatever_was_read_tonight(lake: La
 
 
 def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: Lake) -> None:
-    ignore = spec_of(lake, late="ignore")
+    ignore = spec_of(lake, window={"length": 3, "late": "ignore"})
     for day in range(3):
         lake.put(day, "b", rows=100)
     lake.night(1, ignore)
@@ -232,7 +232,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
 
 
 def test_a_job_without_a_window_may_keep_its_states(lake: Lake) -> None:
-    spec = spec_of(lake, window=None, states={"keep": 2})
+    spec = spec_of(lake, window={"length": 1, "keep": 2})
     lake.put(0, "b", rows=100)
     lake.put(1, "b", rows=100)
     lake.night(1, spec)

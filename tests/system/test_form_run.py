@@ -26,7 +26,6 @@ FORM = {
     "date": "2026-11-01",
     "mode": "observe",
     "policy": "adaptive",
-    "threshold": 0.2,
     "reducers": 3,
     "waves": [1.0, 3.0],
     "budget": None,
@@ -92,7 +91,7 @@ def test_the_run_ends_well(done: Done) -> None:
 
 def test_what_was_chosen_is_in_the_frozen_job_and_the_spec_travelled_as_a_document(done: Done) -> None:
     spec = done.run.job().spec
-    assert (spec.mode, spec.routing.policy, spec.routing.reducers) == ("observe", "adaptive", 3)
+    assert (spec.mode, spec.routing.policy.name, spec.routing.reducers) == ("observe", "adaptive", 3)
     assert spec.spark.driver_memory == "900m"
     assert done.run.exists(SPEC_DOCUMENT)
 

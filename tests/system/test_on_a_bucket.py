@@ -43,10 +43,9 @@ SPEC = {
     "key": "word",
     "aggregates": {"occurrences": "count", "total": {"function": "sum", "column": "size"}},
     "engine": "combine",
-    "window": 2,
-    "states": {"path": "s3://lake/states"},
+    "window": {"length": 2, "states": "s3://lake/states"},
     "routing": {"waves": [1], "reducers": 2},
-    "output": {"iceberg": f"lake.{TABLE}"},
+    "output": {"format": "iceberg", "path": f"lake.{TABLE}"},
 }
 
 

@@ -30,7 +30,7 @@ SPEC = {
     "key": "word",
     "aggregates": {"n": "count", "total": {"function": "sum", "column": "size"}},
     "schedule": {"start": DAYS[0]},
-    "routing": {"waves": [1], "reducers": 2, "warm_start": False},
+    "routing": {"waves": [1], "reducers": 2, "first_plan": ["sample"]},
     "output": {"path": f"{JOB}/published", "files": 1},
 }
 #: A job that computes each day that is published.
@@ -41,7 +41,7 @@ AFTER = {
     "key": "word",
     "aggregates": {"n": {"function": "sum", "column": "n"}},
     "schedule": {"asset": f"skewless:{JOB}", "partitioned": True, "start": DAYS[0]},
-    "routing": {"waves": [1], "reducers": 2, "warm_start": False},
+    "routing": {"waves": [1], "reducers": 2, "first_plan": ["sample"]},
     "output": {"path": f"{JOB}/after", "files": 1},
 }
 #: DAGs of users: one waits for any publication, and one for each day.

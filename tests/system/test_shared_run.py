@@ -25,7 +25,7 @@ SPEC = {
     "aggregates": {"n": "count", "total": {"function": "paced_sum", "column": "size"}},
     "engine": "staged",
     "sharing": {"connections": ["spark_second", "spark_nowhere"], "lease_seconds": 1},
-    "routing": {"policy": "static", "reducers": 12, "waves": [1], "key_sample": False},
+    "routing": {"policy": "static", "reducers": 12, "waves": [1], "first_plan": ["last_run"]},
     "output": {"path": f"{JOB}/published", "files": 1},
 }
 

@@ -40,7 +40,7 @@ SPEC = {
     "aggregates": {"n": "count"},
     "engine": "staged",
     "sharing": {"lease_seconds": 1},
-    "routing": {"policy": "static", "waves": [1], "reducers": 3, "stage_overhead": 0, "key_sample": False},
+    "routing": {"policy": "static", "waves": [1], "reducers": 3, "stage_overhead": 0, "first_plan": ["last_run"]},
     "output": {"path": "published", "files": 1},
 }
 #: A task: it asks for a stage, and tells of the driver's first process.
@@ -145,7 +145,7 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
 
 
 def test_a_stage_takes_the_query_that_its_driver_has_built_ahead(world: World) -> None:
-    waves = {"waves": [1, 2], "reducers": 3, "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+    waves = {"waves": [1, 2], "reducers": 3, "stage_overhead": 0, "first_plan": ["sample"], "budget": 1.0}
     (world.root / "words.yaml").write_text(yaml.safe_dump({**SPEC, "routing": waves}))
     world.prepare()
     first = world.ask("run_stage.py", "--stage", "0")

@@ -10,7 +10,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.simulation import Simulation, simulated_job
+from benchmarks.simulation import Simulation, routing_section, simulated_job
 from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
@@ -23,7 +23,7 @@ WHOLE = Algebra(mergeable=False, ordered=False)
 
 
 def spec(**routing: Any) -> JobSpec:
-    """The smallest spec there is, with some routing fields set."""
+    """The smallest spec there is, with some routing fields and knobs of the policy set."""
     return JobSpec.model_validate(
         {
             "name": "synthetic",
@@ -31,7 +31,7 @@ def spec(**routing: Any) -> JobSpec:
             "key": "key",
             "aggregates": {"occurrences": "count"},
             "engine": "staged",
-            "routing": routing,
+            "routing": routing_section(routing),
             "output": {"path": "out"},
         }
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.documents.job import Algebra, Job
 from skewless.documents.stage_report import Histogram
-from skewless.planner.first_plan import DRIFT_LIMIT, applies, first_plan, plain_plan, sampled_plan, warm_plan
+from skewless.planner.first_plan import DRIFT_LIMIT, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.forecast_error import distance, drift, drifted_sentence
 from skewless.planner.forecast.key_sample import KeySample
 from skewless.routing.plan import PlanSource, RoutingPlan
@@ -121,11 +121,13 @@ def test_a_job_without_rows_has_nothing_to_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "routing", [{"policy": "static"}, {"policy": "halving"}, {"warm_start": False}], ids=["static", "halving", "off"]
+    "routing",
+    [{"policy": "static"}, {"policy": "halving"}, {"first_plan": ["sample"]}],
+    ids=["static", "halving", "off"],
 )
 def test_what_makes_no_forecast_or_wants_none_starts_on_the_plain_ring(routing: dict[str, Any]) -> None:
     job = job_from("/runs/b", **routing)
-    assert not applies(job.spec)
+    assert not plans_from(job.spec, "last_run")
     assert warm_plan(job, seen(2), seen(1)) == first_plan(job)
 
 
@@ -144,7 +146,7 @@ def test_the_budget_of_the_spec_stands() -> None:
 
 @pytest.mark.parametrize("seconds", [None, 1.0], ids=["not measured", "measured"])
 def test_what_a_row_cost_in_the_last_run_spares_the_probe(seconds: float | None) -> None:
-    job = job_from("/runs/b", "/runs/a", stage_overhead=4.0, probe=True)
+    job = job_from("/runs/b", "/runs/a", stage_overhead=4.0, first_plan=["last_run", "sample", "probe"])
     job = job.model_copy(update={"algebra": dict.fromkeys(job.algebra, Algebra(mergeable=True, ordered=False))})
     plan = warm_plan(job, seen(2).model_copy(update={"tail_seconds": seconds}), seen(1))
     assert (plan.waves == (0, 4)) == (seconds is not None)

@@ -8,7 +8,7 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
-from skewless.spec.input import Map
+from skewless.spec.calls import Map
 from tests.unit import synthetic
 
 COUNTED = synthetic.job([100, 400], waves=(1, 4))

@@ -57,7 +57,7 @@ def test_without_texts_or_rows_a_sample_makes_no_plan(sample: KeySample) -> None
     assert sampled_plan(job, first_plan(job), sample) == first_plan(job)
 
 
-@pytest.mark.parametrize("routing", [{"policy": "static"}, {"policy": "halving"}, {"key_sample": False}])
+@pytest.mark.parametrize("routing", [{"policy": "static"}, {"policy": "halving"}, {"first_plan": ["last_run"]}])
 def test_other_policies_and_a_spec_that_says_no_keep_the_plain_ring(
     routing: dict[str, Any],
 ) -> None:
@@ -88,7 +88,7 @@ def test_where_a_stage_is_free_there_are_as_many_as_waves() -> None:
 
 @pytest.mark.parametrize("why", ["a probe is asked for", "the sample is small beside the rows"])
 def test_where_nobody_knows_what_a_row_costs_the_first_stage_may_be_a_probe(why: str) -> None:
-    many = job_with(UNKNOWN, [2_000] * 1000, probe=True)
+    many = job_with(UNKNOWN, [2_000] * 1000, first_plan=["last_run", "sample", "probe"])
     job = many if why.startswith("a probe") else job_with(UNKNOWN, reducers=64)
     plan = sampled_plan(job, first_plan(job), sample_of())
     assert 0 < job.admitted_rows(plan.waves) <= PROBE * job.rows
@@ -101,7 +101,7 @@ def test_a_sample_that_is_good_enough_needs_no_probe() -> None:
 
 
 def test_one_large_partition_is_a_probe_too() -> None:
-    job = job_with(UNKNOWN, [2_000_000], probe=True)
+    job = job_with(UNKNOWN, [2_000_000], first_plan=["last_run", "sample", "probe"])
     assert sampled_plan(job, first_plan(job), sample_of()).waves == (0, 1)
 
 
@@ -115,8 +115,8 @@ def test_where_a_probe_would_be_small_slots_take_several_tasks_and_none_is_long_
     speeds = [1.0] * 7 + [1 / 3 if slow else 1.0]
     ideal = float(costs[numbers].sum()) / sum(speeds)
     ends = []
-    for algebra, probe in ((UNKNOWN, True), (UNKNOWN, False), (NATIVE, False)):
-        job = job_with(algebra, probe=probe)
+    for algebra, more in ((UNKNOWN, ["probe"]), (UNKNOWN, []), (NATIVE, [])):
+        job = job_with(algebra, first_plan=["last_run", "sample", *more])
         plan = sampled_plan(job, first_plan(job), sample_of(seed, rows=50_000))
         assert plan.waves == (0, len(job.waves))
         run = Simulation(job, [f"key-{number}" for number in range(len(counts))], numbers)
@@ -139,7 +139,7 @@ def last_end(loads: np.ndarray, speeds: Sequence[float]) -> float:
 
 
 def test_a_key_that_stays_whole_waits_for_no_other_task() -> None:
-    job = job_with(Algebra(mergeable=False, ordered=False), probe=True)
+    job = job_with(Algebra(mergeable=False, ordered=False), first_plan=["last_run", "sample", "probe"])
     plan = sampled_plan(job, first_plan(job), sample_of())
     assert len(plan.tasks) == 8
     assert job.admitted_rows(plan.waves) <= PROBE * job.rows

@@ -144,7 +144,7 @@ def test_each_window_has_the_rows_of_its_parts_or_is_named() -> None:
     ]
     windows = (WindowSpan(length=1, first=1), WindowSpan(length=2))
     window = JobWindow(store="/states", fingerprint="f", shapes={}, parts=tuple(parts), windows=windows)
-    given = JOB.spec.model_dump() | {"windows": (1, 2), "input": {"path": "/in/{date}"}}
+    given = JOB.spec.model_dump() | {"window": [1, 2], "input": {"path": "/in/{date}"}}
     job = Job.model_validate({**dict(JOB), "spec": JobSpec.model_validate(given), "window": window})
     of_parts = (
         PartLine(part=days[0], unchanged_rows=70, new_rows=0, taken_out_rows=0),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -404,39 +403,6 @@ def test_a_call_for_many_keys_and_tasks_takes_seconds_not_minutes() -> None:
     assert decision.certificate is not None
     assert decision.certificate.gap is not None
     assert decision.certificate.gap < 0.02
-
-
-def guarded(seconds: float | None) -> Decision:
-    """The decision after a stage that took 2.5 s, of which 0.5 s are no work on the 2,000 rows of each task."""
-    seen = skewed(3000)
-    routing: dict[str, Any] = {"reducers": 4, "stage_overhead": 0.5, "budget": 2.0, "budget_seconds": seconds}
-    job = synthetic.job([sum(seen.values()), 9000], WHOLE, **routing)
-    plan = first_plan(job)
-    report = synthetic.report(plan, seen, {}, list(seen))
-    done = [load.model_copy(update={"queued_rows": 2000, "processed_rows": 2000}) for load in report.tasks]
-    report = report.model_copy(update={"tasks": tuple(done), "stage_seconds": 0.5 + 2.0})
-    return plan_next_stage(job, plan, report)
-
-
-def test_a_task_reduces_no_longer_than_the_spec_allows() -> None:
-    """A row takes a millisecond; the hot key, which is whole, has more rows than 3 s allow."""
-    free, held = guarded(None), guarded(3.0)
-    assert free.next_plan is not None
-    assert held.next_plan is not None
-    assert free.next_plan.budget_rows == 4500
-    assert held.next_plan.budget_rows == pytest.approx(3000, abs=1)
-    assert "may reduce for 3 s" in held.sentence
-
-
-def test_no_guard_goes_below_the_fair_share() -> None:
-    held = guarded(0.001)
-    assert held.next_plan is not None
-    assert held.next_plan.budget_rows is not None
-    assert held.next_plan.budget_rows >= 9000 / 4
-
-
-def test_a_generous_guard_changes_nothing() -> None:
-    assert guarded(3600.0) == guarded(None)
 
 
 def test_what_cannot_be_measured_apart_is_between_what_a_row_may_cost() -> None:

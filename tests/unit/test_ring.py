@@ -17,7 +17,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import key_hash
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes
-from skewless.spec.routing import LARGEST_RING_BITS, Routing
+from skewless.spec.routing import LARGEST_RING_BITS, Policy, Routing
 from tests.tiers import mostly_long
 from tests.unit import synthetic
 
@@ -176,7 +176,7 @@ def test_a_ring_has_as_many_slots_as_tokens_and_no_reducer_without_one(reducers:
 
 
 def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
-    ring = first_ring(Routing(reducers=8, max_reducers=5000))
+    ring = first_ring(Routing(reducers=8, policy=Policy(name="adaptive", max_reducers=5000)))
     assert (len(ring.tokens), ring.ring_bits) == (8, ring_bits_for(5000, 64))
 
 
@@ -246,10 +246,11 @@ def test_a_strict_doubling_ends_where_its_page_says() -> None:
     most = 904
     pages = [DOCS / "policies" / "doubling.md", *(DOCS / "decisions").glob("0016-*.md")]
     assert all(f"{most} reducers" in " ".join(page.read_text(encoding="utf-8").split()) for page in pages)
-    first_ring(Routing(policy="doubling", strict=True, reducers=most))
+    strict = Policy(name="doubling", strict=True)
+    first_ring(Routing(policy=strict, reducers=most))
     with pytest.raises(SpecError, match="take fewer reducers"):
-        first_ring(Routing(policy="doubling", strict=True, reducers=most + 1))
-    assert first_ring(Routing(policy="doubling", reducers=most + 1)).tokens[0] == 64
+        first_ring(Routing(policy=strict, reducers=most + 1))
+    assert first_ring(Routing(policy=Policy(name="doubling"), reducers=most + 1)).tokens[0] == 64
 
 
 @given(st.integers(0, 5), st.data())

@@ -69,7 +69,7 @@ def test_what_others_wrote_into_a_history_is_not_ours() -> None:
 
 
 def part_of(hour: str | None, column: str = "date") -> OutputPart:
-    output = Output.model_validate({"delta": "t", "partition": column})
+    output = Output.model_validate({"format": "delta", "path": "t", "partition": column})
     return OutputPart(output, "t", "/", Part(dt.date(2026, 11, 20), hour))
 
 

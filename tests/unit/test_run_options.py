@@ -7,12 +7,13 @@ from pydantic import JsonValue
 
 from skewless.errors import SpecError
 from skewless.spec.options import OPTIONS, option_schema, option_values, parse_options, refuse_more_waves, with_options
+from skewless.spec.routing import Policy
 from tests.unit.synthetic import spec
 
 
 def test_options_become_fields_of_the_spec() -> None:
     changed = with_options(spec(), {"policy": "halving", "waves": [1, 2], "mode": "observe", "cores": 8}, "form")
-    assert (changed.routing.policy, changed.routing.waves, changed.mode) == ("halving", (1, 2), "observe")
+    assert (changed.routing.policy.name, changed.routing.waves, changed.mode) == ("halving", (1, 2), "observe")
     assert changed.spark.cores == 8
 
 
@@ -27,13 +28,16 @@ def test_the_specs_own_values_change_nothing() -> None:
         pytest.param({"input.path": "/etc"}, "expected known options, but got 'input.path'", id="path"),
         pytest.param({"map": {"select": ["1"]}}, "got 'map'", id="sql"),
         pytest.param({"aggregates": {"a": "x"}}, "got 'aggregates'", id="code"),
-        pytest.param({"policy": "eval"}, "form, field routing.policy: expected", id="unknown-policy"),
+        pytest.param({"policy": "eval"}, "form, field routing.policy.name: expected", id="unknown-policy"),
         pytest.param({"reducers": 0}, "at least 1, but got 0", id="too-few"),
         pytest.param({"reducers": {"$ref": 1}}, "form, field routing.reducers", id="mapping"),
         pytest.param({"budget": 101}, "at most 100", id="too-large"),
         pytest.param({"driver_memory": "2g; rm -rf /"}, "spark.driver_memory", id="shell"),
         pytest.param({"driver_memory": "2g\n"}, "spark.driver_memory", id="newline"),
         pytest.param({"waves": []}, "at least 1 item", id="no-waves"),
+        pytest.param(
+            {"late": "fail"}, "expected late only of a job with a window, but got one without", id="no-window"
+        ),
     ],
 )
 def test_anything_else_is_refused_in_one_sentence(given: dict[str, JsonValue], words: str) -> None:
@@ -41,6 +45,12 @@ def test_anything_else_is_refused_in_one_sentence(given: dict[str, JsonValue], w
         with_options(spec(), given, "form")
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_another_policy_has_its_own_defaults_and_the_same_one_keeps_what_the_spec_says() -> None:
+    given = spec(policy="halving", rounds=9)
+    assert with_options(given, {"policy": "halving"}, "form") == given
+    assert with_options(given, {"policy": "doubling"}, "form").routing.policy == Policy(name="doubling")
 
 
 def test_options_are_one_json_object() -> None:

@@ -9,7 +9,8 @@ import pytest
 from skewless.errors import SpecError
 from skewless.planner.policies import POLICIES
 from skewless.spec.reading import load_spec, parse_spec
-from skewless.spec.routing import PolicyName
+from skewless.spec.result import Window
+from skewless.spec.routing import Policy, PolicyName
 from skewless.spec.spec import JobSpec
 
 GOOD = """
@@ -26,11 +27,11 @@ output: {path: results/tokens}
 
 def test_the_defaults_are_the_design_s() -> None:
     spec = parse_spec(GOOD)
-    assert (spec.key, spec.routing.policy, spec.routing.reducers) == (("token",), "adaptive", 8)
+    assert (spec.key, spec.routing.policy.name, spec.routing.reducers) == (("token",), "adaptive", 8)
     assert (spec.routing.waves, spec.engine, spec.schedule.cron) == ((1, 4, 15, 80), "auto", None)
     assert spec.aggregates["occurrences"].function == "count"
     assert spec.aggregates["columns"].options == {"bins": 16}
-    assert JobSpec.from_json(spec.to_json()) == spec
+    assert JobSpec.model_validate_json(spec.to_json()) == spec
 
 
 def test_the_catalog_s_specs_are_good() -> None:
@@ -40,7 +41,7 @@ def test_the_catalog_s_specs_are_good() -> None:
 
 
 def test_every_policy_of_the_spec_exists() -> None:
-    assert set(get_args(PolicyName)) == set(POLICIES)
+    assert set(get_args(PolicyName)) == set(POLICIES) == set(Policy.FIELDS_OF)
 
 
 @pytest.mark.parametrize(
@@ -60,35 +61,33 @@ def test_every_policy_of_the_spec_exists() -> None:
         ("  occurrences: count", "  occurrences: 7", "spec, field aggregates.occurrences: expected a mapping, but got 7."),
         ("{path: corpus/tokens}", "{path: x, fromat: parquet}", "spec, field input.fromat: there is no such field; did you mean 'format'?"),
         ("{path: corpus/tokens}", "corpus", "spec, field input: expected a mapping, but got 'corpus'."),
-        ("{path: corpus/tokens}", "{path: x, format: cvs}", "spec, field input.format: expected 'parquet', 'orc', 'csv', 'json' or 'text', but got 'cvs'."),
-        ("{path: corpus/tokens}", "{format: csv}", "spec, field input: expected one of path, table, iceberg and delta, but got none of them."),
-        ("{path: corpus/tokens}", "{path: x, table: y}", "spec, field input: expected one of path, table, iceberg and delta, but got path and table."),
-        ("{path: corpus/tokens}", "{iceberg: clicks}", "spec, field input.iceberg: expected catalog.namespace.table, like local.lake.clicks, but got 'clicks'."),
-        ("{path: corpus/tokens}", "{delta: x, snapshot: 3}", "spec, field input: expected snapshot only with iceberg, but got snapshot with delta."),
-        ("{path: corpus/tokens}", "{iceberg: a.b.c, version: 3}", "spec, field input: expected version only with delta, but got version with iceberg."),
-        ("{path: corpus/tokens}", "{delta: x, format: orc}", "spec, field input: expected no format with delta, whose metadata tells it, but got orc."),
-        ("{path: corpus/tokens}", "{iceberg: a.b.c, columns: {v: int}}", "spec, field input: expected no columns with iceberg, whose metadata tells it, but got {'v': 'int'}."),
-        ("{path: corpus/tokens}", "{delta: a/../b}", "spec, field input.delta: expected a path without a step up ('..'), but got 'a/../b'."),
+        ("{path: corpus/tokens}", "{path: x, format: cvs}", "spec, field input.format: expected 'parquet', 'orc', 'csv', 'json', 'text', 'iceberg', 'delta' or 'catalog', but got 'cvs'."),
+        ("{path: corpus/tokens}", "{format: csv}", "spec, field input.path: this field is missing; add it."),
+        ("{path: corpus/tokens}", "{format: iceberg, path: clicks}", "spec, field input.path: expected catalog.namespace.table, like local.lake.clicks, but got 'clicks'."),
+        ("{path: corpus/tokens}", "{path: x, at: 3}", "spec, field input: expected at only with format iceberg or delta, but got format parquet."),
+        ("{path: corpus/tokens}", "{format: iceberg, path: a.b.c, columns: {v: int}}", "spec, field input: expected columns only with format parquet, orc, csv, json or text, but got format iceberg."),
+        ("{path: corpus/tokens}", "{format: delta, path: a/../b}", "spec, field input.path: expected a path without a step up ('..'), but got 'a/../b'."),
         ("{path: corpus/tokens}", "{path: x, delimiter: ;}", "spec, field input: expected delimiter only with format csv, but got format parquet."),
         ("{path: corpus/tokens}", "{path: x, format: csv, header: false}", "spec, field input: expected columns for a csv without header, but got none."),
-        ("bins: 16", "bins: {a: 1}", "spec, field aggregates.columns.options: expected a text, a number, true, false, null or a list of numbers, but got bins: {'a': 1}."),
+        ("bins: 16", "bins: {a: 1}", "spec, field aggregates.columns: expected a text, a number, true, false, null or a list of numbers, but got bins: {'a': 1}."),
         ("output:", "routing: {polcy: static}\noutput:", "spec, field routing.polcy: there is no such field; did you mean 'policy'?"),
-        ("output:", "routing: {policy: magic}\noutput:", "spec, field routing.policy: expected 'static', 'halving', 'doubling', 'virtual_tasks', 'partial_key', 'd_choices', 'w_choices', 'bounded_load' or 'adaptive', but got 'magic'."),
+        ("output:", "routing: {policy: magic}\noutput:", "spec, field routing.policy.name: expected 'static', 'halving', 'doubling', 'virtual_tasks', 'partial_key', 'd_choices', 'w_choices', 'bounded_load' or 'adaptive', but got 'magic'."),
         ("output:", "routing: {reducers: 0}\noutput:", "spec, field routing.reducers: expected at least 1, but got 0."),
         ("output:", "routing: {waves: [1, 0]}\noutput:", "spec, field routing.waves.1: expected more than 0, but got 0."),
         ("output:", "schedule: {timezone: Mars}\noutput:", "spec, field schedule.timezone: expected an IANA time zone like 'Europe/Zurich', but got 'Mars'."),
         ("output:", "quality: {expectations: [{type: expect_x, kwarg: 1}]}\noutput:", "spec, field quality.expectations.0.kwarg: there is no such field; did you mean 'kwargs'?"),
-        ("output:", "version: 2\noutput:", "spec: expected job spec version 1, but got version 2."),
+        ("output:", "routing: {policy: {name: static, threshold: 0.2}}\noutput:", "spec, field routing.policy: expected threshold only with policy halving, doubling or virtual_tasks, but got policy static."),
+        ("output:", "routing: {policy: {name: adaptive, max_factor: 6}}\noutput:", "spec, field routing.policy.max_factor: expected a power of two, but got 6."),
         ("output:", "key: twice\noutput:", "spec, line 9: the key 'key' is given twice; keep one of the two."),
         ("{path: results/tokens}", "{path: [}", "spec, line 9: a value is missing before '}'."),
     ],
     ids=[
         "misspelt and so missing", "missing", "no key column", "keys alike", "aggregate named as key", "key named date", "days named hour",
         "empty key name", "number as key", "name with space", "aggregate name with dash", "aggregate is a number",
-        "typo in input", "text for input", "unknown format", "neither path nor table", "path and table",
-        "a table without catalog", "a snapshot of delta", "a version of iceberg", "a format of a table",
+        "typo in input", "text for input", "unknown format", "no path",
+        "a table without catalog", "a snapshot of files",
         "columns of a table", "a step up to a table", "an option of another format", "csv without columns", "nested option", "typo in routing", "unknown policy",
-        "no reducer", "empty wave", "unknown zone", "typo in a list", "unknown version", "key given twice", "bad yaml",
+        "no reducer", "empty wave", "unknown zone", "typo in a list", "a knob of another policy", "no power of two", "key given twice", "bad yaml",
     ],
 )  # fmt: skip
 def test_a_bad_spec_gets_one_clear_sentence(old: str, new: str, sentence: str) -> None:
@@ -120,8 +119,14 @@ def test_overrides_are_read_as_yaml() -> None:
         "routing.policy=static", "routing.waves=[1, 9]", "routing.waves.1=8", "aggregates.columns.bins=32",
         "key=[a, b]", "description=a = b", "schedule.cron=null",
     ))  # fmt: skip
-    assert (spec.routing.policy, spec.routing.waves, spec.key) == ("static", (1, 8), ("a", "b"))
+    assert (spec.routing.policy.name, spec.routing.waves, spec.key) == ("static", (1, 8), ("a", "b"))
     assert (spec.aggregates["columns"].options, spec.description) == ({"bins": 32}, "a = b")
+
+
+def test_an_override_may_step_into_what_is_written_as_one_value() -> None:
+    given = GOOD.replace("{path: corpus/tokens}", "{path: 'corpus/{date}'}") + "window: 7\nrouting: {policy: halving}\n"
+    spec = parse_spec(given, "spec", ("window.late=fail", "routing.policy.rounds=2"))
+    assert (spec.window, spec.routing.policy) == (Window(length=7, late="fail"), Policy(name="halving", rounds=2))
 
 
 @pytest.mark.parametrize(

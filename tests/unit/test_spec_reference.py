@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from skewless.errors import SpecError
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.reference import EXAMPLE, reference_page, schema_text, sections, spec_schema
+from skewless.spec.routing import Policy
 from skewless.spec.spec import JobSpec
 
 ROOT = Path(__file__).parents[2]
@@ -33,24 +34,15 @@ MINIMAL: dict[str, Any] = {
 }
 #: What an example needs beside it, by the field that it is of.
 _BESIDE: dict[str, dict[str, Any]] = {
-    "routing.strict": {"policy": "halving"},
+    **{f"routing.policy.{name}": {"name": Policy.takers(name)[0]} for name in Policy.told_apart()},
+    "input.at": {"format": "iceberg", "path": "local.lake.clicks"},
     "input.header": {"format": "csv", "columns": {"ms": "bigint"}},
     "input.delimiter": {"format": "csv"},
     "schedule.partitioned": {"asset": "orders"},
     "map.where": {"select": ["ms"]},
-    "map.options": {"mapper": "tokens"},
     "aggregates.NAME.column": {"function": "max"},
-    "aggregates.NAME.options": {"function": "approx_percentile", "column": "ms"},
     "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
-    "input.snapshot": {"iceberg": "local.lake.clicks"},
-    "input.version": {"delta": "/lake/clicks"},
-    "output.partition": {"iceberg": "local.marts.clicks"},
-    "output.schema": {"iceberg": "local.marts.clicks"},
-}
-#: The fields that stand aside for an example, as just one of them is given.
-_INSTEAD = {
-    **dict.fromkeys(("input.table", "input.iceberg", "input.delta", "input.snapshot", "input.version"), "path"),
-    **dict.fromkeys(("output.iceberg", "output.delta", "output.partition", "output.schema"), "path"),
+    "output.schema": {"format": "iceberg", "path": "local.marts.clicks"},
 }
 
 
@@ -76,7 +68,7 @@ def test_the_committed_file_is_what_the_models_say(file: str, text: str) -> None
 def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
-        *("schedule", "input", "map", "states", "verify", "aggregates.NAME", "routing", "spark", "sharing"),
+        *("schedule", "input", "map", "window", "aggregates.NAME", "routing", "routing.policy", "spark", "sharing"),
         *("quality", "quality.expectations[]", "output"),
     ]
 
@@ -146,7 +138,12 @@ def test_a_frozen_spec_keeps_to_the_schema_too() -> None:
         {"key": []},
         {"key": 5},
         {"name": "1st job"},
-        {"version": 2},
+        {"version": 1},
+        {"input": {"path": "x", "header": True}},
+        {"output": {"path": "x", "format": "delta", "allow_gap": True}},
+        {"routing": {"policy": {"name": "static", "threshold": 1}}},
+        {"window": 0},
+        {"window": {"late": "fail"}},
         {"quality": {"expectations": [{"type": "no_expectation"}]}},
         {"spark": {"driver_memory": "2 gigabytes"}},
     ],
@@ -162,32 +159,19 @@ def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any])
 
 
 #: The fields that only a job with a window has.
-_WINDOWED = {
-    "window",
-    "windows",
-    "states",
-    "states.keep",
-    "states.path",
-    "late",
-    "missing",
-    "verify",
-    "verify.keys",
-    "input.parts",
-    "quality.freshness",
-}
+_WINDOWED = {"input.parts", "quality.freshness"}
 
 
 def _with_example(path: str, example: Any) -> dict[str, Any]:
     """A small spec with an example in its place, and what it needs beside it."""
     *parents, name = path.split(".")
     written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
-    if path in _WINDOWED:
-        written |= {"input": {"path": "rows/{date}"}} | ({} if path == "windows" else {"window": 28})
+    if path in _WINDOWED or path.startswith("window"):
+        written |= {"input": {"path": "rows/{date}"}, "window": {"length": 28}}
     target: Any = written
     for parent in parents:
         listed = parent.endswith("[]")
         target = target.setdefault(parent[:-2], [{}])[0] if listed else target.setdefault(parent, {})
-    target.pop(_INSTEAD.get(path), None)
     target.update(_BESIDE.get(path, {}))
     target[name] = example
     return written

@@ -366,37 +366,49 @@ SPEC: dict[str, Any] = {
             {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
             "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
         ),
-        ({"states": {"keep": 7}}, "expected states.keep of at least the longest window, 28, but got 7"),
-        ({"window": None, "late": "fail"}, "expected late only with a window, but got no window"),
-        ({"input": {"table": "lake.visits"}}, "expected input.path where states are kept"),
-        ({"state": "forward"}, "expected state: merge where states are kept, but got state: forward"),
-        ({"output": {"path": "marts/{date}"}}, "expected states.path, as output.path differs from part to part"),
-        ({"windows": [1, 28]}, "expected either window or windows, but got both"),
-        ({"window": 0}, "field window: expected a number of parts, 1 to 1,000, or all, but got 0"),
-        ({"window": "every"}, "expected a number of parts, 1 to 1,000, or all, but got 'every'"),
-        ({"window": None, "windows": [7, 1]}, "expected windows in ascending order, each once, but got [7, 1]"),
-        ({"window": None, "windows": [7, 7]}, "expected windows in ascending order, each once, but got [7, 7]"),
-        ({"window": None, "windows": ["all"]}, "field windows.0: expected an integer, but got 'all'"),
         (
-            {"window": None, "windows": [1, 7], "key": "Window"},
+            {"window": {"length": 28, "keep": 7}},
+            "field window: expected keep of at least the longest length, 28, but got 7",
+        ),
+        (
+            {"input": {"format": "catalog", "path": "lake.visits"}},
+            "expected an input whose parts can be told, with a window",
+        ),
+        ({"state": "forward"}, "expected state: merge with a window, which keeps states, but got state: forward"),
+        ({"output": {"path": "marts/{date}"}}, "expected window.states, as output.path differs from part to part"),
+        (
+            {"window": 0},
+            "field window: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 0",
+        ),
+        (
+            {"window": {"length": "every"}},
+            "window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'",
+        ),
+        ({"window": [7, 1]}, "expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got [7, 1]"),
+        ({"window": [7, 7]}, "1 to 1,000, ascending, each once, but got [7, 7]"),
+        (
+            {"window": ["all"]},
+            "field window: expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got ['all']",
+        ),
+        (
+            {"window": [1, 7], "key": "Window"},
             "got 'Window' twice: as the column that tells windows apart and as a key column",
         ),
         (
-            {"window": "all", "states": {"keep": 60}},
-            "expected no states.keep with window: all, which needs the states of all parts, but got 60",
+            {"window": {"length": "all", "keep": 60}},
+            "expected no keep with length all, which needs the states of all parts, but got 60",
         ),
         (
-            {"window": None, "states": {}, "input": {"path": "/lake/visits"}},
-            "the partition column in input.parts: states are kept of parts, but got the path '/lake/visits'",
+            {"window": {"length": 7, "verify": 9, "late": "ignore"}},
+            "expected late: recompute or fail with verify, which reads all rows, but got late: ignore",
         ),
         (
             {"window": None, "input": {"path": "/lake/visits", "parts": "date"}},
-            "expected input.parts only with a window or with states, but got neither",
+            "expected input.parts only with a window, but got no window",
         ),
-        ({"window": None, "states": {}, "late": "ignore"}, "expected late only with a window, but got no window"),
         (
             {"window": None, "quality": {"freshness": "at"}},
-            "expected quality.freshness only with a window or with states, but got neither",
+            "expected quality.freshness only with a window, but got no window",
         ),
     ],
     ids=[
@@ -406,11 +418,9 @@ SPEC: dict[str, Any] = {
         "hours by day",
         "one hour",
         "keep",
-        "late",
         "table",
         "order",
         "output",
-        "both",
         "none",
         "word",
         "descending",
@@ -418,9 +428,8 @@ SPEC: dict[str, Any] = {
         "list with all",
         "column",
         "keep of all",
-        "states without parts",
+        "verify what is left out",
         "parts for nothing",
-        "late without a window",
         "freshness without states",
     ],
 )
@@ -434,14 +443,14 @@ def test_the_lengths_of_windows_are_said_in_one_place() -> None:
     cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
         ({"window": 28}, (28,), 35),
         ({"window": "all"}, (None,), None),
-        ({"windows": [1, 7]}, (1, 7), 14),
-        ({"states": {"keep": 3}}, (1,), 3),
+        ({"window": [1, 7]}, (1, 7), 14),
+        ({"window": {"length": 1, "keep": 3}}, (1,), 3),
         ({}, (), 0),
     ]
     for given, lengths, kept in cases:
         spec = parse_spec(yaml.safe_dump({**SPEC, "window": None, **given}))
         assert (spec.lengths, spec.kept_parts) == (lengths, kept)
-        assert spec.result_key == (("page", "window") if "windows" in given else ("page",))
+        assert spec.result_key == (("page", "window") if len(lengths) > 1 else ("page",))
 
 
 @pytest.mark.parametrize("come", [["b"], ["b", "c"], ["a", "b"]], ids=["nothing", "a file behind", "a file before"])

@@ -18,9 +18,7 @@ from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM,
 from skewless.documents.ledger import PartLine
 from skewless.documents.quality import LateRows, WindowQuality
 from skewless.documents.window import JobWindow, NewestRow, PartVersion, SeenFile, WindowPart, WindowSpan
-from skewless.errors import SpecError
 from skewless.spec.part import Part, part_place, parts_between
-from skewless.spec.reading import parse_spec
 from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
 from skewless.standing.night_quality import freshness, late_rows, volume, window_quality
 from skewless.standing.parts import newest_row
@@ -248,9 +246,3 @@ def test_sketches_of_the_same_rows_agree_and_sketches_of_others_do_not(aggregate
     check()
     (few, _), (more, _) = (_results(aggregate, options, values, []) for values in ([1, 2], [1, 2, 2]))
     assert not aggregate.agrees(few, more, options, 2)
-
-
-def test_verify_needs_a_window() -> None:
-    text = "name: a\ninput: {path: x}\nkey: k\naggregates: {n: count}\noutput: {path: y}\nverify: {keys: 10}\n"
-    with pytest.raises(SpecError, match="verify only with a window or with states"):
-        parse_spec(text)

@@ -136,11 +136,11 @@ class NightsOfSkewless:
         raw = {
             "name": "nights",
             "input": {"path": f"{lake}/date={{date}}"},
-            "windows": list(self.windows),
+            "window": list(self.windows),
             "key": "key",
             "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
             "engine": "auto",
-            "routing": {"reducers": cell.slots, "warm_start": False, **cell.routing},
+            "routing": {"reducers": cell.slots, "first_plan": ["sample"], **cell.routing},
             "output": {"path": str(self.lake.folder / "published")},
         }
         return parse_spec(yaml.safe_dump(raw, sort_keys=False))

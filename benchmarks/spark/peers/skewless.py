@@ -79,7 +79,7 @@ class Skewless:
             "key": "key",
             "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
             "engine": engine_of(self.engine),
-            "routing": {"reducers": cell.slots, "warm_start": False, **cell.routing},
+            "routing": {"reducers": cell.slots, "first_plan": ["sample"], **cell.routing},
             "output": {"path": str(place.scratch / "published")},
         }
         return parse_spec(yaml.safe_dump(raw, sort_keys=False))

@@ -14,7 +14,7 @@ from skewless.aggregates.python_aggregate import Argument, PythonAggregate
 from skewless.document import sentence_of
 from skewless.documents.job import Algebra, Job
 from skewless.errors import InputError, SpecError, nearest
-from skewless.spec.aggregate_call import AggregateCall
+from skewless.spec.calls import AggregateCall
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate

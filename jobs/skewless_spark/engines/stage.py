@@ -129,7 +129,7 @@ def _run(
     started = time.monotonic()
     stage = _stage_of(spark, run, run.plan(number))
     engine, columns, job = ENGINES[stage.plan.engine], stage.columns, stage.columns.job
-    require_writer(spark, str(run), job.spec.output.format)  # the merge would find out after all the work
+    require_writer(spark, str(run), job.spec.output.file_format)  # the merge would find out after all the work
     spark.conf.set("spark.sql.shuffle.partitions", engine.partitions(stage))
     admitted = job.admitted_units(stage.plan.waves)
     require_unchanged(job, admitted)

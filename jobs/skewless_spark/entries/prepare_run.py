@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 
+from skewless.documents.job import SentSpec
 from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
 from skewless.spec.options import parse_options, refuse_more_waves, with_options
 from skewless.spec.part import part_named
 from skewless.spec.reading import load_spec
-from skewless.spec.spec import JobSpec
 from skewless_spark.entries.entry import entry_parser, run_entry
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.step_times import spark_step
@@ -33,7 +33,7 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         job = run.job()
     else:
         where = f"spec {arguments.spec or run.path(SPEC_DOCUMENT)}"
-        reviewed = load_spec(arguments.spec) if arguments.spec else run.read(SPEC_DOCUMENT, JobSpec)
+        reviewed = load_spec(arguments.spec) if arguments.spec else run.read(SPEC_DOCUMENT, SentSpec).spec
         # The sender has checked the options, but only the reviewed spec decides what a job may do: check again.
         spec = with_options(reviewed, parse_options(arguments.options, "option --options"), f"options of {where}")
         refuse_more_waves(spec, arguments.most_waves, where)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from skewless.documents.job import Job
-from skewless.spec.input import Map
+from skewless.spec.calls import Map
 from skewless_spark.mapping import python_mapper, select_list
 from skewless_spark.mapping.mapped_columns import Mapped
 

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from skewless.document import sentence_of
 from skewless.errors import InputError, MapError, SkewlessError, SpecError, nearest
 from skewless.mapping import PythonMapper, mapper_named, places
-from skewless.spec.input import Map
+from skewless.spec.calls import Map
 from skewless_spark.mapping.mapped_columns import Mapped
 from skewless_spark.session.queries import map_in_batches
 

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from skewless.documents.job import Selected
 from skewless.errors import SpecError, nearest
-from skewless.spec.input import OWN_PREFIX, Map
+from skewless.spec.calls import Map
+from skewless.spec.input import OWN_PREFIX
 from skewless_spark.mapping.mapped_columns import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from skewless.documents.stage_report import Histogram
 from skewless.errors import SkewlessError
-from skewless.planner.first_plan import applies
+from skewless.planner.first_plan import plans_from
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import as_written
 from skewless.spec.spec import JobSpec
@@ -36,7 +36,7 @@ def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
     Returns:
         At most two; none if the spec turns warm starts off or its policy makes none.
     """
-    if not applies(spec):
+    if not plans_from(spec, "last_run"):
         return ()
     found = (_candidate(location, spec) for location in siblings(run))
     newest = sorted((one for one in found if one is not None), reverse=True)

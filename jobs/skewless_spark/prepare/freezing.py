@@ -50,7 +50,7 @@ def check_spec(spec: JobSpec, where: str) -> None:
 def needs_session(spec: JobSpec) -> bool:
     """Whether only Spark knows the columns: of a table, of a select list, or results that are in CSV or in an order."""
     of_result = spec.output.format == "csv" or any(column.name in spec.aggregates for column in spec.output.order)
-    return of_result or spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
+    return of_result or spec.input.format == "catalog" or (spec.map is not None and spec.map.select is not None)
 
 
 def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
@@ -69,7 +69,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     """
     part = Part(date, hour)
     spark = _session(spec)
-    of_parts = WindowInput.found(spec, part, root, where) if spec.lengths else None
+    of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     while True:
         try:
             return _frozen(spec, part, root, where, spark, of_parts)
@@ -137,9 +137,10 @@ def _frozen(
 
 def _require_other_table(spec: JobSpec, where: str) -> None:
     """Refuse to publish into the table that is read: the next night would read its own result."""
-    if spec.input.iceberg is not None and spec.input.iceberg == spec.output.iceberg:
+    of_both = {(one.format, one.path) for one in (spec.input, spec.output)}
+    if spec.input.format == "iceberg" and len(of_both) == 1:
         raise SpecError(
-            f"{where}, field output.iceberg", f"another table than the input {spec.input.iceberg}", "the same",
+            f"{where}, field output.path", f"another table than the input {spec.input.path}", "the same",
             "choose another one",
         )  # fmt: skip
 
@@ -155,7 +156,7 @@ def _session(spec: JobSpec) -> SparkSession | None:
 def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
     """The location of the input of a job without states, and its listing."""
     share = min(spec.routing.waves) / sum(spec.routing.waves)
-    if spec.input.table is not None and spark is not None:
+    if spec.input.format == "catalog" and spark is not None:
         return list_table(spark, spec.input, share)
     input_path = input_location(spec, part, root, where)
     if spec.input.pinned:

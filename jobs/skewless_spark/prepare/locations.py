@@ -23,12 +23,11 @@ TABLES = ("iceberg://", "delta+")
 
 
 def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
-    """The path, pattern or URL of the input of a part, as ``resolved`` has it; empty of a table of a catalog."""
-    given = spec.input.path or spec.input.delta
-    if given is None:
+    """The path, pattern or URL of the input of a part, as ``resolved`` has it; empty of a table that has a name."""
+    if spec.input.named:
         return ""
-    at = f"{where}, field input.{'path' if spec.input.path else 'delta'}"
-    return resolved(resolve_path(given, part, at), root, at)
+    at = f"{where}, field input.path"
+    return resolved(resolve_path(spec.input.path, part, at), root, at)
 
 
 def output_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
@@ -36,15 +35,13 @@ def output_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
 
     A table's name is ``iceberg://CATALOG.NAMESPACE.TABLE`` or, of a Delta table, ``delta+`` and its URL.
     """
-    output = spec.output
-    if output.iceberg is not None:
-        return f"iceberg://{output.iceberg}"
-    if output.delta is not None:
-        at = f"{where}, field output.delta"
-        found = resolved(resolve_path(output.delta, part, at), root, at)
-        return f"delta+{found}" if "://" in found else f"delta+file://{found}"
+    if spec.output.format == "iceberg":
+        return f"iceberg://{spec.output.path}"
     at = f"{where}, field output.path"
-    return resolved(resolve_path(str(output.path), part, at), root, at)
+    found = resolved(resolve_path(spec.output.path, part, at), root, at)
+    if spec.output.format == "delta":
+        return f"delta+{found}" if "://" in found else f"delta+file://{found}"
+    return found
 
 
 def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
@@ -84,11 +81,11 @@ def check_apart(output_path: str, input_path: str, where: str) -> None:
     """
     if output_path.startswith(TABLES):
         if input_path and output_path in {f"delta+{input_path}", f"delta+file://{input_path}"}:
-            raise SpecError(f"{where}, field output.delta", f"another table than the input {input_path}", "the same")
+            raise SpecError(f"{where}, field output.path", f"another table than the input {input_path}", "the same")
         return
     at = f"{where}, field output.path"
     if "://" in output_path:
-        hint = "publish into a table there: output.iceberg or output.delta"
+        hint = "publish into a table there: format: iceberg or format: delta"
         raise SpecError(at, "a path of a local or shared file system", output_path, hint)
     # Symbolic links are followed: they may lead from elsewhere into the input.
     real, read = Path(os.path.realpath(output_path)), os.path.realpath(input_path)
@@ -106,8 +103,8 @@ def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) ->
     Raises:
         SpecError: one is inside.
     """
-    given = spec.input.path or spec.input.delta
-    if given is None:
+    given = spec.input.path
+    if spec.input.named:
         return
     pattern = resolved(path_of_all_parts(given), root, f"{where}, field input")
     fs, read = _on_file_system(pattern)

@@ -106,7 +106,7 @@ def named_files(
 def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]:
     """All parts up to one whose paths exist, and that one itself."""
     at = f"{where}, field input.path"
-    dated = DatedPath(str(spec.input.path), at)
+    dated = DatedPath(spec.input.path, at)
     fs, pattern = open_input(resolved(dated.pattern, root, at))
     found = {dated.part_at(str(path), spec.schedule.timezone) for path in fs.glob(pattern)}
     return sorted({last, *(part for part in found if part is not None and part < last)})

@@ -8,7 +8,14 @@ from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError, SpecError
 from skewless.planner.engine_choice import first_choice
-from skewless.planner.first_plan import first_decision, first_plan, plain_plan, sampled_plan, samples, warm_plan
+from skewless.planner.first_plan import (
+    first_decision,
+    first_plan,
+    plain_plan,
+    plans_from,
+    sampled_plan,
+    warm_plan,
+)
 from skewless.planner.forecast.key_sample import KeySample
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
@@ -81,7 +88,7 @@ def _with_turn(job: Job, turn: int, turns: Turns) -> Job:
 
 def _first_decision(job: Job) -> Decision:
     """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
-    places = samples(job.spec)
+    places = plans_from(job.spec, "sample")
     asked = ENGINES.get(job.spec.engine)
     sample = sample_keys(job) if asked is None or (places and asked.places) else None
     known = sample is not None and sample.texts is not None
@@ -93,7 +100,7 @@ def _first_decision(job: Job) -> Decision:
 def _staged_plan_0(job: Job, sample: KeySample | None) -> RoutingPlan:
     """Plan 0 from the earlier runs that the job names; else from a sample, taken now if needed; else the plain ring."""
     plan = _from_earlier(job) if job.warm_from else first_plan(job)
-    if plan.expected_rows or not samples(job.spec):
+    if plan.expected_rows or not plans_from(job.spec, "sample"):
         return plan
     sample = sample or sample_keys(job)
     return sampled_plan(job, plan, sample) if sample else plan

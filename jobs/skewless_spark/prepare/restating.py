@@ -76,14 +76,14 @@ def restating_spec(spec: JobSpec, where: str) -> JobSpec:
     Raises:
         SpecError: the job keeps no states.
     """
-    if spec.input.snapshot == "{date}":
+    if spec.input.at == "{date}":
         raise SpecError(
-            f"{where}, field input.snapshot", "latest, where days are computed again",
-            "{date}, by which each day reads what it has read", "restate with --set input.snapshot=latest",
+            f"{where}, field input.at", "latest, where days are computed again",
+            "{date}, by which each day reads what it has read", "restate with --set input.at=latest",
         )  # fmt: skip
-    if not spec.lengths:
-        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
-    return spec.model_copy(update={"late": "recompute"})
+    if spec.window is None:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
+    return spec.model_copy(update={"window": spec.window.model_copy(update={"late": "recompute"})})
 
 
 def find_stale(

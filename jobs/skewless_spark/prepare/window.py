@@ -23,6 +23,7 @@ from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, Windo
 from skewless.errors import DocumentError, InputError, RunDirectoryError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.spec.part import Part, part_place, parts_between, parts_until
+from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, FoundFile
 from skewless.standing.fingerprint import fingerprint_of
@@ -64,7 +65,7 @@ class ReadColumns:
     def of(cls, spec: JobSpec, source: Source) -> ReadColumns:
         """Those of a job, from the source with the columns that it reads."""
         kinds = {**source.columns, **source.partition_columns}
-        evolves = spec.input.missing_columns == "evolve" or spec.input.table is not None  # the catalog has told them
+        evolves = spec.input.missing_columns == "evolve" or spec.input.format == "catalog"  # the catalog has told them
         return cls(
             source.reads,
             source.columns,
@@ -114,6 +115,7 @@ class WindowInput:
 
     Attributes:
         spec: of the job.
+        asked: what the spec asks of the window.
         path: the resolved path of the run's own part.
         parts: the parts that the window should have, oldest first, the run's own the last. Some have no files.
         partitions: Spark SQL type of each partition column, from the values of all parts.
@@ -123,6 +125,7 @@ class WindowInput:
     """
 
     spec: JobSpec
+    asked: Window
     path: str
     parts: tuple[PartFiles | TablePart, ...]
     partitions: dict[str, str]
@@ -131,13 +134,13 @@ class WindowInput:
     undated: int = 0
 
     @classmethod
-    def found(cls, spec: JobSpec, last: Part, root: str, where: str) -> WindowInput:
+    def found(cls, spec: JobSpec, asked: Window, last: Part, root: str, where: str) -> WindowInput:
         """Find the files of a window.
 
         Raises:
             InputError: the run's own part has no files.
         """
-        length, timezone = spec.lengths[-1], spec.schedule.timezone
+        length, timezone = asked.lengths[-1], spec.schedule.timezone
         wanted = parts_until(last, length, timezone) if length else None
         path = input_location(spec, last, root, where)
         if spec.input.pinned:
@@ -146,7 +149,8 @@ class WindowInput:
             path = table.snapshot.location
             cls._require_some(last, of_table[-1], str(table.snapshot.table), undated)
             sample = table.listing(1.0, ())
-            return cls(spec, path, tuple(of_table), sample.source.partition_columns, sample, table, undated)
+            partitions = sample.source.partition_columns
+            return cls(spec, asked, path, tuple(of_table), partitions, sample, table, undated)
         parts, undated = named_files(spec, last, wanted, root, where)
         cls._require_some(last, parts[-1], path, undated)
         paths = [file for one in parts for file in one.inner]
@@ -157,7 +161,7 @@ class WindowInput:
         # One file tells the columns of all, unless files may lack some.
         some = len(newest) if spec.input.missing_columns == "evolve" else 1
         sample = list_input(spec.input, newest.location, 1.0, list(newest.inner.values())[:some], partitions)
-        found = cls(spec, path, tuple(parts), partitions, sample, undated=undated)
+        found = cls(spec, asked, path, tuple(parts), partitions, sample, undated=undated)
         known = [{name: kind for name, kind in one.items() if name not in partitions} for one in kept]
         return found.with_types(common_types([sample.source.columns, *known]))
 
@@ -203,7 +207,7 @@ class WindowInput:
         counted = counted_files(known.version for known, _ in newest if known)
         rewrites = self._rewrites(needed, [known for known, _ in newest])
         for one, (known, faults) in zip(needed, newest, strict=True):
-            if not len(one) and (known is None or spec.late != "ignore"):
+            if not len(one) and (known is None or self.asked.late != "ignore"):
                 missing.add(one.part.name)
                 continue
             standing, rewritten = self._followed(one, known, rewrites)
@@ -223,7 +227,7 @@ class WindowInput:
             newest_field=self.table.snapshot.fields([freshness]).get(freshness, "") if self.table else "",
             undated=self.undated,
         ).with_missing(missing)
-        if missing and spec.missing == "fail":
+        if missing and self.asked.missing == "fail":
             raise InputError(
                 f"the window of part {self.parts[-1].part.name}", "files of each part",
                 f"none of {window.missing_words}", "wait until they are there, or set missing: allow",
@@ -250,7 +254,7 @@ class WindowInput:
     def _with_kept_ones(self, store: StatesStore) -> list[PartFiles | TablePart]:
         """The parts of the window; where late changes are ignored, with those that have vanished since."""
         last = self.parts[-1]
-        if self.spec.lengths[-1] is not None or self.spec.late != "ignore":
+        if self.asked.lengths[-1] is not None or self.asked.late != "ignore":
             return list(self.parts)
         kept = {part: last.empty(part) for part in map(Part.named, store.parts())}
         parts = {part: one for part, one in kept.items() if part < last.part} | {one.part: one for one in self.parts}
@@ -258,7 +262,7 @@ class WindowInput:
 
     def _between(self, parts: Sequence[WindowPart]) -> set[str]:
         """With a window of all parts, the names of those that are missing between two others."""
-        if self.spec.lengths[-1] is not None:
+        if self.asked.lengths[-1] is not None:
             return set()
         known = {part.name for part in parts}
         all_parts = parts_between(Part.named(parts[0].name), self.parts[-1].part, self.spec.schedule.timezone)
@@ -267,10 +271,10 @@ class WindowInput:
     def _spans(self, parts: Sequence[WindowPart]) -> tuple[WindowSpan, ...]:
         """The windows of the spec, over the parts that have files."""
         last, timezone = self.parts[-1].part, self.spec.schedule.timezone
-        oldest = [part_place(parts_until(last, length, timezone)[0]) if length else 0 for length in self.spec.lengths]
+        oldest = [part_place(parts_until(last, length, timezone)[0]) if length else 0 for length in self.asked.lengths]
         return tuple(
             WindowSpan(length=length, first=sum(part.place < place for part in parts))
-            for length, place in zip(self.spec.lengths, oldest, strict=True)
+            for length, place in zip(self.asked.lengths, oldest, strict=True)
         )
 
     def _changed(
@@ -282,7 +286,7 @@ class WindowInput:
         read: ReadColumns,
     ) -> tuple[WindowPart, tuple[Unit, ...]]:
         found, own = one.found(), one.part == self.parts[-1].part
-        if self.spec.late == "ignore" and known is not None and not own:
+        if self.asked.late == "ignore" and known is not None and not own:
             kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths), counted)
             return kept.model_copy(update={"units": (first, first)}), ()
         part, units = plan_part(
@@ -301,7 +305,7 @@ class WindowInput:
 
     def _refuse_late(self, part: Part, known: Numbered | None, planned: WindowPart) -> None:
         own = part == self.parts[-1].part
-        if self.spec.late == "fail" and known is not None and planned.changed and not own:
+        if self.asked.late == "fail" and known is not None and planned.changed and not own:
             raise InputError(
                 f"part {part.name}", "an older part that has not changed", planned.reasons[0],
                 "set late: recompute, or restore the part",
@@ -347,13 +351,9 @@ def sees_order(spec: JobSpec) -> bool:
 
 def states_location(spec: JobSpec, root: str) -> str:
     """The folder of all states of a job, whatever part a run computes."""
-    given = spec.states.path if spec.states else None
-    if given:
-        return posixpath.join(resolved(given, root, "field states.path"), spec.name)
-    if spec.output.path is not None:  # which names no part, see ``JobSpec``
-        output_path = resolved(spec.output.path, root, "field output.path")
-    else:
-        output_path = output_location(spec, Part(dt.date(1970, 1, 1)), root, "spec")
+    if spec.states_path:
+        return posixpath.join(resolved(spec.states_path, root, "field window.states"), spec.name)
+    output_path = output_location(spec, Part(dt.date(1970, 1, 1)), root, "spec")  # it names no part, see ``JobSpec``
     return posixpath.join(beside_output(spec, output_path, root), "states", spec.name)
 
 

@@ -85,7 +85,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
-        *(_states_checks(context, spark, run, job.spec.verify.keys) if job.spec.verify else ()),
+        *(_states_checks(context, spark, run, job.spec.verified_keys) if job.spec.verified_keys else ()),
         *about_table,
         *(verdict.check("result") for verdict in about_result),  # the spec's own are the last ones
     )

@@ -127,5 +127,5 @@ def job_of_all_rows(job: Job, first: int) -> Job:
         )
         for file, of_file in files
     )  # fmt: skip
-    spec = job.spec.model_copy(update={"window": None, "windows": None, "states": None})
+    spec = job.spec.model_copy(update={"window": None})
     return job.model_copy(update={"spec": spec, "units": units, "waves": (), "window": None})

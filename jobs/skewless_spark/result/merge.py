@@ -16,7 +16,7 @@ from skewless.documents.ledger import PartLine, require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunDirectory, stage_step
-from skewless.spec.spec import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.ordering import sorted_results

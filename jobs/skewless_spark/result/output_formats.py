@@ -43,7 +43,7 @@ def published_files(
         LedgerError: the number of rows written is not that of the result.
         RunDirectoryError: Spark has no file system for the run directory.
     """
-    kind = job.spec.output.format
+    kind = job.spec.output.file_format
     if kind == "parquet" or not result:
         return []
     require_writer(spark, str(attempt.run), kind)

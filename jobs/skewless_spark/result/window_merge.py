@@ -23,7 +23,7 @@ from skewless.documents.ledger import PartLine, PartLines, WindowLine
 from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, RunDirectory
-from skewless.spec.spec import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import plan_night
 from skewless.standing.parts import newest_row, next_version

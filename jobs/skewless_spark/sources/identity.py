@@ -132,7 +132,7 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
     changed = next((found for found in in_threads(_change, known.values()) if found), None)
     if changed and job.source.pinned:
         raise InputError(
-            f"input.{job.source.pinned.kind} {job.source.pinned}", "the files that the run was prepared with", changed,
+            f"input {job.source.pinned}", "the files that the run was prepared with", changed,
             "nothing was committed; the snapshot has expired or was removed, so start a new run",
         )  # fmt: skip
     if changed:

@@ -6,11 +6,12 @@ import csv
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import as_written
-from skewless.spec.input import Input
+from skewless.spec.input import FileFormat, Input
 from skewless_spark.sources import partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats import json_lines
@@ -106,19 +107,19 @@ def list_input(
         units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece, given)]
     else:
         columns, row_bytes = _sampled(given, listed, declared, partitions)
-        if given.format == "csv" and given.header is not False:
+        if given.format == "csv" and given.header:
             own = _of_headers(given, listed, declared)
             columns = common_types(own.values()) or columns
         units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
-    if given.format != "csv" or given.header is not False:
+    if given.format != "csv" or given.header:
         evolved = declared if given.missing_columns == "evolve" else {}
         refuse_unknown(declared, {**columns, **partitions, **evolved} if listed else declared, next(iter(paths), ""))
     if own or not listed:
         inside |= {name: kind for name, kind in declared.items() if name not in partitions}
     source = Source(
-        format=given.format, columns=inside, partition_columns=dict(partitions), header=given.header is not False,
-        delimiter=given.delimiter or ",",
+        format=cast("FileFormat", given.format), columns=inside, partition_columns=dict(partitions),
+        header=given.header, delimiter=given.delimiter,
     )  # fmt: skip
     return Listing(tuple(units), source, own)
 
@@ -199,8 +200,8 @@ def _sampled(
     if given.format == "json":
         return declared or json_lines.infer(Block(samples[0], 0, 0), first), row_bytes
     line = samples[0].partition(b"\n")[0]
-    if given.header is False:
-        fields = next(csv.reader([line.decode(errors="replace")], delimiter=given.delimiter or ","), [])
+    if not given.header:
+        fields = next(csv.reader([line.decode(errors="replace")], delimiter=given.delimiter), [])
         # The names of folders are among the columns of a file if it has so many fields.
         return (dict(types) if len(fields) == len(types) else declared), row_bytes
     return declared, row_bytes
@@ -211,7 +212,7 @@ def _of_headers(given: Input, files: Sequence[ListedFile], types: Mapping[str, s
 
     def of_file(file: ListedFile) -> dict[str, str]:
         with _readable(file):
-            return {name: types.get(name, "string") for name in names_in(file.path, given.delimiter or ",")}
+            return {name: types.get(name, "string") for name in names_in(file.path, given.delimiter)}
 
     found = in_threads(of_file, files)
     return {file.path: columns for file, columns in zip(files, found, strict=True) if columns}

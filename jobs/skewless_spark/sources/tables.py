@@ -39,8 +39,8 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
     Raises:
         InputError: the table does not exist, or its files cannot be read here.
     """
-    name = str(given.table)
-    at = f"input.table {name}"
+    name = given.path
+    at = f"input {name}"
     try:
         table = spark.table(name)
         told = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from skewless.documents.job import Job
 from skewless.routing.hashing import OFFSET_BITS
-from skewless.spec.spec import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
@@ -182,8 +182,7 @@ class JobColumns:
 
     def python_calls(self) -> list[PythonCall]:
         """The Python aggregates as they travel to the workers."""
-        limit = self.job.spec.state_limit_mb << 20
-        return [python_call(one, self.states(one)[0], limit) for one in self.python]
+        return [python_call(one, self.states(one)[0]) for one in self.python]
 
     def argument(self, one: BoundAggregate) -> Column:
         """What a Python aggregate sees of a row: its column, a struct of several columns, or null if it has none."""

@@ -18,6 +18,8 @@ from skewless_spark.aggregates.binding import BoundAggregate
 
 Batches = Iterable[pa.RecordBatch]
 Groups = npt.NDArray[np.int64]
+#: A larger state is refused.
+STATE_LIMIT_BYTES = 256 << 20
 
 
 class PythonCall(NamedTuple):
@@ -30,7 +32,6 @@ class PythonCall(NamedTuple):
         spark_types: the Spark SQL types of its arguments.
         argument: the column of the batches that holds its argument.
         state: the column that holds its states.
-        limit_bytes: the largest size of a state.
         result: the column for its results.
     """
 
@@ -40,7 +41,6 @@ class PythonCall(NamedTuple):
     spark_types: tuple[str, ...]
     argument: str
     state: str
-    limit_bytes: int
     result: str = ""
 
     @property
@@ -70,11 +70,9 @@ class PythonCall(NamedTuple):
         return self.definition.options.model_validate(self.options)
 
 
-def python_call(one: BoundAggregate, state: str, limit_bytes: int) -> PythonCall:
+def python_call(one: BoundAggregate, state: str) -> PythonCall:
     """A bound aggregate as it is sent to the workers."""
-    return PythonCall(
-        one.name, one.definition.name, one.options.model_dump(), one.spark_types, f"a_{state}", state, limit_bytes
-    )
+    return PythonCall(one.name, one.definition.name, one.options.model_dump(), one.spark_types, f"a_{state}", state)
 
 
 def guarded(
@@ -161,14 +159,14 @@ def checked(call: PythonCall, array: pa.Array, declared: pa.DataType, groups: in
 
 def refuse_large(call: PythonCall, states: pa.Array, text_of: Callable[[int], str | None]) -> None:
     """Refuse a state above the limit: it would be a row of a file that no reader has memory for."""
-    if states.nbytes <= call.limit_bytes:
+    if states.nbytes <= STATE_LIMIT_BYTES:
         return
     for group in range(len(states)):
         size = states.slice(group, 1).nbytes
-        if size > call.limit_bytes:
+        if size > STATE_LIMIT_BYTES:
             text = text_of(group)
             raise AggregateError(
                 f"{call.where}, key {'null' if text is None else repr(text[:80])}",
-                f"a state of at most {call.limit_bytes:,} bytes", f"{size:,} bytes",
-                "take an aggregate with a bounded state, or raise state_limit_mb in the spec",
+                f"a state of at most {STATE_LIMIT_BYTES:,} bytes", f"{size:,} bytes",
+                "take an aggregate with a bounded state",
             )  # fmt: skip

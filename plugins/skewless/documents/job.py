@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.documents.window import InputFile, JobWindow, some_of
 from skewless.errors import PlanError
-from skewless.spec.input import InputFormat
+from skewless.spec.input import FileFormat
 from skewless.spec.part import Part
 from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
@@ -62,6 +62,12 @@ class PinnedTable(Frozen):
         return f"{self.name}, {state} {self.snapshot or 'none'}"
 
 
+class SentSpec(Document):
+    """The spec of a run whose first step has no file to read it from."""
+
+    spec: JobSpec
+
+
 class Selected(Frozen):
     """One expression of a map's select list, as Spark's parser read it when the run was frozen.
 
@@ -92,7 +98,7 @@ class Source(Frozen):
         pinned: of an Iceberg or Delta table, what is read of it.
     """
 
-    format: InputFormat = "parquet"
+    format: FileFormat = "parquet"
     columns: dict[str, str] = Field(default_factory=dict)
     partition_columns: dict[str, str] = Field(default_factory=dict)
     header: bool = True

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -49,14 +49,15 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
         job: the frozen job.
         waves: those that the first stage admits; the first one by default.
     """
+    # What is observed may add reducers to the ring.
+    ring = first_ring(job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens}))
     job = job.enacted
-    routing = job.spec.routing
     waves = waves or (0, min(1, len(job.waves)))
     return RoutingPlan(
         epoch=0,
-        policy=routing.policy,
+        policy=job.spec.routing.policy.name,
         waves=waves,
-        ring=first_ring(routing),
+        ring=ring,
         budget_rows=_first_budget(job, waves),
         sentence="the plain ring: nothing is known of the keys yet",
         source=PlanSource(kind="ring"),
@@ -69,14 +70,14 @@ def first_ring(routing: Routing, where: str = "spec") -> Ring:
     Raises:
         SpecError: a reducer would own nothing on it.
     """
-    most, tokens = max(routing.reducers, routing.max_reducers or 0), routing.initial_tokens
+    most, tokens = routing.most_reducers, routing.initial_tokens
     fine = ring_bits_for(most, tokens)
     bits = routing.ring_bits or fine
     # Taking reducers away only gives the others more: what holds for the most of them holds for fewer.
     widest = Ring.even(most, tokens, bits)
     if widest.empty_reducers:
         coarse = bits < fine and not Ring.even(most, tokens, fine).empty_reducers
-        fewer = "take fewer reducers" + ("" if routing.policy == "doubling" else " or give each more tokens")
+        fewer = "take fewer reducers" + ("" if routing.policy.name == "doubling" else " or give each more tokens")
         raise SpecError(
             f"{where}, routing", f"a slot of the ring for each of {most:,} reducers",
             f"{len(widest.empty_reducers):,} that own none of its {1 << bits:,}",
@@ -92,7 +93,7 @@ def _first_budget(job: Job, waves: tuple[int, int]) -> int | None:
     budget is so large that the price of that stage is at most ``DRAIN_PART`` of it: the run is then at most that part
     longer than without a budget.
     """
-    routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy]
+    routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy.name]
     # How many rows a map makes of one is measured in the first stage; before that the fair share is unknown.
     if job.spec.map or not policy.replans:
         return None
@@ -125,19 +126,9 @@ TASKS_PER_SLOT, LEAST_TASK_ROWS = 8, 1_000
 STEADY = 0.05
 
 
-def applies(spec: JobSpec) -> bool:
-    """Whether the first plan can be made from an earlier run: the spec allows it, and its policy forecasts."""
-    return spec.routing.warm_start and _forecasts(spec)
-
-
-def samples(spec: JobSpec) -> bool:
-    """Whether the first plan can be made from a sample of the keys: the spec allows it, and its policy forecasts."""
-    return spec.routing.key_sample and _forecasts(spec)
-
-
-def _forecasts(spec: JobSpec) -> bool:
-    policy = POLICIES.get(spec.enacted.routing.policy)
-    return policy is not None and policy.schedules
+def plans_from(spec: JobSpec, what: Literal["last_run", "sample"]) -> bool:
+    """Whether the first plan can be made from an earlier run or a sample: the spec allows it, its policy forecasts."""
+    return what in spec.routing.first_plan and POLICIES[spec.enacted.routing.policy.name].schedules
 
 
 def plain_plan(job: Job, reason: str) -> RoutingPlan:
@@ -161,7 +152,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
         PlanError: the policy splits a key that may not be split.
     """
     plain = first_plan(job)
-    if not applies(job.spec) or not plain.waves[1]:
+    if not plans_from(job.spec, "last_run") or not plain.waves[1]:
         return plain
     name = _name(job)
     if not last.seen_rows:
@@ -197,7 +188,7 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
     Raises:
         PlanError: the policy splits a key that may not be split.
     """
-    if not samples(job.spec) or not plain.waves[1]:
+    if not plans_from(job.spec, "sample") or not plain.waves[1]:
         return plain
     histogram = sample.histogram(plain.ring.ring_bits, job.spec.routing.head_limit)
     if histogram is None:
@@ -237,7 +228,7 @@ def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
     if any(one.setup_seconds for one in job.algebra.values()):
         return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
     unknown = row_seconds_before(job, known.seen) is None
-    if unknown and (job.spec.routing.probe or _wasted_part(job, plain, known) > SURE):
+    if unknown and ("probe" in job.spec.routing.first_plan or _wasted_part(job, plain, known) > SURE):
         probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
         waves = (0, max(probed, default=1))
         return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")
@@ -254,11 +245,11 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     None where keys stay whole: one may take as long as all others together, and must not wait for other tasks.
     """
     routing = job.spec.routing
-    asked = routing.probe and row_seconds_before(job, known.seen) is None and bool(known.overhead_rows)
+    asked = "probe" in routing.first_plan and row_seconds_before(job, known.seen) is None and known.overhead_rows
     if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * routing.parallelism:
         return {}
     tasks = min(TASKS_PER_SLOT * routing.parallelism, job.rows // LEAST_TASK_ROWS)
-    factor = min(routing.max_factor, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
+    factor = min(routing.policy.max_factor, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
     return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
 
 

@@ -25,7 +25,7 @@ from skewless.planner.forecast.wave_counts import weighted
 from skewless.planner.placement.placement import Rows
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose
-from skewless.planner.schedule import USUAL_BUDGET, Admission, Budget, choose_budget, guarded, next_waves
+from skewless.planner.schedule import USUAL_BUDGET, Admission, Budget, choose_budget, next_waves
 from skewless.routing.plan import RoutingPlan
 from skewless.spec.routing import ENGINES
 
@@ -52,16 +52,14 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     if revised is not None:
         return revised
     so_far = [*earlier, report]
-    cost = stage_cost(job, so_far)
-    overhead_rows = cost.overhead_rows
+    overhead_rows = stage_cost(job, so_far).overhead_rows
     chooses = POLICIES[plan.policy].schedules
     admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
     forecast = Forecast.after(job, plan, report, admission.waves, memory=weighted(job, so_far))
     priced = propose(job, forecast)
-    taken = choose(priced, strict=job.spec.routing.strict)
+    taken = choose(priced, strict=job.spec.routing.policy.strict)
     expected = forecast.expected_rows(taken.routing, taken.placement)
     budget = _budget(job, forecast, expected, overhead_rows, so_far[0])
-    budget = guarded(job, forecast, budget, expected, cost.seconds_per_row)
     certificate = certificate_of(job, forecast, taken)
     return Decision(
         stage=report.stage + 1,
@@ -86,7 +84,7 @@ def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequenc
     # It decides about the ring that there is, which has the tokens of the enacted policy.
     routing = job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens})
     deciding = job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run", "routing": routing})})
-    under = plan.model_copy(update={"policy": job.spec.routing.policy})
+    under = plan.model_copy(update={"policy": job.spec.routing.policy.name})
     would = plan_next_stage(deciding, under, report, earlier)
     return would.model_copy(
         update={
@@ -150,7 +148,7 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
 
 
 def _fair_budget(job: Job, queued_rows: int, tasks: int, slack: float) -> int | None:
-    if not POLICIES[job.spec.routing.policy].replans:
+    if not POLICIES[job.spec.routing.policy.name].replans:
         return None
     return math.ceil(queued_rows / tasks * slack)
 

@@ -42,22 +42,6 @@ class Budget(NamedTuple):
     sentence: str
 
 
-def guarded(job: Job, forecast: Forecast, budget: Budget, expected: Rows, seconds_per_row: float) -> Budget:
-    """The budget, held to the seconds that the spec allows a task in a stage.
-
-    Never to less than a fair share: a stage that leaves over more than it must only moves the work to
-    the stage that drains, which has no limit.
-    """
-    seconds = job.spec.routing.budget_seconds
-    if seconds is None or seconds_per_row <= 0 or not forecast.wave_rows:
-        return budget
-    rows = max(math.ceil(seconds / seconds_per_row), math.ceil(float(expected.mean())))
-    if rows >= (float(expected.max()) if budget.rows is None else budget.rows):
-        return budget
-    words = f"a task may reduce for {seconds:g} s, which is {rows:,} rows"
-    return Budget(rows, "; ".join(filter(None, (budget.sentence, words))))
-
-
 def choose_budget(
     forecast: Forecast, expected: Rows, spread: float, last_input: bool, overhead_rows: float,
     missed: Rows | None = None, splittable: bool = True,

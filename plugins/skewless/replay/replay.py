@@ -152,13 +152,14 @@ def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Rou
 def _under(job: Job, policy: str) -> Job:
     """The job run with another policy, its rows routed; tokens that it cannot begin with are left to its own choice.
 
-    Another policy is never strict: what it would have done under the planner's promise is asked.
+    Another policy has its own defaults, and is not strict: what it would have done under the planner's promise is
+    asked.
     """
     routing = job.spec.routing
-    tokens, strict = routing.tokens, routing.strict and policy == routing.policy
+    tokens = routing.tokens
     if policy in {"halving", "doubling"} and tokens is not None and tokens & (tokens - 1):
         tokens = None
-    changed = routing.model_copy(update={"policy": policy, "tokens": tokens, "strict": strict})
+    changed = routing.under(policy).model_copy(update={"tokens": tokens})
     return job.model_copy(
         update={"spec": job.spec.model_copy(update={"mode": "run", "engine": "staged", "routing": changed})}
     )

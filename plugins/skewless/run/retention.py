@@ -40,6 +40,7 @@ from skewless.run.publication.records import (
     publication_of,
     published_path,
 )
+from skewless.spec.input import PINNED
 from skewless.spec.part import Part
 
 #: How the name of a folder ends that does not belong to its group yet.
@@ -107,7 +108,7 @@ def _read(location: str) -> FoundRun | None:
         part = Part(dt.date.fromisoformat(job["date"]), job["hour"])
         turn, output_path = int(job["turn"]), str(job["output_path"])
         grace_hours = float(job["spec"]["output"]["grace_hours"])
-        of_table = any(job["spec"]["output"][kind] is not None for kind in ("iceberg", "delta"))
+        of_table = job["spec"]["output"]["format"] in PINNED
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
         return None

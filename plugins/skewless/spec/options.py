@@ -20,13 +20,12 @@ from skewless.spec.spec import JobSpec
 #: Short name -> field of the spec.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "mode": ("mode",),
-    "policy": ("routing", "policy"),
-    "threshold": ("routing", "threshold"),
+    "policy": ("routing", "policy", "name"),
     "reducers": ("routing", "reducers"),
     "waves": ("routing", "waves"),
     "budget": ("routing", "budget"),
-    "late": ("late",),
-    "missing": ("missing",),
+    "late": ("window", "late"),
+    "missing": ("window", "missing"),
     "driver_memory": ("spark", "driver_memory"),
     "executor_memory": ("spark", "executor_memory"),
     "executor_cores": ("spark", "executor_cores"),
@@ -34,14 +33,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-#: The options that only a job with a window has.
-_OF_WINDOWS = frozenset({"late", "missing"})
-
-
 def option_values(spec: JobSpec) -> dict[str, Any]:
     """What the spec itself says for each option that it can have, as JSON values."""
-    raw, windowed = spec.model_dump(mode="json"), spec.window is not None or spec.windows is not None
-    return {name: _at(raw, path) for name, path in OPTIONS.items() if windowed or name not in _OF_WINDOWS}
+    raw = spec.model_dump(mode="json")
+    return {name: _at(raw, path) for name, path in OPTIONS.items() if raw[path[0]] is not None}
 
 
 def option_schema(name: str) -> dict[str, Any]:
@@ -49,8 +44,8 @@ def option_schema(name: str) -> dict[str, Any]:
     schema = _spec_schema()
     found: dict[str, Any] = schema
     for part in OPTIONS[name]:
-        found = _resolved(schema, found)["properties"][part]
-    return dict(_flat(_resolved(schema, found)))
+        found = _section(schema, found)["properties"][part]
+    return dict(_flat(found))
 
 
 def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> JobSpec:
@@ -67,10 +62,15 @@ def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> J
     unknown = next((name for name in given if name not in OPTIONS), None)
     if unknown is not None:
         raise SpecError(where, "known options", shortened(unknown), nearest(unknown[:80], OPTIONS))
-    raw = spec.model_dump(mode="json")
+    raw, has = spec.model_dump(mode="json"), option_values(spec)
     for name, value in given.items():
         *parents, last = OPTIONS[name]
-        _at(raw, tuple(parents))[last] = value
+        if name not in has:
+            raise SpecError(where, f"{name} only of a job with a {parents[0]}", "one without")
+        section = _at(raw, tuple(parents))
+        if name == "policy" and value != has[name]:
+            section.clear()  # what else it has is of the other policy
+        section[last] = value
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as err:
@@ -118,11 +118,12 @@ def _at(raw: dict[str, Any], path: tuple[str, ...]) -> Any:
     return found
 
 
-def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """A part of a schema with its reference, if it has one, followed."""
-    if "$ref" not in part:
-        return part
-    return {**schema["$defs"][part["$ref"].rpartition("/")[2]], **{key: part[key] for key in part if key != "$ref"}}
+def _section(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """The model that a part of a schema refers to, perhaps beside a short form; or the part itself."""
+    choices = [part, *part.get("anyOf", ())]
+    name = next((one["$ref"].rpartition("/")[2] for one in choices if "$ref" in one), None)
+    found: dict[str, Any] = part if name is None else schema["$defs"][name]
+    return found
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:

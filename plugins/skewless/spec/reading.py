@@ -14,6 +14,8 @@ from skewless.spec.spec import JobSpec
 
 #: Fields of a spec are not nested deeper.
 _DEEPEST = 16
+#: Fields that may be written as one value, with the field below them that it is of.
+_SHORT = {"window": "length", "policy": "name"}
 
 
 def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
@@ -43,9 +45,6 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
         raise SpecError(where, "a YAML mapping", "nothing" if raw is None else f"a {type(raw).__name__}")
     for override in overrides:
         _apply_override(raw, override)
-    version = raw.get("version", JobSpec.VERSION)
-    if version != JobSpec.VERSION:
-        raise SpecError(where, f"job spec version {JobSpec.VERSION}", f"version {shortened(version)}")
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as err:
@@ -74,6 +73,8 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
 
 def _step(target: Any, part: str, where: str) -> Any:
     below = target[_index(target, part, where)] if isinstance(target, list) else target.setdefault(part, {})
+    if part in _SHORT and not isinstance(below, dict) and below is not None:
+        below = target[part] = {_SHORT[part]: below}
     if not isinstance(below, dict | list):
         raise SpecError.saying(where, f"{shortened(part)} has no fields of its own; its value is {shortened(below)}")
     return below

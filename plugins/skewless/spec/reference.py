@@ -31,7 +31,8 @@ An editor that knows YAML schemas completes and checks such a file by its first 
 installed. The schema knows fields, types and limits; what holds between fields, and of columns and functions, is told
 by `skewless check`.
 
-In the tables, *required* is a field without a default, and *none* is a default of nothing at all. A field of one run is
+In the tables, *required* is a field without a default, and *none* is a default of nothing at all. Formats or policies
+before a meaning are those that have the field; with any other one it is an error. A field of one run is
 overridden by `skewless run SPEC --set routing.policy=static`, and those of Airflow's
 [trigger form](operate.md#starting) there.
 """
@@ -60,7 +61,7 @@ _FURTHER = {
     "": ("engines.md", "engines, and the order in which keys see their rows"),
     "schedule": ("operate.md#starting", "schedules, the day that a run computes, backfill"),
     "input": ("inputs.md", "formats, folders and days, how files are cut"),
-    "states": ("standing_states.md", "windows over many days, late data, what is kept and for how long"),
+    "window": ("standing_states.md", "windows over many days, late data, what is kept and for how long"),
     "map": ("inputs.md#the-map-step", "what an expression may be, a mapper of your own"),
     "aggregates.NAME": ("aggregates.md", "all functions, their columns, options and errors"),
     "routing": ("policies/README.md", "what each policy does, and when to take it"),

@@ -1,16 +1,16 @@
-"""What must hold of a result, and where it is published."""
+"""Over how many parts a result is, what must hold of it, and where it is published."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 import re
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from skewless.document import Frozen, shortened, unmet
-from skewless.spec.input import PathText, refuse_large
+from skewless.document import Frozen, Tagged, shortened, unmet
+from skewless.spec.input import PINNED, PathText, refuse_large
 
 
 class Expectation(Frozen):
@@ -62,34 +62,114 @@ class Quality(Frozen):
         examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
     )
     freshness: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Where states are kept: a column of the input, a timestamp or a date; the quality report has its "
+        default=None, min_length=1,
+        description="With a window: a column of the input, a timestamp or a date; the quality report has its "
         "greatest value in each part.",
         examples=["clicked_at"],
+    )  # fmt: skip
+
+
+_LONGEST, _MOST = 1000, 16
+#: With a list of lengths: the column of the result that says which one a row is of.
+WINDOW_COLUMN = "window"
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= _LONGEST
+
+
+def _as_length(given: Any) -> Any:
+    """Say once what a length may be: of a value that is of none of several types pydantic tells several times."""
+    if isinstance(given, list | tuple):
+        if not (1 <= len(given) <= _MOST and all(map(_is_number, given)) and list(given) == sorted(set(given))):
+            raise unmet(
+                f"at most {_MOST} numbers of parts, 1 to {_LONGEST:,}, ascending, each once",
+                shortened(given),
+            )
+    elif not _is_number(given) and given != "all":
+        raise unmet(f"a number of parts, 1 to {_LONGEST:,}, a list of such numbers, or all", shortened(given))
+    return given
+
+
+_Parts = Annotated[int, Field(ge=1, le=_LONGEST)]
+#: A number of parts, all of them, or several numbers at once.
+Length = Annotated[
+    _Parts | Literal["all"] | Annotated[tuple[_Parts, ...], Field(min_length=1, max_length=_MOST)],
+    BeforeValidator(_as_length),
+]
+
+
+def as_window(given: Any) -> Any:
+    """A window as it is written: a length alone is short for a mapping with nothing else."""
+    return given if given is None or isinstance(given, dict | Window) else {"length": _as_length(given)}
+
+
+class Window(Frozen):
+    """The parts that a result covers. Their states are kept, so that a later run reads only what has changed.
+
+    `window: 28` is short for `window: {length: 28}`, and `window: 1` covers the run's own part alone.
+    """
+
+    length: Length = Field(
+        description="The result covers so many parts, days or hours, the run's own the last, or all up to that one. Of "
+        "a list, ascending, it has a row for each key and length, and the length in the column `window`, an integer.",
+        examples=[28, "all", [1, 7, 28]],
     )
-
-
-class Verify(Frozen):
-    """A sample of keys that is computed from all rows of the window each night, whatever states are kept."""
-
-    keys: int = Field(
-        ge=1,
-        le=1_000_000,
-        description="About so many keys, other ones for each part; it costs a read of the whole window.",
+    late: Literal["recompute", "ignore", "fail"] = Field(
+        default="recompute",
+        description="What changed in an older part that has states is computed anew, is left out and counted, or fails "
+        "the run.",
+        examples=["ignore"],
+    )
+    missing: Literal["allow", "fail"] = Field(
+        default="allow",
+        description="Whether a part without files is left out of the result, or fails the run.",
+        examples=["fail"],
+    )
+    verify: int | None = Field(
+        default=None, ge=1, le=1_000_000,
+        description="About so many keys, other ones for each part, are computed from all rows and compared before "
+        "anything is published; it costs a read of the whole window.",
         examples=[1000],
-    )
+    )  # fmt: skip
+    keep: int | None = Field(
+        default=None, ge=1, le=10_000,
+        description="States of so many parts are kept, at least those of the longest length; by default seven more "
+        "than that, or with all those of all parts.",
+        examples=[60],
+    )  # fmt: skip
+    states: PathText | None = Field(
+        default=None, min_length=1,
+        description="Where states are kept: a folder or a URL; by default beside the folder of the output.",
+        examples=["/lake/states"],
+    )  # fmt: skip
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        needed = self.lengths[-1]
+        if self.keep is not None and needed is None:
+            raise unmet("no keep with length all, which needs the states of all parts", str(self.keep))
+        if self.keep is not None and needed is not None and self.keep < needed:
+            raise unmet(f"keep of at least the longest length, {needed}", str(self.keep))
+        if self.verify is not None and self.late == "ignore":
+            raise unmet("late: recompute or fail with verify, which reads all rows", "late: ignore")
+        return self
 
-def _table_name(name: str) -> str:
-    """Refuse what is not the name of a table that every reader of tables can spell."""
-    parts = name.split(".")
-    if len(parts) < 3 or not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in parts):
-        raise ValueError("should be catalog.namespace.table, of letters, digits and underscores")
-    return name
+    @property
+    def several(self) -> tuple[int, ...] | None:
+        """The lengths of a list, for each of which the result has rows; None if one length stands alone."""
+        return self.length if isinstance(self.length, tuple) else None
 
+    @property
+    def lengths(self) -> tuple[int | None, ...]:
+        """All lengths, ascending, and None for all parts."""
+        return self.several or (None if self.length == "all" else self.length,)  # type: ignore[return-value]
 
-TableText = Annotated[str, AfterValidator(_table_name)]
+    @property
+    def kept_parts(self) -> int | None:
+        """Of how many parts states are kept: None for all."""
+        longest = self.lengths[-1]
+        return longest and (self.keep or longest + 7)
 
 
 class SortColumn(NamedTuple):
@@ -105,34 +185,34 @@ class SortColumn(NamedTuple):
         return cls(text.strip(), descending=False) if found is None else cls(found[1], found[2].lower() == "desc")
 
 
-class Output(Frozen):
+class Output(Tagged):
     """Where the result is published: a folder with a folder for each day, or a table with a partition for each day.
 
     In a folder it is `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours. Replaced
-    versions are kept for some time in a sibling of the folder, `.NAME.skewless`. In a table, the day is a column, and
-    each publication is a snapshot.
+    versions are kept for some time in a sibling of the folder, `.NAME.skewless`. In a table, which is made on first
+    use, the day is a column, and each publication is a snapshot.
     """
+
+    TAG = WORD = "format"
+    FIELDS_OF: ClassVar = {
+        **dict.fromkeys(("parquet", "orc", "csv", "json"), ("grace_hours", "allow_gap")),
+        **dict.fromkeys(PINNED, ("schema",)),
+    }
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    path: PathText | None = Field(
-        default=None,
-        min_length=1,
-        description="A folder; relative paths start at the data root, and stay below it; {date} is the day "
-        "that the run computes.",
-        examples=["/lake/marts/clicks_by_page"],
+    format: Literal["parquet", "orc", "csv", "json", "iceberg", "delta"] = Field(
+        default="parquet",
+        description="What the files of a folder are, or which kind of table; csv has a header, and a table has Parquet "
+        "files.",
+        examples=["orc"],
     )
-    iceberg: TableText | None = Field(
-        default=None,
-        description="Instead of a path: an Iceberg table, `catalog.namespace.table`, which is made on first use; the "
-        "catalog `local` is at the data root, others are those of pyiceberg's configuration.",
-        examples=["local.marts.clicks_by_page"],
-    )
-    delta: PathText | None = Field(
-        default=None,
+    path: PathText = Field(
         min_length=1,
-        description="Instead of a path: the folder or URL of a Delta table, which is made on first use.",
-        examples=["/lake/marts/clicks_by_page"],
+        description="A folder; of delta, the table's folder or URL; of iceberg, catalog.namespace.table, where the "
+        "catalog local is at the data root, and others are those of pyiceberg's configuration. Relative paths start at "
+        "the data root, and stay below it; {date} is the day that the run computes.",
+        examples=["/lake/marts/clicks_by_page", "local.marts.clicks_by_page"],
     )
     partition: str = Field(
         default="date",
@@ -142,34 +222,24 @@ class Output(Frozen):
         examples=["day"],
     )
     columns: Literal["fail", "evolve"] = Field(
-        default="fail",
-        alias="schema",
-        description="Of a table: whether a result with other columns than the table is refused, or adds its columns to "
-        "the table.",
+        default="fail", alias="schema",
+        description="Whether a result with other columns than the table is refused, or adds its columns to the table.",
         examples=["evolve"],
-    )
-    format: Literal["parquet", "orc", "csv", "json"] = Field(
-        default="parquet",
-        description="What the files of a folder are; csv has a header. A table has Parquet files.",
-        examples=["orc"],
-    )
+    )  # fmt: skip
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result, at most.", examples=[16])
     sort: tuple[str, ...] = Field(
-        default=(),
-        max_length=100,
+        default=(), max_length=100,
         description="Columns of the result that it is sorted by, each perhaps with `desc`. Every file is sorted, and "
         "the files follow each other, so readers pass over files that cannot have what they look for. An Iceberg table "
         "that is made gets this sort order. It costs a second pass over the result.",
         examples=[["country desc"]],
-    )
+    )  # fmt: skip
     grace_hours: float = Field(
-        default=24,
-        ge=0,
-        le=8760,
+        default=24, ge=0, le=8760,
         description="Hours that a replaced version is kept beside the folder, for readers that still use it and for "
-        "going back to it. The snapshots of a table are kept until somebody expires them.",
+        "going back to it.",
         examples=[72],
-    )
+    )  # fmt: skip
     allow_gap: bool = Field(
         default=False,
         description="Publish also on a file system that cannot exchange two folders at once (NFS, say): a day that is "
@@ -177,18 +247,15 @@ class Output(Frozen):
         examples=[True],
     )
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        given = [name for name in ("path", "iceberg", "delta") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise unmet("one of path, iceberg and delta", " and ".join(given) or "none of them")
-        if self.path is None:
-            for name in ("format", "allow_gap"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise unmet(f"{name} only with path", f"{name} with {given[0]}")
-        elif self.columns != "fail":
-            raise unmet("schema only with iceberg or delta", "schema with path")
-        return self
+    @field_validator("path")
+    @classmethod
+    def _name_of_table(cls, path: str, info: ValidationInfo) -> str:
+        """Refuse what is not the name of an Iceberg table that every reader of tables can spell."""
+        parts = path.split(".")
+        named = len(parts) >= 3 and all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in parts)
+        if info.data.get("format") == "iceberg" and not named:
+            raise ValueError("should be catalog.namespace.table, of letters, digits and underscores")
+        return path
 
     @property
     def order(self) -> tuple[SortColumn, ...]:
@@ -198,4 +265,9 @@ class Output(Frozen):
     @property
     def is_table(self) -> bool:
         """Whether the result is published in a table."""
-        return self.path is None
+        return self.format in PINNED
+
+    @property
+    def file_format(self) -> str:
+        """What its files are."""
+        return "parquet" if self.is_table else self.format

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from skewless.document import LARGEST_COUNT, Frozen, unmet
+from skewless.document import LARGEST_COUNT, Frozen, Tagged, unmet
 
 PolicyName = Literal[
-    "static",
-    "halving",
-    "doubling",
-    "virtual_tasks",
-    "partial_key",
-    "d_choices",
-    "w_choices",
-    "bounded_load",
+    "static", "halving", "doubling", "virtual_tasks", "partial_key", "d_choices", "w_choices", "bounded_load",
     "adaptive",
-]
+]  # fmt: skip
 
 
 class EngineTraits(NamedTuple):
@@ -68,32 +61,76 @@ MOST_TOKENS = 1 << 22
 SMALLEST_RING_BITS, LARGEST_RING_BITS = 4, 20
 
 
-class Routing(Frozen):
-    """How rows are spread over reducers, and how fast the plan may learn."""
+class Policy(Tagged):
+    """Who decides where keys go, with what its decisions depend on.
 
-    policy: PolicyName = Field(
-        default="adaptive",
-        description="Who decides where keys go.",
-        examples=["d_choices"],
-    )
+    `policy: partial_key` is short for `policy: {name: partial_key}`.
+    """
+
+    TAG, WORD = "name", "policy"
+    FIELDS_OF: ClassVar = {
+        "static": (),
+        "halving": ("strict", "threshold", "rounds"),
+        "doubling": ("strict", "threshold", "rounds"),
+        "virtual_tasks": ("strict", "threshold", "max_factor", "task_states"),
+        "partial_key": ("strict", "choices"),
+        "d_choices": ("strict",),
+        "w_choices": ("strict",),
+        "bounded_load": ("strict", "capacity"),
+        "adaptive": ("max_factor", "min_reducers", "max_reducers"),
+    }
+
+    name: PolicyName = Field(description="Its name.", examples=["partial_key"])
     strict: bool = Field(
         default=False,
-        description="A published policy does what its paper says, even where the planner predicts that standing still "
-        "costs less; not for static and adaptive, which have no paper.",
+        description="It does what its paper says, even where the planner predicts that standing still costs less.",
         examples=[True],
     )
-    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
+    threshold: float = Field(
+        default=0.2, ge=0, le=100, description="How far the longest queue may pass the next one (tau).", examples=[0.2]
+    )
+    rounds: int = Field(default=4, ge=0, le=50, description="How often one reducer may be relieved.", examples=[6])
+    choices: int = Field(default=2, ge=1, le=64, description="Tasks that each key may go to (d).", examples=[3])
+    capacity: float = Field(
+        default=1.1, ge=1, le=100, description="Rows a task may have, as a multiple of the fair share.", examples=[1.25]
+    )
+    max_factor: int = Field(
+        default=8, ge=1, le=1024, description="Key buckets of one reducer at most; a power of two.", examples=[16]
+    )
+    task_states: int | None = Field(
+        default=None, ge=1, le=LARGEST_COUNT,
+        description="States that one task should hold at most; by default no limit.",
+        examples=[1_000_000],
+    )  # fmt: skip
     min_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="adaptive may remove reducers down to so many; by default none.",
+        default=None, ge=1, le=10_000, description="It may remove reducers down to so many; by default none.",
         examples=[4],
     )  # fmt: skip
     max_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="adaptive may add reducers up to so many; by default none.",
-        examples=[128],
-    )  # fmt: skip
+        default=None, ge=1, le=10_000, description="It may add reducers up to so many; by default none.", examples=[128]
+    )
+
+    @field_validator("max_factor")
+    @classmethod
+    def _power_of_two(cls, factor: int) -> int:
+        if factor & (factor - 1):
+            raise ValueError("should be a power of two")
+        return factor
+
+
+class Routing(Frozen):
+    """How rows are spread over reducers, and how fast the plan may learn."""
+
+    policy: Policy = Field(
+        default=Policy(name="adaptive"),
+        description="Who decides where keys go.",
+        examples=["d_choices", {"name": "partial_key", "choices": 3}],
+        json_schema_extra={"default": "adaptive"},
+    )
+    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
     slots: int | None = Field(
         default=None, ge=1, le=100_000,
-        description="Tasks that the cluster runs side by side; by default max_reducers, else reducers.",
+        description="Tasks that the cluster runs side by side; by default the policy's max_reducers, else reducers.",
         examples=[32],
     )  # fmt: skip
     waves: tuple[Annotated[float, Field(gt=0, le=1_000_000)], ...] = Field(
@@ -117,12 +154,6 @@ class Routing(Frozen):
         "stages as there are waves, whatever they cost.",
         examples=[0],
     )  # fmt: skip
-    budget_seconds: float | None = Field(
-        default=None, gt=0, le=86_400,
-        description="Seconds that a task may reduce rows in a stage, as far as a fair share takes no longer, by what "
-        "rows have cost so far; a guard beside the budget, from the second stage on. By default none.",
-        examples=[120],
-    )  # fmt: skip
     ring_bits: int | None = Field(
         default=None, ge=SMALLEST_RING_BITS, le=LARGEST_RING_BITS,
         description="The ring has 2 to the power of ring_bits slots; by default as many as reducers and tokens need, "
@@ -138,78 +169,65 @@ class Routing(Frozen):
     head_limit: int = Field(
         default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.", examples=[10_000]
     )
-    threshold: float = Field(
-        default=0.2, ge=0, le=100,
-        description="halving, doubling, virtual_tasks: how far the longest queue may pass the next one (tau).",
-        examples=[0.2],
-    )  # fmt: skip
-    rounds: int = Field(
-        default=4, ge=0, le=50, description="halving, doubling: how often one reducer may be relieved.", examples=[6]
-    )
-    choices: int = Field(
-        default=2, ge=1, le=64, description="partial_key: tasks that each key may go to (d).", examples=[3]
-    )
-    capacity: float = Field(
-        default=1.1, ge=1, le=100, description="bounded_load: rows a task may have, as a multiple of the fair share.",
-        examples=[1.25],
-    )  # fmt: skip
-    max_factor: int = Field(
-        default=8, ge=1, le=1024,
-        description="virtual_tasks, adaptive: key buckets of one reducer at most; a power of two.",
-        examples=[16],
-    )  # fmt: skip
-    task_states: int | None = Field(
-        default=None, ge=1, le=LARGEST_COUNT,
-        description="virtual_tasks: states that one task should hold at most; by default no limit.",
-        examples=[1_000_000],
-    )  # fmt: skip
     approve_forwarding: float | None = Field(
         default=None, ge=0, le=1,
         description="A plan that forwards more than this part of a stage's queued rows waits in Airflow until somebody "
         "approves it; by default none does.",
         examples=[0.1],
     )  # fmt: skip
-    warm_start: bool = Field(
-        default=True, description="Plan the first stage from the job's last run, if there is one.", examples=[False]
+    first_plan: tuple[Literal["last_run", "sample", "probe"], ...] = Field(
+        default=("last_run", "sample"),
+        max_length=3,
+        description="What the first stage is planned from: the job's last run, if there is one, and else a sample of "
+        "the input's keys; of neither, the plain ring. With probe, for Python aggregates to which keys are unlike, and "
+        "as long as no earlier run has measured what rows cost, a small stage measures that first or, of few rows, "
+        "each slot takes several tasks with parts of all heavy keys.",
+        examples=[["last_run"], ["last_run", "sample", "probe"], []],
     )
-    probe: bool = Field(
-        default=False,
-        description="For Python aggregates to which keys are unlike, as long as no earlier run has measured what rows "
-        "cost: a small stage measures that first or, of few rows, each slot takes several tasks with parts of all "
-        "heavy keys.",
-        examples=[True],
-    )
-    key_sample: bool = Field(
-        default=True,
-        description="Plan the first stage from a sample of the input's keys where no earlier run is a guide.",
-        examples=[False],
-    )
+
+    @field_validator("policy", mode="before", json_schema_input_type=PolicyName | Policy)
+    @classmethod
+    def _named(cls, policy: Any) -> Any:
+        return {"name": policy} if isinstance(policy, str) else policy
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.strict and self.policy in {"static", "adaptive"}:
-            raise unmet("strict with a published policy that moves something", f"policy: {self.policy}")
-        if self.policy == "doubling" and self.strict and self.tokens not in {None, 1}:
+        policy = self.policy
+        if policy.name == "doubling" and policy.strict and self.tokens not in {None, 1}:
             raise unmet("one token each at the start, as doubling has by its paper (strict)", f"tokens: {self.tokens}")
-        if self.policy in {"halving", "doubling"} and self.initial_tokens & (self.initial_tokens - 1):
-            raise unmet(f"a power of two of tokens, as {self.policy} needs", f"tokens: {self.tokens}")
-        if self.max_factor & (self.max_factor - 1):
-            raise unmet("a power of two as max_factor", f"max_factor: {self.max_factor}")
+        if policy.name in {"halving", "doubling"} and self.initial_tokens & (self.initial_tokens - 1):
+            raise unmet(f"a power of two of tokens, as {policy.name} needs", f"tokens: {self.tokens}")
         if min(self.waves) < SMALLEST_WAVE * sum(self.waves):
             raise unmet(f"waves of which each is at least {SMALLEST_WAVE:g} of them all", str(self.waves)[:120])
-        if (tokens := max(self.reducers, self.max_reducers or 0) * self.initial_tokens) > MOST_TOKENS:
+        if (tokens := self.most_reducers * self.initial_tokens) > MOST_TOKENS:
             raise unmet(f"at most {MOST_TOKENS:,} tokens of all reducers together", f"{tokens:,}")
-        low, high = self.min_reducers or self.reducers, self.max_reducers or self.reducers
-        if not low <= self.reducers <= high:
-            raise unmet("min_reducers <= reducers <= max_reducers", f"{low}, {self.reducers}, {high}")
+        if not self.least_reducers <= self.reducers <= self.most_reducers:
+            came = f"{self.least_reducers}, {self.reducers}, {self.most_reducers}"
+            raise unmet("min_reducers <= reducers <= max_reducers", came)
         return self
+
+    def under(self, policy: str) -> Routing:
+        """The same with another policy, by its name, on tasks of which as many run side by side."""
+        if policy == self.policy.name:
+            return self
+        return self.model_copy(update={"policy": Policy.model_construct(name=policy), "slots": self.parallelism})
+
+    @property
+    def least_reducers(self) -> int:
+        """The policy may leave so few reducers."""
+        return self.policy.min_reducers or self.reducers
+
+    @property
+    def most_reducers(self) -> int:
+        """The policy may have so many reducers."""
+        return self.policy.max_reducers or self.reducers
 
     @property
     def initial_tokens(self) -> int:
         """Tokens of each reducer on the first ring."""
-        return self.tokens or (1 if self.strict and self.policy == "doubling" else 64)
+        return self.tokens or (1 if self.policy.strict and self.policy.name == "doubling" else 64)
 
     @property
     def parallelism(self) -> int:
         """Tasks that run side by side: ``slots`` of the spec, or its default."""
-        return self.slots or self.max_reducers or self.reducers
+        return self.slots or self.most_reducers

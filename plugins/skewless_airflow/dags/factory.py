@@ -85,10 +85,10 @@ def _page(spec: JobSpec, path: Path | None) -> str:
         f"- {_literal(name)}: {call.function}{f' of {_literal(call.column)}' if call.column else ''}"
         for name, call in spec.aggregates.items()
     )
-    lengths = ", ".join(str(one) for one in (spec.windows or (spec.window,)) if one)
+    lengths = ", ".join(str(one or "all") for one in spec.lengths)
     window = f", window {lengths}" if lengths else ""
     return (
-        f"{spec.description}\n\nKey {', '.join(map(_literal, spec.key))}, policy {spec.routing.policy}, "
+        f"{spec.description}\n\nKey {', '.join(map(_literal, spec.key))}, policy {spec.routing.policy.name}, "
         f"{spec.routing.reducers} reducers{window}{f', from {_literal(path.name)}' if path else ''}.\n\n{aggregates}\n"
     )
 
@@ -101,7 +101,7 @@ def _literal(name: str) -> str:
 
 def restates(spec: JobSpec) -> bool:
     """Whether a job has such a DAG: it keeps states, and its runs compute anew what came late."""
-    return bool(spec.lengths) and spec.late == "recompute"
+    return spec.window is not None and spec.window.late == "recompute"
 
 
 def restating_id(spec: JobSpec) -> str:

@@ -88,12 +88,12 @@ def _written(run: RunDirectory, published: Publication) -> OutputDataset:
 
     result = run.committed(RESULT_STEP)
     files = result.of_kind("published") or result.of_kind("result")
-    job = run.job()
+    output = run.job().spec.output
     namespace, name = dataset_name(_location(run))
     statistics = OutputStatisticsOutputDatasetFacet(
         rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)
     )
-    of_table = _table_facets(job.spec.output.iceberg, published.snapshot)
+    of_table = _table_facets(output.path if output.format == "iceberg" else None, published.snapshot)
     return OutputDataset(namespace, name, facets=of_table, outputFacets={"outputStatistics": statistics})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from airflow.sdk import Context
 
-from skewless.documents.job import Job
+from skewless.documents.job import Job, SentSpec
 from skewless.errors import SpecError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
@@ -49,7 +49,7 @@ class PrepareOperator(SkewlessSparkOperator):
         if self.spec_path:
             where = ["--spec", self.spec_path]
         else:
-            run.write_once(SPEC_DOCUMENT, self.spec)
+            run.write_once(SPEC_DOCUMENT, SentSpec(spec=self.spec))
             where = []
         schedule = self.spec.schedule.of_dag(scheduled=context["dag"].timetable.can_be_scheduled)
         part = choice.part or part_of_run(context["dag_run"], schedule, f"asset events of {self.dag_id}")

@@ -179,7 +179,7 @@ def find_table(target: OutputPart, version: int | None = None) -> DeltaTable | N
 
 def where(target: OutputPart) -> str:
     """The table of an output, as sentences about it begin."""
-    return f"output.delta {location_of(target)}"
+    return f"output {location_of(target)}"
 
 
 def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:

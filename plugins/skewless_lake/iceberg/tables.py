@@ -51,11 +51,11 @@ def find_table(target: OutputPart) -> Table | None:
 
 
 def _catalog(target: OutputPart) -> tuple[TableName, Catalog]:
-    name = TableName.parse(str(target.output.iceberg))
+    name = TableName.parse(target.output.path)
     catalog = open_catalog(name.catalog, target.root)
     if (kind := type(catalog).__name__) in _READ_ONLY:
         raise SpecError.saying(
-            f"output.iceberg {name}", f"pyiceberg's {kind} makes tables and reads them, and commits nothing",
+            f"output {name}", f"pyiceberg's {kind} makes tables and reads them, and commits nothing",
             "choose a catalog in SQL, or of the kinds REST, Glue or Hive",
         )  # fmt: skip
     return name, catalog
@@ -85,7 +85,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
         SpecError: the table has other columns or partitions than the result.
     """
     name, catalog = _catalog(target)
-    wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output.iceberg {name}")
+    wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output {name}")
     for attempt in range(_ATTEMPTS):
         try:
             table = catalog.load_table(name.identifier)
@@ -108,7 +108,7 @@ def fitting_table(target: OutputPart) -> Table | None:
     """
     table = find_table(target)
     if table is not None:
-        name = TableName.parse(str(target.output.iceberg))
+        name = TableName.parse(target.output.path)
         _require_partitions(table, name, [field.name for field in part_fields(target)])
     return table
 
@@ -165,7 +165,7 @@ def _require_partitions(table: Table, name: TableName, parts: list[str]) -> None
     """Refuse a table in which a day is not just the files of one partition, or that pyiceberg does not write."""
     if table.format_version > _NEWEST_FORMAT:
         raise SpecError(
-            f"output.iceberg {name}", "a table of format 1 or 2", f"one of format {table.format_version}",
+            f"output {name}", "a table of format 1 or 2", f"one of format {table.format_version}",
             "pyiceberg reads later formats, and does not write them yet: publish into a table of its own",
         )  # fmt: skip
     schema = table.schema()
@@ -174,7 +174,7 @@ def _require_partitions(table: Table, name: TableName, parts: list[str]) -> None
     if found != [(part, "identity") for part in parts]:
         shown = ", ".join(f"{column} ({transform})" for column, transform in found) or "no column"
         raise SpecError(
-            f"output.iceberg {name}", f"a table partitioned by {' and '.join(parts)}", f"one partitioned by {shown}",
+            f"output {name}", f"a table partitioned by {' and '.join(parts)}", f"one partitioned by {shown}",
             "name its date column in output.partition, or publish into a table of its own",
         )  # fmt: skip
 
@@ -185,7 +185,7 @@ def _fitted(table: Table, name: TableName, wanted: Schema, *, evolve: bool) -> T
     Raises:
         SpecError: it lacks one and may not evolve, or has one that the result lacks and that is required.
     """
-    at = f"output.iceberg {name}"
+    at = f"output {name}"
     have = {field.name: field for field in table.schema().fields}
     want = {field.name: field for field in wanted.fields}
     required = [one for one, field in have.items() if one not in want and (field.required or not evolve)]

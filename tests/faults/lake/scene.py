@@ -77,9 +77,11 @@ class Scene(NamedTuple):
         """The output section of the spec, and the table as ``Job.output_path`` names it."""
         if self.kind == "iceberg":
             name = f"{'bucket' if self.bucket else 'local'}.marts.clicks"
-            return Output.model_validate({"iceberg": name}), f"iceberg://{name}"
+            return Output.model_validate({"format": "iceberg", "path": name}), f"iceberg://{name}"
         path = f"{BUCKET}/marts/clicks" if self.bucket else f"{self.root}/marts/clicks"
-        return Output.model_validate({"delta": path}), f"delta+{path}" if self.bucket else f"delta+file://{path}"
+        return Output.model_validate(
+            {"format": "delta", "path": path}
+        ), f"delta+{path}" if self.bucket else f"delta+file://{path}"
 
     def environment(self, client: Mapping[str, str]) -> dict[str, str]:
         """The variables by which a process reaches the table, given those of a client of the bucket."""

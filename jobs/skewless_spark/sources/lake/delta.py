@@ -56,11 +56,11 @@ def delta_snapshot(
         InputError: there is no such table or version, or it needs what cannot be done here.
         SpecError: deltalake is not installed.
     """
-    at = f"input.delta {location}"
-    if given.version == "{date}":
+    at = f"input {location}"
+    if given.at == "{date}":
         table = _opened(location, _at_the_end_of(_opened(location, None, at), location, part.date, at), at)
     else:
-        table = _opened(location, given.version if isinstance(given.version, int) else None, at)
+        table = _opened(location, given.at if isinstance(given.at, int) else None, at)
     odd = sorted(set(table.protocol().reader_features or ()) - _FEATURES)
     if odd:
         raise InputError(at, "a table without further reader features", f"the features {odd}"[:160], "drop them")
@@ -166,7 +166,7 @@ def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
     Raises:
         InputError: the version is gone.
     """
-    at = f"input.delta {table.name}"
+    at = f"input {table.name}"
     return _vectors(_opened(table.name, int(table.snapshot), at), at)
 
 
@@ -220,7 +220,7 @@ def _files(
         columns = [[text_of(value.as_py()) for value in parted.field(name)] for name in outside]
     except (OverflowError, ValueError) as err:
         raise InputError(
-            f"input.delta {base}", "values of partitions that are known here", first_line(err),
+            f"input {base}", "values of partitions that are known here", first_line(err),
             "write these partitions anew, by another column",
         ) from None  # fmt: skip
     of_actions = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))

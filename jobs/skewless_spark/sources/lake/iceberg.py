@@ -44,11 +44,11 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
         InputError: there is no such table or snapshot, or it has files that cannot be read here.
         SpecError: the catalog is not configured.
     """
-    name = str(given.iceberg)
-    at = f"input.iceberg {name}"
+    name = given.path
+    at = f"input {name}"
     table = _loaded(name, root, at)
     number = _number(table.metadata, given, part, at)
-    schema = table.schema() if given.snapshot in {None, "latest"} else _schema_then(table, number)
+    schema = table.schema() if given.at == "latest" else _schema_then(table, number)
     snapshot = Snapshot(
         table=PinnedTable(kind="iceberg", name=name, snapshot="" if number is None else str(number)),
         location=plain_path(table.location()),
@@ -188,7 +188,7 @@ def _loaded(name: str, root: str, at: str) -> Table:
 
 def _number(metadata: TableMetadata, given: Input, part: Part, at: str) -> int | None:
     """The id of the snapshot that a spec names; None for the latest one of a table without any."""
-    wanted = given.snapshot
+    wanted = given.at
     if wanted == "{date}":
         return _at_the_end_of(metadata, part.date, at)
     if isinstance(wanted, int):

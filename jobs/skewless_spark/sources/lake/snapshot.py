@@ -102,7 +102,7 @@ class Snapshot:
     @property
     def at(self) -> str:
         """What errors call it."""
-        return f"input.{self.table.kind} {self.table}"
+        return f"input {self.table}"
 
 
 def kinds_of(schema: pa.Schema) -> dict[str, str]:

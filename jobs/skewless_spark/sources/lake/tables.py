@@ -189,7 +189,7 @@ class LakeTable:
         """Pin a table now.
 
         Args:
-            given: the spec's section ``input``, with ``iceberg`` or ``delta``.
+            given: the spec's section ``input``, of a table of Iceberg or Delta.
             part: what the run computes.
             root: the data root.
             location: of a Delta table, its folder, resolved.
@@ -199,7 +199,7 @@ class LakeTable:
             InputError: there is no such table or snapshot, or it cannot be read here.
             SpecError: a package or a catalog is not set up.
         """
-        if given.iceberg is not None:
+        if given.format == "iceberg":
             return cls(given, iceberg_snapshot(given, part, root, conditions), root)
         snapshot, vectors = delta_snapshot(given, part, location, conditions)
         return cls(given, snapshot, root, vectors)

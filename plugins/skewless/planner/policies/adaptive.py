@@ -100,9 +100,8 @@ def _alone(job: Job, forecast: Forecast, level: float) -> Rows:
 def _reducers_wanted(job: Job, forecast: Forecast) -> int:
     """As many as there are slots, if the spec allows; fewer, if there are few rows."""
     routing = job.spec.routing
-    low, high = routing.min_reducers or routing.reducers, routing.max_reducers or routing.reducers
     useful = max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
-    return max(low, min(high, routing.parallelism, useful))
+    return max(routing.least_reducers, min(routing.most_reducers, routing.parallelism, useful))
 
 
 def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Proposal]:
@@ -128,7 +127,7 @@ def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         _, reducer = heapq.heappop(fullest_first)
         factor = factors[reducer]
         # Neither limit will ever be wider: a reducer that cannot be split now will not be split later.
-        if factor <= free and 2 * factor <= job.spec.routing.max_factor:
+        if factor <= free and 2 * factor <= job.spec.routing.policy.max_factor:
             free -= factor
             factors[reducer] = 2 * factor
             heapq.heappush(fullest_first, (-tail[reducer] / (2 * factor), reducer))

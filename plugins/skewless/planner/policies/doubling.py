@@ -2,7 +2,7 @@
 
 Token doubling of the DPA load balancer (sections 4.1 and 4.2). It does not run out as halving does, but
 slots move between the other reducers as well. In the paper all begin with one token each, which is the
-least even ring there is: so they do with ``routing.strict``, and else with as many as under any policy.
+least even ring there is: so they do with ``strict``, and else with as many as under any policy.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TOO_MANY = f"a reducer would hold more than {TOKEN_LIMIT:,} tokens, or the ring
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Double the tokens of all but the overloaded reducer, if there is one, at most ``routing.rounds`` times."""
+    """Double the tokens of all but the overloaded reducer, if there is one, at most ``rounds`` times."""
     ring, routing = forecast.plan.ring, job.spec.routing
     first = [at for at, task in enumerate(forecast.plan.tasks) if task.bucket == 0]
     queues = np.add.reduceat(forecast.loads_unchanged(), first).tolist()
-    found = overloaded(queues, routing.threshold)
+    found = overloaded(queues, routing.policy.threshold)
     if found is None:
         return ()
     reducer = ring.reducers[found]
@@ -37,8 +37,8 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         rounds = doubling_rounds(ring, routing.initial_tokens, reducer)
     except PlanError as error:  # a ring that another policy made
         return (Proposal("double", words, refusal=str(error)),)
-    if rounds >= routing.rounds:
-        return (Proposal("double", words, refusal=f"its {rounds} rounds of {routing.rounds} are used up"),)
+    if rounds >= routing.policy.rounds:
+        return (Proposal("double", words, refusal=f"its {rounds} rounds of {routing.policy.rounds} are used up"),)
     after = doubled(ring, reducer, TOKEN_LIMIT)
     if after is None:
         return (Proposal("double", words, refusal=_TOO_MANY),)

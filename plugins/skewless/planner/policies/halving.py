@@ -20,11 +20,11 @@ from skewless.routing.ring import Ring
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Halve the tokens of the overloaded reducer, if there is one, at most ``routing.rounds`` times."""
+    """Halve the tokens of the overloaded reducer, if there is one, at most ``rounds`` times."""
     ring = forecast.plan.ring
     first = [at for at, task in enumerate(forecast.plan.tasks) if task.bucket == 0]
     queues = np.add.reduceat(forecast.loads_unchanged(), first).tolist()
-    found = overloaded(queues, job.spec.routing.threshold)
+    found = overloaded(queues, job.spec.routing.policy.threshold)
     if found is None:
         return ()
     reducer = ring.reducers[found]
@@ -44,6 +44,6 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
 def _reason_against(job: Job, ring: Ring, reducer: int) -> str:
     routing = job.spec.routing
     rounds = halving_rounds(ring, routing.initial_tokens, reducer)
-    if ring.tokens[reducer] > 1 and rounds >= routing.rounds:
-        return f"its {rounds} rounds of {routing.rounds} are used up"
+    if ring.tokens[reducer] > 1 and rounds >= routing.policy.rounds:
+        return f"its {rounds} rounds of {routing.policy.rounds} are used up"
     return ""

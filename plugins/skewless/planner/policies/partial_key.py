@@ -22,11 +22,11 @@ from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """All named keys over ``routing.choices`` choices each, afresh."""
+    """All named keys over ``choices`` choices each, afresh."""
     plan, keys = forecast.plan, forecast.keys
     if len(plan.tasks) == 1 or not keys:
         return ()
-    choices = job.spec.routing.choices
+    choices = job.spec.routing.policy.choices
     placement = pour_over_choices(
         keys, forecast.head_loads, forecast.tail_rows(plan), np.full(len(keys), choices), splittable=job.splittable
     )

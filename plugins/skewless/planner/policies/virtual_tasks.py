@@ -4,7 +4,7 @@ Samza's SEP-32 without its containers: the elasticity factor of a reducer is dou
 bucket b of f becomes the buckets b and b + f of 2f. A bucket is a hash of the key, so a split moves
 keys and never parts of one: a single heavy key stays one task's, and the planner's numbers show that.
 
-What one task should hold is a fair share of the queued rows per slot, and ``routing.threshold``
+What one task should hold is a fair share of the queued rows per slot, and ``threshold``
 more. Siblings are merged when they fit into half of that, so that no split is undone at once.
 """
 
@@ -76,18 +76,18 @@ class _Limit(NamedTuple):
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Split the reducers with a task that is too large, merge those that are small, or do both."""
-    routing, groups = job.spec.routing, _groups(forecast)
+    policy, groups = job.spec.routing.policy, _groups(forecast)
     loads = forecast.loads_unchanged()
     fair = float(loads.sum()) / forecast.parallelism
     limit = _Limit(
-        rows=fair * (1.0 + routing.threshold) * (1.0 + _TOLERANCE),
-        states=float("inf") if routing.task_states is None else routing.task_states,
+        rows=fair * (1.0 + policy.threshold) * (1.0 + _TOLERANCE),
+        states=float("inf") if policy.task_states is None else policy.task_states,
     )
     due = [group for group in groups if not limit.holds(group)]
     # Slots are free if there are more of them than tasks, or if they wait while the largest task runs.
     free = len(loads) < forecast.parallelism or float(loads.max()) > fair * (1.0 + _TOLERANCE)
-    able = [group for group in due if free and group.factor < routing.max_factor]
-    stuck = [group for group in due if not free or group.factor >= routing.max_factor]
+    able = [group for group in due if free and group.factor < policy.max_factor]
+    stuck = [group for group in due if not free or group.factor >= policy.max_factor]
     small = [group for group in groups if group.factor > 1 and limit.holds(group.merged(), HYSTERESIS)]
     splits = [_Change("split", group.tasks, tasks_of(group.reducer, 2 * group.factor)) for group in able]
     merges = [_Change("merge", group.tasks, group.merged().tasks) for group in small]
@@ -98,7 +98,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         proposals.append(_changing(forecast, "merge", merges))
     if splits and merges:
         proposals.append(_changing(forecast, "split and merge", splits + merges))
-    return [*proposals, *_refusal(stuck, routing.max_factor, free)]
+    return [*proposals, *_refusal(stuck, policy.max_factor, free)]
 
 
 def _groups(forecast: Forecast) -> list[_Group]:

@@ -312,7 +312,7 @@ def build(run: RunDirectory, result: StepCommit, place: Place, by: Identity, tur
 
 
 def _fill(building: Path, run: RunDirectory, result: StepCommit, version: VersionManifest) -> None:
-    ending, files = run.job().spec.output.format, []
+    ending, files = run.job().spec.output.file_format, []
     for number, file in enumerate(result.of_kind("published") or result.of_kind("result")):
         run.verify(file)
         copy = building / f"part-{number:05d}-{version.name}.{ending}"

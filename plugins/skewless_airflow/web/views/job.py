@@ -79,7 +79,7 @@ def _view(location: str, mark: str) -> JobView:
             for name, call in spec.aggregates.items()
             if name in job.algebra
         ),
-        policy=routing.policy,
+        policy=routing.policy.name,
         engine=spec.engine,
         reducers=routing.reducers,
         slots=routing.parallelism,

@@ -83,7 +83,7 @@ def _replayed(run: RunDirectory, policy: str) -> Replayed:
     """The run under a policy."""
     job = whole_job(run)
     # The run's own policy begins with its own plan 0, which may be a warm start.
-    plan = run.plan(0) if policy == job.spec.routing.policy else None
+    plan = run.plan(0) if policy == job.spec.routing.policy.name else None
     return replay(job, run.reports(), policy, plan)
 
 
