@@ -134,25 +134,27 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
     if not policy.replans or not forecast.wave_rows:
         return Budget(None, "")
     last_input = forecast.waves[1] == len(job.waves)
-    if given is None and last_input and not policy.places:
-        return Budget(None, "")
     # A task that waits for another to end has no use for a budget: a stage then lasts several budgets, however even.
-    if given is None and len(expected) > forecast.parallelism:
+    waits = len(expected) > forecast.parallelism
+    if given is None and (waits or (last_input and not policy.places)):
         return Budget(None, "")
     if given is not None or not (policy.schedules or last_input):
-        return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
+        return Budget(math.ceil(forecast.queued_rows / len(expected) * (given or USUAL_BUDGET)), "")
     spread = dispersion(forecast.plan, forecast.report, job.in_order)
     missed = misses(forecast.plan, forecast.report, first) if job.in_order else None
     splits = policy.splits and job.splittable
     return choose_budget(forecast, expected, spread, last_input, overhead_rows, missed, splits)
 
 
+<<<<<<< HEAD
 def _fair_budget(job: Job, queued_rows: int, tasks: int, slack: float) -> int | None:
     if not POLICIES[job.spec.routing.policy.name].replans:
         return None
     return math.ceil(queued_rows / tasks * slack)
 
 
+=======
+>>>>>>> wip-dead
 def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
     """Refuse documents that are not of one stage.
 
