@@ -146,15 +146,6 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
     return choose_budget(forecast, expected, spread, last_input, overhead_rows, missed, splits)
 
 
-<<<<<<< HEAD
-def _fair_budget(job: Job, queued_rows: int, tasks: int, slack: float) -> int | None:
-    if not POLICIES[job.spec.routing.policy.name].replans:
-        return None
-    return math.ceil(queued_rows / tasks * slack)
-
-
-=======
->>>>>>> wip-dead
 def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
     """Refuse documents that are not of one stage.
 
