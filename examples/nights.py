@@ -22,8 +22,8 @@ from skewless.spec.spec import JobSpec
 from skewless_cli.run_summary import rows_read
 from skewless_spark.entries.pipeline import Silent, run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.quality.verification import differences
 from skewless_spark.result.merge import merge_states
-from skewless_spark.result.verification import differences
 from skewless_spark.session.session import build_session
 
 SPEC = Path(__file__).with_name("nights.yaml")

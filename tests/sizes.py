@@ -18,7 +18,7 @@ PRODUCT = ("plugins", "jobs", "dags", "deploy")
 _PAGES = ("docs", "benchmarks", "tests", "examples")
 #: The names by which a condition is on an axis. Its own folder may have as many as it likes.
 AXES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
-    "windows": (frozenset({"window", "windows", "in_window"}), ()),
+    "windows": (frozenset({"window", "windows", "in_window"}), ("skewless_spark/windows", "skewless/standing")),
     "native or Python": (frozenset({"native", "python", "PYTHON", "NATIVE"}), ("aggregates/native",)),
     "tables": (
         frozenset({"iceberg", "delta", "ICEBERG", "DELTA", "pinned", "of_table", "table"}),

@@ -29,17 +29,17 @@ from skewless_lake.staged import OutputPart
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
-from skewless_spark.prepare.locations import output_location
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec, skipped_parts, what_is_read
-from skewless_spark.prepare.window import states_location
+from skewless_spark.quality.verification import Differences, differences, require_same_input
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
-from skewless_spark.result.verification import Differences, differences, require_same_input
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_times import spark_step
 from skewless_spark.sharing import share_stage, share_stages
+from skewless_spark.sources.locations import output_location
+from skewless_spark.windows.found import states_location
 
 
 def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:

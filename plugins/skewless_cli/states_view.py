@@ -25,7 +25,7 @@ def location_of(spec: JobSpec, where: str, root: str) -> str:
     """
     if not spec.lengths:
         raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
-    from skewless_spark.prepare.window import states_location  # noqa: PLC0415  # imports Spark
+    from skewless_spark.windows.found import states_location  # noqa: PLC0415  # imports Spark
 
     return states_location(spec, root)
 
@@ -91,7 +91,7 @@ def verdict(found: Mapping[str, Any], part: Part) -> str:
     """What a comparison of kept states with all rows has found, in lines.
 
     Args:
-        found: the fields of ``skewless_spark.result.verification.Differences``.
+        found: the fields of ``skewless_spark.quality.verification.Differences``.
         part: the run's own part.
     """
     lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]

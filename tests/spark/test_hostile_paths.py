@@ -12,8 +12,8 @@ import pytest
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless_spark.prepare.locations import resolved
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.sources.locations import resolved
 from tests.spark.scenario import DATE, spec_of
 
 

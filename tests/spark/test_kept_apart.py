@@ -15,9 +15,9 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import published_path
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless_spark.prepare.locations import check_kept
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources.formats.files import find
+from skewless_spark.sources.locations import check_kept
 from tests.spark.scenario import DATE
 
 

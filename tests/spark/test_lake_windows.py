@@ -27,7 +27,7 @@ from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
-from skewless_spark.result.all_rows import results_of_all_rows
+from skewless_spark.quality.all_rows import results_of_all_rows
 from skewless_spark.result.merge import merge_states
 from tests.lake_tables import append, compact, data_file, delete_positions, iceberg_table
 from tests.spark.scenario import Quiet, result_of, spec_of

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.native import SYNONYMS
-from skewless_spark.result import compaction
+from skewless_spark.windows import compaction
 from tests.spark.nights import JOBS, Nights
 from tests.tiers import mostly_long
 

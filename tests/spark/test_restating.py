@@ -30,9 +30,9 @@ from skewless_cli.main import main
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
-from skewless_spark.result.all_rows import sampled
+from skewless_spark.quality.all_rows import sampled
+from skewless_spark.quality.verification import require_same_input
 from skewless_spark.result.merge import merge_states
-from skewless_spark.result.verification import require_same_input
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import Quiet, as_rows, result_of
 from tests.spark.test_window import DAY, Lake

@@ -23,8 +23,8 @@ from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.result import compaction
 from skewless_spark.result.merge import merge_states
+from skewless_spark.windows import compaction
 from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, spec_of

@@ -17,11 +17,11 @@ from skewless.run.directory import RunDirectory
 from skewless.standing.kept_merges import plan_night
 from skewless.standing.store import Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice
-from skewless_spark.result.window_states import WindowStates
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.python_evaluation import evaluate_batches
 from skewless_spark.states.results import evaluating_calls, native_results, python_results, result_names
+from skewless_spark.windows.ways import WindowStates
 from tests.spark.scenario import as_rows
 from tests.spark.test_window import AGGREGATES, Lake
 

@@ -30,8 +30,8 @@ from skewless_leases import Turns, open_store
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.key_sample import sample_keys
-from skewless_spark.prepare.locations import beside_output, check_apart, check_kept, input_location, output_location
 from skewless_spark.prepare.restating import skipped_parts
+from skewless_spark.sources.locations import beside_output, check_apart, check_kept, input_location, output_location
 
 
 def prepare(

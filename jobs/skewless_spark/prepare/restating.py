@@ -25,10 +25,10 @@ from skewless_lake.publication import published_parts
 from skewless_lake.staged import OutputPart
 from skewless_spark.prepare.earlier_runs import siblings
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.prepare.locations import output_location
-from skewless_spark.prepare.part_files import PartFiles, files_of_parts
-from skewless_spark.prepare.table_parts import TablePart, TableRewrites
-from skewless_spark.prepare.window import sees_order
+from skewless_spark.sources.locations import output_location
+from skewless_spark.windows.found import sees_order
+from skewless_spark.windows.part_files import PartFiles, files_of_parts
+from skewless_spark.windows.table_parts import TablePart, TableRewrites
 
 #: Of a result whose run is gone nothing can be compared.
 _UNKNOWN = "the run directory {run} is gone, so it is not known what the result was made of"

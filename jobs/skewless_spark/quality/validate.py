@@ -21,11 +21,11 @@ from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fe
 from skewless.standing.night_quality import window_quality
 from skewless.standing.store import StatesStore
 from skewless_lake.staged import OutputPart, TableRule
+from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
-from skewless_spark.result.all_rows import results_of_all_rows, sampled
+from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.result.staging import staged, staged_frame
-from skewless_spark.result.verification import committed_result, compared
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.columns import JobColumns

@@ -21,14 +21,6 @@ from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.ordering import sorted_results
 from skewless_spark.result.output_formats import published_files
-from skewless_spark.result.window_merge import (
-    drop_merges,
-    keep_states,
-    lines_of,
-    of_window,
-    over_windows,
-    set_aside_damaged,
-)
 from skewless_spark.session.queries import map_in_batches, planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
@@ -55,6 +47,14 @@ from skewless_spark.states.results import (
     python_results,
     python_results_in_order,
     result_names,
+)
+from skewless_spark.windows.merge import (
+    drop_merges,
+    keep_states,
+    lines_of,
+    of_window,
+    over_windows,
+    set_aside_damaged,
 )
 
 log = logging.getLogger(__name__)

@@ -138,7 +138,7 @@ class Job(Document):
         turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 as long as none is drawn.
         input_path: the resolved path of the input.
         output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
-            ``delta+``, see ``skewless_spark.prepare.locations.output_location``.
+            ``delta+``, see ``skewless_spark.sources.locations.output_location``.
         root: the data root, absolute: where the embedded catalog of tables is, and what is kept beside them.
         units: the source partitions, in listing order.
         waves: for each stage that admits input, the ordinals of its units.

@@ -14,7 +14,7 @@ from skewless.errors import InputError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.result.all_rows import results_of_all_states
+from skewless_spark.quality.all_rows import results_of_all_states
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
 from skewless_spark.states.results import own_names, result_name

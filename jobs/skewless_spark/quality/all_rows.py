@@ -12,13 +12,13 @@ from skewless.documents.window import JobWindow
 from skewless.run.directory import RunDirectory
 from skewless.standing.store import StatesStore
 from skewless_spark.result.merge import evaluated_rows, evaluated_states
-from skewless_spark.result.window_merge import of_window
-from skewless_spark.result.window_states import PLACE, list_of
 from skewless_spark.sources import read_units
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.partition_columns import values_of_folders
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files
+from skewless_spark.windows.merge import of_window
+from skewless_spark.windows.ways import PLACE, list_of
 
 #: Keys are sampled in shares of so many.
 _SHARES = 1 << 30
