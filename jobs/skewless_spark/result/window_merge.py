@@ -30,9 +30,10 @@ from skewless.standing.kept_merges import WindowParts, plan_night
 from skewless.standing.parts import newest_row, next_version
 from skewless.standing.store import STATES_STEP, KeptMerge, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice, name_of
+from skewless_spark.branches import PLACE
 from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
 from skewless_spark.result.newest_rows import newest_rows
-from skewless_spark.result.window_states import PLACE, WindowStates, written_states
+from skewless_spark.result.window_states import WindowStates, written_states
 from skewless_spark.session.queries import planned_once
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import parquet_of, readable, write_files

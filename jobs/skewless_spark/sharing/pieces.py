@@ -14,12 +14,12 @@ from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.stage import commit_stage
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sharing.routed_rows import forget_routed_rows
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.reduction import outcome_of_tasks
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written
