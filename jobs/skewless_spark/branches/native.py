@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from skewless.routing.plan import RoutingPlan
+from skewless_spark.aggregates.binding import BoundAggregate
+from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import SLOT, TASK, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
@@ -26,6 +28,14 @@ FIXED = re.compile(r"tinyint|smallint|int|bigint|boolean|date|timestamp|timestam
 #: part of the rows is expected to be left over. Each of these costs 3.5 us there, and a second reading of all rows
 #: 0.25 us a row (a sketch of 1 million rows of 100 k keys, CPU).
 FEW_LEFT_OVER = 0.05
+#: The counts of the ledger in SQL, of rows that are all kept and of others.
+_ALL_COUNTED = {
+    "rows": "count(1)",
+    "left_over": "count(NULL)",
+    "admitted": f"count(IF(arrival = {ADMITTED}, 1, NULL))",
+    "forwarded": f"count(IF(arrival = {FORWARDED}, 1, NULL))",
+}
+_COUNTED = _ALL_COUNTED | {"rows": "count(IF(kept, 1, NULL))", "left_over": "count(IF(kept, NULL, 1))"}
 #: Whether a row is the copy that goes into the backlog.
 _COPY = "in_backlog"
 
@@ -52,22 +62,31 @@ class Native:
         """The columns of all states."""
         return [name for one in self.columns.native for name in self.columns.states(one)]
 
-    def made(self, rows: DataFrame, group: Sequence[str], counts: Sequence[Column], *, all_kept: bool) -> DataFrame:
-        """The states of rows by some columns, after their counts.
+    def made(
+        self, rows: DataFrame, by: Sequence[str], counts: Sequence[str] = COUNTS, *also: Column, all_kept: bool = True
+    ) -> DataFrame:
+        """The states of rows by some columns, after their counts, and before what else is aggregated.
 
         Args:
             rows: with the column ``kept``, unless all are.
-            group: the columns; Spark aggregates in the order of a sort by these.
-            counts: aggregate expressions.
+            by: the columns; Spark aggregates in the order of a sort by these.
+            counts: those of the ledger that are wanted.
+            also: further aggregate expressions.
             all_kept: whether all rows are, so that ``kept`` need not be read.
         """
-        return rows.groupBy(*group).agg(*counts, *self._updates(all_kept=all_kept))
+        columns, sql = self.columns, _ALL_COUNTED if all_kept else _COUNTED
+        made = (
+            columns.updates
+            if all_kept
+            else lambda one: one.definition.update(columns.arguments(one, "kept"), one.options)
+        )
+        updates = self._by_state(made)
+        return rows.groupBy(*by).agg(*(F.expr(f"{sql[name]} AS {name}") for name in counts), *updates, *also)
 
-    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool = True) -> DataFrame:
+    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool) -> DataFrame:
         """States of the rows of a task that are ``kept``, with the counts of the ledger; without a stage all are."""
         del counts
-        all_kept = stage is None or stage.plan.budget_rows is None
-        made = self.made(rows, self.order, _counts(budgeted=not all_kept), all_kept=all_kept)
+        made = self.made(rows, self.order, all_kept=stage is None or stage.plan.budget_rows is None)
         return made.withColumn("kind", F.lit(NATIVE))
 
     def states_and_backlog(self, rows: DataFrame, stage: Stage, *, counts: bool) -> DataFrame | None:
@@ -84,11 +103,9 @@ class Native:
         grouped = [name for name in further if name not in floating]
         copies = rows.selectExpr("*", f"explode(IF(kept, array(false), array(false, true))) AS {_COPY}")
         copies = copies.selectExpr("*", *(f"IF({_COPY}, {name}, NULL) AS left_{name}" for name in further))
-        made = copies.groupBy(*columns.groups, TASK, _COPY, *(f"left_{name}" for name in grouped)).agg(
-            *_counts(budgeted=True),
-            *self._updates(all_kept=False),
-            *(F.any_value(f"left_{name}").alias(f"left_{name}") for name in further if name in floating),
-        )
+        values = [F.any_value(f"left_{name}").alias(f"left_{name}") for name in further if name in floating]
+        group = [*columns.groups, TASK, _COPY, *(f"left_{name}" for name in grouped)]
+        made = self.made(copies, group, COUNTS, *values, all_kept=False)
         both = made.selectExpr(
             *columns.groups,
             TASK,
@@ -96,24 +113,17 @@ class Native:
             *(f"left_{name} AS {name}" for name in further),
             f"IF({_COPY}, '{BACKLOG}', '{NATIVE}') AS kind",
         )
-        return both if _few_left_over(stage.plan) or self._fixed(both) else None
+        if _few_left_over(stage.plan):
+            return both
+        # Of a fixed size: then Spark keeps a group in a few bytes of a hash map.
+        kinds = (field.dataType.simpleString() for field in both.schema if field.name in self.names)
+        return both if all(map(FIXED.fullmatch, kinds)) else None
 
-    def _fixed(self, states: DataFrame) -> bool:
-        """Whether all states have a fixed size: then Spark keeps a group in a few bytes of a hash map."""
-        made = set(self.names)
-        return all(FIXED.fullmatch(field.dataType.simpleString()) for field in states.schema if field.name in made)
-
-    def _updates(self, *, all_kept: bool) -> list[Column]:
+    def _by_state(self, of: Callable[[BoundAggregate[NativeAggregate]], Sequence[Column]]) -> list[Column]:
+        """What each aggregate has for its states, by their names."""
         columns = self.columns
-        if all_kept:
-            return [state for one in columns.native for state in columns.updates(one)]
-        return [
-            state.alias(name)
-            for one in columns.native
-            for name, state in zip(
-                columns.states(one), one.definition.update(columns.arguments(one, "kept"), one.options), strict=True
-            )
-        ]
+        each = ((columns.states(one), of(one)) for one in columns.native)
+        return [column.alias(name) for names, found in each for name, column in zip(names, found, strict=True)]
 
     def with_results(self, outcome: DataFrame, stage: Stage) -> DataFrame:
         """What a stage that evaluates has made, with the results of whole keys."""
@@ -133,23 +143,18 @@ class Native:
             return states.select(*kept, F.lit(True).alias(WHOLE), *self.to_evaluate())
         is_whole = F.expr(whole)
         of_parts = [F.when(~is_whole, F.col(name)).alias(name) for name in self.names]
-        of_keys = [F.when(is_whole, result).alias(name) for name, result in self._results()]
+        of_keys = [F.when(is_whole, self._result(one)).alias(name) for name, one in self._named()]
         return states.select(*kept, is_whole.alias(WHOLE), *of_parts, *of_keys)
 
-    def _results(self) -> list[tuple[str, Column]]:
-        """The results, from columns of states, by their names."""
-        columns = self.columns
-        return [
-            (
-                result_name(columns, one.name),
-                one.definition.evaluate([F.col(name) for name in columns.states(one)], one.options, one.spark_type),
-            )
-            for one in columns.native
-        ]
+    def _named(self) -> list[tuple[str, BoundAggregate[NativeAggregate]]]:
+        return [(result_name(self.columns, one.name), one) for one in self.columns.native]
+
+    def _result(self, one: BoundAggregate[NativeAggregate]) -> Column:
+        return one.definition.evaluate([F.col(name) for name in self.columns.states(one)], one.options, one.spark_type)
 
     def to_evaluate(self) -> list[Column]:
         """The results, from merged states."""
-        return [result.alias(name) for name, result in self._results()]
+        return [self._result(one).alias(name) for name, one in self._named()]
 
     def evaluated(self, selected: DataFrame) -> DataFrame:
         """What ``to_evaluate`` has selected: there are the results."""
@@ -157,16 +162,7 @@ class Native:
 
     def merges(self) -> list[Column]:
         """The merged states of a key, as aggregate expressions over those of stages and tasks, in their order."""
-        columns = self.columns
-        return [
-            merged.alias(name)
-            for one in columns.native
-            for name, merged in zip(
-                columns.states(one),
-                one.definition.merge(columns.states(one), one.options, one.spark_type),
-                strict=True,
-            )
-        ]
+        return self._by_state(lambda one: one.definition.merge(self.columns.states(one), one.options, one.spark_type))
 
     def merges_kept(self, states: DataFrame, place: str | None) -> list[Column]:
         """The same over states that were merged before: they are like any others."""
@@ -175,18 +171,11 @@ class Native:
 
     def leaving(self, added: DataFrame) -> tuple[DataFrame, list[Column]]:
         """States that stay, and states of rows which, merged with them, take these rows out of them."""
-        columns = self.columns
-        return added, [
-            column.alias(name)
-            for one in columns.native
-            for name, column in zip(
-                columns.states(one),
-                one.definition.inverse(  # type: ignore[misc]
-                    [F.col(name) for name in columns.states(one)], one.options, one.spark_type
-                ),
-                strict=True,
+        return added, self._by_state(
+            lambda one: one.definition.inverse(  # type: ignore[misc]
+                [F.col(name) for name in self.columns.states(one)], one.options, one.spark_type
             )
-        ]
+        )
 
 
 def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> str:
@@ -200,19 +189,3 @@ def _few_left_over(plan: RoutingPlan) -> bool:
     expected = [max(0, rows) for rows in plan.expected_rows]
     left_over = sum(max(0, rows - (plan.budget_rows or 0)) for rows in expected)
     return bool(expected) and left_over <= FEW_LEFT_OVER * sum(expected)
-
-
-def _counts(*, budgeted: bool) -> list[Column]:
-    """The counts of the ledger, as aggregate expressions."""
-
-    def counted(condition: Column) -> Column:
-        return F.count(F.when(condition, 1))
-
-    rows = counted(F.col("kept")) if budgeted else F.count(F.lit(1))
-    left_over = counted(~F.col("kept")) if budgeted else F.count(F.lit(None))
-    return [
-        rows.alias("rows"),
-        left_over.alias("left_over"),
-        counted(F.col("arrival") == ADMITTED).alias("admitted"),
-        counted(F.col("arrival") == FORWARDED).alias("forwarded"),
-    ]

@@ -38,44 +38,26 @@ class Python:
     def __init__(self, columns: JobColumns) -> None:
         self.columns = columns
 
-    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool = False) -> DataFrame:
-        """States of the rows of a task that are ``kept``, or results where a stage evaluates; all of them without one.
-
-        Args:
-            rows: of the task, in order.
-            stage: what they are queued for.
-            counts: whether the states have the counts of the ledger.
-        """
-        at_rest, split = (None, None) if stage is None else (self._at_rest(stage), self._split(stage))
-        made = self.made(rows.where("kept"), counted=counts, at_rest=at_rest, split=split)
-        return made.withColumn("kind", F.lit(PYTHON))
+    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool) -> DataFrame:
+        """States of the rows of a task that are ``kept``; where the stage evaluates, whole keys have results."""
+        return self.made(rows.where("kept"), stage, counted=counts).withColumn("kind", F.lit(PYTHON))
 
     def states_and_backlog(self, rows: DataFrame, stage: Stage, *, counts: bool) -> DataFrame:
         """The same, with the rows that are left over, from one pass."""
-        leaves: Leaves = "counted" if counts else "uncounted"
-        found = self.made(rows, at_rest=self._at_rest(stage), leaves=leaves)
+        found = self.made(rows, stage, leaves="counted" if counts else "uncounted")
         in_backlog = F.col(self.columns.origins[0]).isNotNull()
         if counts:
             left_over = F.when(~in_backlog, F.coalesce("left_over", F.lit(0)))
-            found = found.withColumns({**_counted(), "left_over": left_over})
+            found = found.withColumns({**_counts(), "left_over": left_over})
         return found.withColumn("kind", F.when(in_backlog, BACKLOG).otherwise(PYTHON))
-
-    def written(self, rows: DataFrame, stage: Stage, into: str) -> DataFrame:
-        """The paths of files that workers write the states of a task into, with the counts of the ledger.
-
-        Spark would take the states back from Python, and start a process for each file and each folder that it makes on
-        a disk (``chmod``): some 30 ms of a core for each task.
-        """
-        return self.made(rows.where("kept"), at_rest=self._at_rest(stage), split=self._split(stage), into=into)
 
     def made(
         self,
         taken: DataFrame,
+        stage: Stage | None = None,
         *,
         apart: bool = True,
         counted: bool = False,
-        at_rest: StatesAtRest | None = None,
-        split: frozenset[str | None] | None = None,
         leaves: Leaves | None = None,
         into: str | None = None,
     ) -> DataFrame:
@@ -83,13 +65,15 @@ class Python:
 
         Args:
             taken: the rows; all are kept, unless ``leaves``.
+            stage: what they are queued for. Its plan tells where states of keys are, and which keys have results.
             apart: whether to time heavy keys apart.
             counted: whether the states have the counts of the ledger, if no row is left over.
-            at_rest: where tasks find the states of their keys.
-            split: if given, all keys but those and null have results in place of states, see ``reduce_batches``.
             leaves: what to do with rows that are not kept, see ``reduce_batches``.
-            into: see ``written``.
+            into: a folder that workers write the states into, with the counts of the ledger. The frame then has the
+                paths of files. Spark would take the states back from Python, and start a process for each file and
+                each folder that it makes on a disk (``chmod``): some 30 ms of a core for each task.
         """
+        at_rest, split = (None, None) if stage is None else self._of_stage(stage)
         columns = self.columns
         calls = columns.python_calls() if split is None else self.calls()
         arguments = [
@@ -110,18 +94,17 @@ class Python:
         schema = StructType([*found, *(StructField(name, types[name]) for name in further)])
         if into is None:
             states = map_in_batches(batches, reduce, schema)
-            return states.withColumns({**_counted(), "left_over": F.lit(0).cast("bigint")}) if counted else states
+            return states.withColumns({**_counts(), "left_over": F.lit(0).cast("bigint")}) if counted else states
         note = StructType([*schema.fields, *(StructField(name, LongType()) for name in COUNTS)]).json()
         return map_in_batches(batches, counted_states(reduce, COUNTS, writing(into, None, note)), REPORT)
 
-    def _at_rest(self, stage: Stage) -> StatesAtRest | None:
-        return None if stage.evaluates else states_at_rest(stage.run, self.columns, stage.plan)
-
-    def _split(self, stage: Stage) -> frozenset[str | None] | None:
-        """The keys that have no results in a stage; None if no key has."""
+    def _of_stage(self, stage: Stage) -> tuple[StatesAtRest | None, frozenset[str | None] | None]:
+        """Where tasks find the states of their keys; and, where they evaluate, which keys other tasks have rows of."""
+        if not stage.evaluates:
+            return states_at_rest(stage.run, self.columns, stage.plan), None
         # Rows without a key are drawn one by one, unless each key has one state.
         drawn = () if self.columns.job.forwards_states else (None,)
-        return frozenset([*split_keys(stage.plan), *drawn]) if stage.evaluates else None
+        return None, frozenset([*split_keys(stage.plan), *drawn])
 
     def _text(self) -> list[Column]:
         """The text of a key, unless it is the key column."""
@@ -194,7 +177,7 @@ def _results(calls: list[PythonCall]) -> list[StructField]:
     return [StructField(call.result, from_arrow_type(call.types.result)) for call in calls]
 
 
-def _counted() -> dict[str, Column]:
+def _counts() -> dict[str, Column]:
     return {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
 
 

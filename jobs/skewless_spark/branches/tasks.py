@@ -41,7 +41,7 @@ def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True, i
     columns, budget = stage.columns, stage.plan.budget_rows
     rows = _in_order(queue, columns, budget) if in_order else _all_kept(queue)
     if into is not None:
-        return Python(columns).written(rows, stage, into)
+        return Python(columns).made(rows.where("kept"), stage, into=into)
     *others, last = _branches(stage)
     with_backlog = None
     if budget is not None and _may_leave(columns):
@@ -81,7 +81,7 @@ def states_of_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
     placed = rows.selectExpr("*", *columns.parted).select(
         "*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept")
     )
-    return union_of([one.states(placed, None) for one in branches_of(columns, counted=True)])
+    return union_of([one.states(placed, None, counts=False) for one in branches_of(columns, counted=True)])
 
 
 def _in_order(queue: DataFrame, columns: JobColumns, budget: int | None) -> DataFrame:

@@ -43,7 +43,6 @@ from skewless_spark.stage.state_counts import COUNTS, CountsRead
 from skewless_spark.stage.task_loads import split_loads, splits_of
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds, parquet_of
 from skewless_spark.states.python_evaluation import SPLITS
-from skewless_spark.states.python_reduction import ADMITTED
 from skewless_spark.states.results import WHOLE, result_names
 
 log = logging.getLogger(__name__)
@@ -105,8 +104,7 @@ class Combine(Engine):
 
 def _native_states(stage: Stage) -> DataFrame:
     columns, native = stage.columns, Native(stage.columns)
-    counts = ["count(1) AS rows", f"count(IF(arrival = {ADMITTED}, 1, NULL)) AS admitted"]
-    states = native.made(unrouted_queue(stage), columns.groups, list(map(F.expr, counts)), all_kept=True)
+    states = native.made(unrouted_queue(stage), columns.groups, ("rows", "admitted"))
     # A key has one native state, combined from all splits, so it belongs to no split.
     nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("left_over", "forwarded")]
     states = states.selectExpr("*", f"0 AS {TASK}", f"'{NATIVE}' AS kind", *nothing, *_named(stage))

@@ -25,7 +25,6 @@ from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue
 from skewless_spark.stage.routing import DRAWN, TASK, route_drawn
 from skewless_spark.states.committed_files import NATIVE, PYTHON
-from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
 
 
 class Staged(Engine):
@@ -61,9 +60,8 @@ def _combines_early(stage: Stage) -> bool:
 def _early_states(stage: Stage) -> DataFrame:
     columns, native, queue = stage.columns, Native(stage.columns), drawn_queue(stage)
     # Counts of another stage's rows are made only where there are such rows.
-    came = {"admitted": ADMITTED, "forwarded": FORWARDED} if "arrival" in queue.columns else {}
-    counts = ["count(1) AS rows", *(f"count(IF(arrival = {how}, 1, NULL)) AS {name}" for name, how in came.items())]
-    made = native.made(queue, [*columns.groups, DRAWN], list(map(F.expr, counts)), all_kept=True)
+    came = ("admitted", "forwarded") if "arrival" in queue.columns else ()
+    made = native.made(queue, [*columns.groups, DRAWN], ("rows", *came))
     rest = [] if came else ["rows AS admitted", "CAST(0 AS BIGINT) AS forwarded"]
     states = route_drawn(made, stage.plan, columns.routing_sql())
     states = states.selectExpr("*", *rest, "CAST(0 AS BIGINT) AS left_over", f"'{NATIVE}' AS kind")

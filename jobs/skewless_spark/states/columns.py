@@ -240,11 +240,8 @@ class JobColumns:
         return self.names[self.inputs.index(column)]
 
     def updates(self, one: BoundAggregate[Aggregate]) -> list[Column]:
-        """The states of a native aggregate over rows that all count, as aggregate expressions, by their names."""
-        return [
-            state.alias(name)
-            for name, state in zip(self.states(one), self._updates[self.bound.index(one)], strict=True)
-        ]
+        """The states of a native aggregate over rows that all count, as aggregate expressions."""
+        return self._updates[self.bound.index(one)]
 
     @cached_property
     def _updates(self) -> list[list[Column]]:
