@@ -19,7 +19,10 @@ _PAGES = ("docs", "benchmarks", "tests", "examples")
 #: The names by which a condition is on an axis. Its own folder may have as many as it likes.
 AXES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     "windows": (frozenset({"window", "windows", "in_window"}), ("skewless_spark/windows", "skewless/standing")),
-    "native or Python": (frozenset({"native", "python", "PYTHON", "NATIVE"}), ("aggregates/native",)),
+    "native or Python": (
+        frozenset({"native", "python", "PYTHON", "NATIVE"}),
+        ("aggregates/native", "skewless_spark/branches"),
+    ),
     "tables": (
         frozenset({"iceberg", "delta", "ICEBERG", "DELTA", "pinned", "of_table", "table"}),
         ("skewless_lake", "sources/lake"),

@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from skewless.run.directory import RunDirectory
+from skewless_spark.branches import tasks
 from skewless_spark.engines import ENGINES
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.stage import reduction
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.state_counts import COUNTS
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
@@ -70,9 +71,9 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
         plan = run.plan(0).model_copy(update={"budget_rows": budget, "expected_rows": (1, 0, 0)})
         found = []
         for once in (True, False):
-            monkeypatch.setattr(reduction, "_may_leave", lambda _, once=once: once)
+            monkeypatch.setattr(tasks, "_may_leave", lambda _, once=once: once)
             outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan)).cache()
-            kinds = set(reduction.kinds_of(Stage(spark, run, columns, plan)))
+            kinds = set(tasks.kinds_of(Stage(spark, run, columns, plan)))
             assert {row["kind"] for row in outcome.select("kind").distinct().collect()} <= kinds
             found.append(_tables(outcome, columns))
             outcome.unpersist()
@@ -106,7 +107,7 @@ def _tables(outcome: DataFrame, columns: JobColumns) -> dict[str, list[tuple[Any
     )
     place = [TASK, *columns.keys]
     parts = {
-        "counts": ("rows IS NOT NULL", [*place, *reduction.COUNTS]),
+        "counts": ("rows IS NOT NULL", [*place, *COUNTS]),
         "backlog": (f"kind = '{BACKLOG}'", [*place, *columns.names, *columns.origins]),
     }
     if native:

@@ -27,9 +27,10 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.aggregates.native.quantiles import PercentileOptions
 from skewless_spark.aggregates.native.sums import AVG
+from skewless_spark.branches.native import Native
+from skewless_spark.branches.tasks import empty_states
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.stage.reduction import empty_states
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import DATE, plain, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
@@ -390,8 +391,8 @@ def test_merged_states_have_the_types_of_states_however_often_they_are_merged(
     calls = {NAMES[id_]: case.call for id_, case in CASES.items()}
     prepare(run, spec_of(nasty_input, "key", calls), DATE, str(tmp_path))
     columns = JobColumns.of(run.job())
-    once = empty_states(spark, columns).groupBy(*columns.keys).agg(*columns.merges)
-    assert once.groupBy(*columns.keys).agg(*columns.merges).dtypes == once.dtypes
+    once = empty_states(spark, columns).groupBy(*columns.keys).agg(*Native(columns).merges())
+    assert once.groupBy(*columns.keys).agg(*Native(columns).merges()).dtypes == once.dtypes
 
 
 def test_a_sum_that_overflows_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from skewless.documents.window import PartVersion, SeenFile, WindowSpan
 from skewless.run.directory import RunDirectory
 from skewless.standing.kept_merges import plan_night
 from skewless.standing.store import Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice
+from skewless_spark.branches import evaluate
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.python_evaluation import evaluate_batches
-from skewless_spark.states.results import evaluating_calls, native_results, python_results, result_names
+from skewless_spark.states.results import result_names
 from skewless_spark.windows.ways import WindowStates
 from tests.spark.scenario import as_rows
 from tests.spark.test_window import AGGREGATES, Lake
@@ -130,13 +129,7 @@ class Nights:
 
     def evaluated(self, states: DataFrame) -> DataFrame:
         """The results, and the rows of each key behind them."""
-        columns, calls = self.columns, evaluating_calls(self.columns)
-        text = columns.key.cast("binary").alias("route_key")
-        merged = states.select(*columns.keys, *native_results(columns), "rows", text, "states")
-        passed = merged.columns[:-2]
-        schema = StructType([*(merged.schema[name] for name in passed), *python_results(calls)])
-        found = merged.mapInArrow(evaluate_batches(calls, passed), schema)
-        return found.select(*columns.keys, *result_names(columns), "rows")
+        return evaluate(states, self.columns).select(*self.columns.keys, *result_names(self.columns), "rows")
 
 
 @pytest.fixture(scope="module")

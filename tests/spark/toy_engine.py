@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
 from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.reduction import outcome_of_tasks, with_results
 from skewless_spark.stage.routing import TASK
 
 
@@ -18,4 +18,4 @@ class Toy(Engine):
         """See ``Engine``."""
         rows = unrouted_queue(stage).withColumn(TASK, F.lit(0))
         placed = rows.repartitionById(len(stage.plan.tasks), F.col(TASK))
-        return with_results(outcome_of_tasks(placed, stage, in_order=False, into=into), stage)
+        return outcome_of_tasks(placed, stage, in_order=False, into=into)

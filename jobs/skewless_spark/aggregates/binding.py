@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,8 +25,12 @@ from skewless_spark.sources import EMPTY_COLUMN_TYPE, UNSUPPORTED
 NATIVE_ROW_SECONDS = 1e-6
 
 
+#: What an aggregate is defined as.
+D_co = TypeVar("D_co", bound=Aggregate, covariant=True)
+
+
 @dataclass(frozen=True)
-class BoundAggregate:
+class BoundAggregate(Generic[D_co]):
     """An aggregate of a job, with its definition, validated options and arguments.
 
     Attributes:
@@ -38,7 +42,7 @@ class BoundAggregate:
     """
 
     name: str
-    definition: Aggregate
+    definition: D_co
     options: BaseModel
     columns: tuple[str, ...]
     spark_types: tuple[str, ...]
@@ -71,7 +75,7 @@ def check_calls(spec: JobSpec, where: str) -> None:
         _definition_and_options(name, call, where)
 
 
-def bind(job: Job) -> list[BoundAggregate]:
+def bind(job: Job) -> list[BoundAggregate[Aggregate]]:
     """The aggregates of a frozen job, in the order of its spec."""
     types = {**job.key_types, **job.column_types}
     bound = []
@@ -133,14 +137,16 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
     return algebra
 
 
-def native_of(bound: list[BoundAggregate]) -> list[BoundAggregate]:
+def native_of(bound: Sequence[BoundAggregate[Aggregate]]) -> list[BoundAggregate[NativeAggregate]]:
     """The native aggregates, whose states are Spark SQL columns."""
-    return [one for one in bound if isinstance(one.definition, NativeAggregate)]
+    found = [one for one in bound if isinstance(one.definition, NativeAggregate)]
+    return cast("list[BoundAggregate[NativeAggregate]]", found)
 
 
-def python_of(bound: list[BoundAggregate]) -> list[BoundAggregate]:
+def python_of(bound: Sequence[BoundAggregate[Aggregate]]) -> list[BoundAggregate[PythonAggregate]]:
     """The Python aggregates, whose states live in a ``GroupsAccumulator``."""
-    return [one for one in bound if isinstance(one.definition, PythonAggregate)]
+    found = [one for one in bound if isinstance(one.definition, PythonAggregate)]
+    return cast("list[BoundAggregate[PythonAggregate]]", found)
 
 
 def _definition_and_options(name: str, call: AggregateCall, where: str) -> tuple[Aggregate, BaseModel]:

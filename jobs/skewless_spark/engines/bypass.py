@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
 from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.reduction import outcome_of_tasks, with_results
 from skewless_spark.stage.routing import TASK, share_cells
 from skewless_spark.states.python_reduction import ADMITTED
 
@@ -35,7 +35,7 @@ class Bypass(Engine):
         placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
         # Without a backlog, all rows came with the wave.
         came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
-        return with_results(outcome_of_tasks(came, stage, in_order=False, into=into), stage)
+        return outcome_of_tasks(came, stage, in_order=False, into=into)
 
 
 def _placed(rows: DataFrame, stage: Stage) -> DataFrame:

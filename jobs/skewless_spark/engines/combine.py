@@ -31,27 +31,19 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, SplitLoad, StageReport
 from skewless.errors import LedgerError
 from skewless.run.directory import RunDirectory
+from skewless_spark.branches import branches_of, union_of
+from skewless_spark.branches.native import Native, slot_of_key
+from skewless_spark.branches.python import Python
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
 from skewless_spark.stage.histogram import key_histogram, report_of
 from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.reduction import (
-    COUNTS,
-    KEPT,
-    SLOT,
-    counted_python_states,
-    native_state_columns,
-    python_states,
-    slot_of_key,
-    union_of,
-)
-from skewless_spark.stage.routing import TASK
-from skewless_spark.stage.state_counts import CountsRead
+from skewless_spark.stage.routing import SLOT, TASK
+from skewless_spark.stage.state_counts import COUNTS, CountsRead
 from skewless_spark.stage.task_loads import split_loads, splits_of
-from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, parquet_of
+from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds, parquet_of
 from skewless_spark.states.python_evaluation import SPLITS
-from skewless_spark.states.python_reduction import ADMITTED
-from skewless_spark.states.results import WHOLE, python_results_in_order, result_names, with_native_results
+from skewless_spark.states.results import WHOLE, result_names
 
 log = logging.getLogger(__name__)
 
@@ -69,24 +61,11 @@ class Combine(Engine):
     def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
         """See ``Engine``."""
         del into
-        columns, branches = stage.columns, []
         # Native and Python states read the input separately: there is no exchange that they could share.
-        if columns.makes_native:
-            states = _native_states(stage)
-            if stage.evaluates:
-                return with_native_results(states, columns, None, (*KEPT, HEAVY))
-            branches.append(states)
-        if columns.python:
-            # The wave's rows were counted by the other branch, if there is one.
-            rows = unrouted_queue(replace(stage, tally=None) if branches else stage)
-            # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
-            rows = rows if stage.plan.epoch else rows.drop("arrival")
-            if stage.evaluates:
-                return _evaluated(rows, stage)
-            states = counted_python_states(rows.withColumn("kept", F.lit(True)), columns, apart=False)
-            states = states.withColumns({TASK: F.spark_partition_id(), "kind": F.lit(PYTHON)})
-            branches.append(states.drop(*COUNTS) if branches else states)
-        return union_of(branches)
+        first, *others = branches_of(stage.columns)
+        # The wave's rows are counted by one of them.
+        rest = [_MADE[one.kind](replace(stage, tally=None)).drop(*COUNTS) for one in others]
+        return union_of([_MADE[first.kind](stage), *rest])
 
     def partitions(self, stage: Stage) -> int:
         """As many as the states that the engine was chosen for need."""
@@ -97,13 +76,14 @@ class Combine(Engine):
 
     def reader(self, stage: Stage, read: CountsRead) -> Reader | None:
         """None where a row for each key names slot and heavy key: its key is not read, see ``_of_rows``."""
-        one_each = not stage.plan.epoch and (stage.columns.makes_native or stage.evaluates)
+        first, *_ = branches_of(stage.columns)
+        one_each = not stage.plan.epoch and (first.kind == NATIVE or stage.evaluates)
         return None if one_each else read.take
 
     def report(self, stage: Stage, files: Sequence[CommittedFile], read: CountsRead, seen: JobsSeen) -> StageReport:
         """See ``Engine``."""
         columns, plan = stage.columns, stage.plan
-        one_each = [] if plan.epoch else [file for file in files if file.kind in {NATIVE, EVALUATED}]
+        one_each = [] if plan.epoch else of_kinds(files, NATIVE, EVALUATED)
         if one_each:
             histogram = _of_rows(stage, one_each)
             rows = admitted = histogram.seen_rows
@@ -123,26 +103,30 @@ class Combine(Engine):
 
 
 def _native_states(stage: Stage) -> DataFrame:
-    columns = stage.columns
-    made = ["count(1) AS rows", f"count(IF(arrival = {ADMITTED}, 1, NULL)) AS admitted"]
-    states = native_state_columns(unrouted_queue(stage), columns, columns.groups, made)
+    columns, native = stage.columns, Native(stage.columns)
+    states = native.made(unrouted_queue(stage), columns.groups, ("rows", "admitted"))
     # A key has one native state, combined from all splits, so it belongs to no split.
     nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("left_over", "forwarded")]
-    return states.selectExpr("*", f"0 AS {TASK}", f"'{NATIVE}' AS kind", *nothing, *_named(stage))
+    states = states.selectExpr("*", f"0 AS {TASK}", f"'{NATIVE}' AS kind", *nothing, *_named(stage))
+    return native.evaluated_in_stage(states, None, HEAVY) if stage.evaluates else states
 
 
-def _evaluated(rows: DataFrame, stage: Stage) -> DataFrame:
-    """The result of each key, from the Python states of all splits."""
-    columns = stage.columns
-    states = python_states(rows, columns, apart=False).withColumns(
-        {TASK: F.spark_partition_id(), "rows": F.col("python_rows")}
-    )
+def _python_states(stage: Stage) -> DataFrame:
+    columns, python, rows = stage.columns, Python(stage.columns), unrouted_queue(stage)
+    # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
+    rows = rows if stage.plan.epoch else rows.drop("arrival")
+    states = python.made(rows, apart=False, counted=True).withColumn(TASK, F.spark_partition_id())
+    if not stage.evaluates:
+        return states.withColumn("kind", F.lit(PYTHON))
     # In as many partitions as the stage shuffles into. The states of a key are merged in the order of splits, since
     # sums of floating-point numbers are rounded at each step.
     in_order = states.repartition(*columns.keys).sortWithinPartitions(*columns.keys, TASK)
-    results = python_results_in_order(in_order, columns, splits=True)
+    results = python.results_in_order(in_order, splits=True)
     about = [f"0 AS {TASK}", "rows", "rows AS admitted", *_named(stage), f"true AS {WHOLE}", SPLITS]
     return results.selectExpr(*columns.keys, *about, *result_names(columns))
+
+
+_MADE = {NATIVE: _native_states, PYTHON: _python_states}
 
 
 def _named(stage: Stage) -> list[str]:
@@ -163,7 +147,7 @@ def _total(read: CountsRead, files: Sequence[CommittedFile], name: str) -> int:
 
 def _splits_written(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
     """The loads of the splits whose states were merged into results."""
-    batches = _batches(run, [file for file in files if file.kind == EVALUATED], [SPLITS])
+    batches = _batches(run, of_kinds(files, EVALUATED), [SPLITS])
     return splits_of(pa.Table.from_struct_array(pc.drop_null(batch[SPLITS]).flatten()) for batch in batches)
 
 

@@ -18,6 +18,7 @@ from skewless.errors import LostRaceError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.run.step_times import timed
+from skewless_spark.branches.tasks import kinds_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.session.file_systems import require_writer, workers_reach
 from skewless_spark.session.spark_jobs import JobsSeen
@@ -26,7 +27,6 @@ from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.reduction import kinds_of
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, write_files, written

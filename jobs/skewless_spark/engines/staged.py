@@ -18,12 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
+from skewless_spark.branches import branches_of
+from skewless_spark.branches.native import Native
+from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue
-from skewless_spark.stage.reduction import native_state_columns, outcome_of_tasks, with_results
 from skewless_spark.stage.routing import DRAWN, TASK, route_drawn
-from skewless_spark.states.committed_files import NATIVE
-from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
+from skewless_spark.states.committed_files import NATIVE, PYTHON
 
 
 class Staged(Engine):
@@ -32,13 +33,13 @@ class Staged(Engine):
     def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
         """See ``Engine``."""
         if _combines_early(stage):
-            return with_results(_early_states(stage), stage)
+            return _early_states(stage)
         rows = routed_queue(stage).repartitionById(len(stage.plan.tasks), F.col(TASK))
-        return with_results(outcome_of_tasks(rows, stage, into=into), stage)
+        return outcome_of_tasks(rows, stage, into=into)
 
     def writes_in_workers(self, stage: Stage) -> bool:
         """Where there are Python states only."""
-        return stage.plan.budget_rows is None and not stage.columns.makes_native
+        return stage.plan.budget_rows is None and branches_of(stage.columns)[0].kind == PYTHON
 
     def partitions(self, stage: Stage) -> int:
         """One for each task; of states that are sent in place of rows there may be few."""
@@ -52,18 +53,16 @@ class Staged(Engine):
 
 def _combines_early(stage: Stage) -> bool:
     """Whether states are made before rows are sent to their tasks."""
-    columns = stage.columns
-    if stage.plan.budget_rows is not None or columns.python or columns.job.forwards_states:
-        return False
-    return all(one.definition.combines_exactly(one.spark_types) for one in columns.native)  # type: ignore[union-attr]
+    keeps_rows = stage.plan.budget_rows is not None or stage.columns.job.forwards_states
+    return not keeps_rows and all(one.combines_exactly for one in branches_of(stage.columns))
 
 
 def _early_states(stage: Stage) -> DataFrame:
-    columns, queue = stage.columns, drawn_queue(stage)
+    columns, native, queue = stage.columns, Native(stage.columns), drawn_queue(stage)
     # Counts of another stage's rows are made only where there are such rows.
-    came = {"admitted": ADMITTED, "forwarded": FORWARDED} if "arrival" in queue.columns else {}
-    counts = [f"count(IF(arrival = {how}, 1, NULL)) AS {name}" for name, how in came.items()]
-    made = native_state_columns(queue, columns, [*columns.groups, DRAWN], ["count(1) AS rows", *counts])
+    came = ("admitted", "forwarded") if "arrival" in queue.columns else ()
+    made = native.made(queue, [*columns.groups, DRAWN], ("rows", *came))
     rest = [] if came else ["rows AS admitted", "CAST(0 AS BIGINT) AS forwarded"]
     states = route_drawn(made, stage.plan, columns.routing_sql())
-    return states.selectExpr("*", *rest, "CAST(0 AS BIGINT) AS left_over", f"'{NATIVE}' AS kind")
+    states = states.selectExpr("*", *rest, "CAST(0 AS BIGINT) AS left_over", f"'{NATIVE}' AS kind")
+    return native.with_results(states, stage) if stage.evaluates else states

@@ -11,14 +11,14 @@ from skewless.documents.job import Job, Unit
 from skewless.documents.window import JobWindow
 from skewless.run.directory import RunDirectory
 from skewless.standing.store import StatesStore
-from skewless_spark.result.merge import evaluated_rows, evaluated_states
+from skewless_spark.branches import PLACE, evaluate, merges_kept
+from skewless_spark.result.merge import evaluated_rows
 from skewless_spark.sources import read_units
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.partition_columns import values_of_folders
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files
 from skewless_spark.windows.merge import of_window
-from skewless_spark.windows.ways import PLACE, list_of
 
 #: Keys are sampled in shares of so many.
 _SHARES = 1 << 30
@@ -92,7 +92,7 @@ def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
         files = [file for one in newest[span.first :] if one is not None for file in one.version.states]
         if files:
             merged = _merged(read_files(spark, store, files), columns)
-            found.append(evaluated_states(of_window(columns, merged, span.length), columns))
+            found.append(evaluate(of_window(columns, merged, span.length), columns, told=True))
     if found:
         return reduce(DataFrame.unionAll, found)
     nothing = JobColumns.of(job_of_all_rows(columns.job, len(window.parts)))
@@ -104,8 +104,7 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
     """The states of each key as one, in the order of parts; several of one part are told apart by their rows."""
     keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
     in_order = keyed.sortWithinPartitions(*columns.keys, PLACE, "rows")
-    python = [list_of("states").alias("states")] if columns.python else []
-    return in_order.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
+    return in_order.groupBy(*columns.keys).agg(*merges_kept(states, columns))
 
 
 def job_of_all_rows(job: Job, first: int) -> Job:

@@ -12,6 +12,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from skewless.documents.job import Job
 from skewless.errors import InputError
 from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.quality.all_rows import results_of_all_states
@@ -157,7 +158,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _VALUE_CHARS else f"{text[: _VALUE_CHARS - 3]}..."
 
 
-def _alike(one: BoundAggregate, name: str, columns: JobColumns, result: DataFrame) -> Column:
+def _alike(one: BoundAggregate[Aggregate], name: str, columns: JobColumns, result: DataFrame) -> Column:
     """Whether two results may be of the same rows."""
     ours, theirs, rows = F.col(f"a.{name}"), F.col(f"b.{name}"), F.col("b.rows")
     alike, definition, options = ours.eqNullSafe(theirs), one.definition, one.options

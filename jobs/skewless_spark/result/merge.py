@@ -17,17 +17,20 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunDirectory, stage_step
 from skewless.spec.result import WINDOW_COLUMN
+from skewless_spark.branches import evaluate, merge_in_order, results_in_order, union_of
+from skewless_spark.branches.native import Native
+from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.ordering import sorted_results
 from skewless_spark.result.output_formats import published_files
-from skewless_spark.session.queries import map_in_batches, planned_once
+from skewless_spark.session.queries import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.stage.reduction import empty_states, states_of_rows
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import (
+    BACKLOG,
     EVALUATED,
     NATIVE,
     PYTHON,
@@ -38,16 +41,7 @@ from skewless_spark.states.committed_files import (
     write_files,
     written,
 )
-from skewless_spark.states.python_evaluation import evaluate_batches
-from skewless_spark.states.results import (
-    WHOLE,
-    evaluating_calls,
-    named,
-    native_results,
-    python_results,
-    python_results_in_order,
-    result_names,
-)
+from skewless_spark.states.results import WHOLE, named, result_names
 from skewless_spark.windows.merge import (
     drop_merges,
     keep_states,
@@ -117,7 +111,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
             versions, lines = keep_states(run, columns, attempt, merged, processed)
             processed += job.window.unchanged_rows
             choice, over = over_windows(spark, columns, attempt, versions, preferred)
-            results = _evaluated(of_window(columns, merged, None) if over is None else over, columns)
+            results = evaluate(of_window(columns, merged, None) if over is None else over, columns)
         of_windows = _written(spark, attempt, columns, results, processed)
         if job.window is not None:
             attempt.write(PART_LINES, lines_of(job, versions, lines, of_windows))
@@ -139,12 +133,8 @@ def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
     Returns:
         One row per key: the key columns and results by their numbers, ``rows``, and the states that ``agrees`` takes.
     """
-    return _evaluated(_merged(states_of_rows(rows, columns).withColumn("stage", F.lit(0)), columns), columns, told=True)
-
-
-def evaluated_states(merged: DataFrame, columns: JobColumns) -> DataFrame:
-    """The results of merged states of a window, one row per key and window; see ``evaluated_rows``."""
-    return _evaluated(merged, columns, told=True)
+    states = states_of_rows(rows, columns).withColumn("stage", F.lit(0))
+    return evaluate(merge_in_order(states, columns), columns, told=True)
 
 
 def result_schema(spark: SparkSession, job: Job) -> StructType:
@@ -153,8 +143,8 @@ def result_schema(spark: SparkSession, job: Job) -> StructType:
     states = empty_states(spark, columns).withColumn("stage", F.lit(0))
     if job.window is None:
         return named(_results(states, columns), columns).schema
-    merged = _merged(_in_key_order(states, columns), columns)
-    return named(_evaluated(of_window(columns, merged, None), columns), columns).schema
+    merged = merge_in_order(_in_key_order(states, columns), columns)
+    return named(evaluate(of_window(columns, merged, None), columns), columns).schema
 
 
 def _written(
@@ -232,7 +222,7 @@ def _results_of_parts(
     # One partition needs no exchange. Workers write all columns as ones that may be null.
     states = spark.createDataFrame(few.select(schema.names), schema.toNullable()).coalesce(1)
     states = states.withColumn("stage", F.lit(0))
-    return _results_in_order(states.sortWithinPartitions(*columns.groups, "stage", TASK), columns)
+    return results_in_order(states.sortWithinPartitions(*columns.groups, "stage", TASK), columns)
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
@@ -240,17 +230,12 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
     columns, parts = JobColumns.of(run.job()), []
     for stage in range(stages):
         commit = run.committed(stage_step(stage))
-        for kind in (NATIVE, PYTHON):
-            if commit.of_kind(kind):
-                states = read_files(spark, run, commit.of_kind(kind))
-                parts.append(states.withColumn("stage", F.lit(stage)))
+        kept = filter(None, map(commit.of_kind, (NATIVE, PYTHON)))
+        parts += [read_files(spark, run, files).withColumn("stage", F.lit(stage)) for files in kept]
     if not parts:
         return empty_states(spark, columns).withColumn("stage", F.lit(0))
-    states = parts[0]
-    for part in parts[1:]:
-        states = states.unionByName(part, allowMissingColumns=True)
     # A key whose rows were all left over has counts, but no state yet.
-    return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
+    return union_of(parts).where(F.col("rows").isNull() | (F.col("rows") > 0))
 
 
 def _states_of_parts(
@@ -265,13 +250,12 @@ def _states_of_parts(
         columns: the job's columns.
     """
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
-    size = sum(file.size_bytes for file in files if file.kind in {NATIVE, PYTHON})
+    size = sum(file.size_bytes for file in files if file.kind != BACKLOG)
     partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
-    in_one = len(reports) == 1 and ENGINES[run.plan(0).engine].merges
-    if columns.python or not in_one:
-        return _merged(_in_key_order(states, columns, partitions), columns)
-    # Each key has one state in each part already.
-    names = [name for one in columns.native for name in columns.states(one)]
+    one_each = len(reports) == 1 and ENGINES[run.plan(0).engine].merges and not columns.python
+    if not one_each:
+        return merge_in_order(_in_key_order(states, columns, partitions), columns)
+    names = Native(columns).names
     return states.select(*columns.groups, "rows", *names).coalesce(partitions).sortWithinPartitions(*columns.groups)
 
 
@@ -283,51 +267,10 @@ def _results(states: DataFrame, columns: JobColumns, partitions: int | None = No
         columns: the job's columns.
         partitions: of the results; as many as the result may have files if that is not given.
     """
-    return _results_in_order(_in_key_order(states, columns, partitions), columns)
-
-
-def _results_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
-    """The same of states that come in the order of ``_in_key_order``."""
-    if columns.native:
-        return _evaluated(_merged(in_order, columns), columns)
-    return python_results_in_order(in_order, columns)
+    return results_in_order(_in_key_order(states, columns, partitions), columns)
 
 
 def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:
     """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
     keyed = states.repartition(partitions or columns.job.spec.output.files, *columns.groups)
     return keyed.sortWithinPartitions(*columns.groups, "stage", TASK)
-
-
-def _evaluated(merged: DataFrame, columns: JobColumns, *, told: bool = False) -> DataFrame:
-    """Rows and numbered results of merged states; with the states of sketches too, if they are to be told."""
-    sketches = columns.sketches if told else []
-    # Accumulators that open keys need the text of a key, and so do error messages.
-    python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
-    result = merged.select(*columns.result_keys, "rows", *sketches, *native_results(columns), *python)
-    if not columns.python:
-        return result
-    calls = evaluating_calls(columns)
-    passed = [name for name in result.columns if name not in {"route_key", "states"}]
-    kinds = {field.name: field for field in result.schema}
-    schema = StructType([*(kinds[name] for name in passed), *python_results(calls)])
-    return map_in_batches(result, evaluate_batches(calls, passed), schema)
-
-
-def _merged(in_order: DataFrame, columns: JobColumns) -> DataFrame:
-    """One row per key, or key in a part: its rows, its merged native states, and its Python states as a list."""
-    python = []
-    if columns.python:
-        names = [columns.states(one)[0] for one in columns.python]
-        present = F.col("python_rows").isNotNull()
-        if columns.job.forwards_states:
-            # A state goes on from the one before: the newest one stands for all rows of its key.
-            newest = F.max_by(F.struct(*names), F.when(present, F.col("stage")))
-            python = [F.array_compact(F.array(newest)).alias("states")]
-        else:
-            ordered = F.sort_array(F.collect_list(F.when(present, F.struct("stage", TASK, *names))))
-            python = [
-                F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
-            ]
-    rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
-    return in_order.groupBy(*columns.groups).agg(rows, *columns.merges, *python)

@@ -180,13 +180,13 @@ class _Participation:
         if self._shared.plan.takes_all:
             # There are no tasks to share: one cluster runs the whole stage, and the others wait.
             return run_stage(self._spark, self._run, self._stage).digest()
-        return route_stage(self._spark, self._run, self._stage, self._cluster).sealed()
+        return route_stage(self._shared, self._cluster).sealed()
 
     def _count(self, grant: Grant, routed: RoutedRows) -> str:
         committed = look_at(self._leases.store, 0.0).committed()
         done = [SharedTask.from_sealed(committed[name].encode(), f"lease of {name}") for name in routed.partitions]
         self._leases.check(grant)
-        return finish_stage(self._spark, self._run, routed, done, lambda: time.monotonic() - self._started).digest()
+        return finish_stage(self._shared, routed, done, lambda: time.monotonic() - self._started).digest()
 
     def _committed(self, name: str) -> str:
         value = read(self._leases.store, name).value

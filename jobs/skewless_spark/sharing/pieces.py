@@ -6,21 +6,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import Attempt, Fence, RunDirectory, stage_step
+from skewless.run.directory import Attempt, Fence, stage_step
+from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.stage import commit_stage
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sharing.routed_rows import forget_routed_rows
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.reduction import outcome_of_tasks
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written
 
 
@@ -69,17 +68,12 @@ def reduced_task(piece: Piece, seconds: float) -> SharedTask:
 
 
 def finish_stage(
-    spark: SparkSession,
-    run: RunDirectory,
-    routed: RoutedRows,
-    done: Sequence[SharedTask],
-    seconds: Callable[[], float],
+    stage: Stage, routed: RoutedRows, done: Sequence[SharedTask], seconds: Callable[[], float]
 ) -> StageReport:
     """Count the pieces of a stage, and commit the stage.
 
     Args:
-        spark: the session.
-        run: the run directory.
+        stage: what was reduced.
         routed: the routed rows.
         done: every task, as it was committed under its lease.
         seconds: returns the wall time of the stage so far; called last.
@@ -90,29 +84,23 @@ def finish_stage(
     Raises:
         LedgerError: rows were lost or counted twice; nothing is committed.
     """
-    step = stage_step(routed.stage)
+    run, step = stage.run, stage_step(routed.stage)
     with leased_step(run, step) as fence:
         # An earlier holder of the lease, thought dead, may have committed the stage in the meantime.
-        report = run.report(routed.stage) if run.commit_of(step) else _counted(spark, run, routed, done, seconds, fence)
+        report = run.report(routed.stage) if run.commit_of(step) else _counted(stage, routed, done, seconds, fence)
     forget_routed_rows(run, routed)
     return report
 
 
 def _counted(
-    spark: SparkSession,
-    run: RunDirectory,
-    routed: RoutedRows,
-    done: Sequence[SharedTask],
-    seconds: Callable[[], float],
-    fence: Fence | None,
+    stage: Stage, routed: RoutedRows, done: Sequence[SharedTask], seconds: Callable[[], float], fence: Fence | None
 ) -> StageReport:
-    plan, columns = run.plan(routed.stage), JobColumns.of(run.job())
-    stage = Stage(spark, run, columns, plan, in_pieces=True)
-    spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
+    run, plan = stage.run, stage.plan
+    stage.spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
     attempt = run.new_attempt(stage_step(routed.stage), fence)
     in_order = sorted(done, key=lambda one: one.task)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for one in in_order for file in one.files if file.kind == kind]
-    report = measure(stage, files, CountsRead(run, columns))
+    report = measure(stage, files, CountsRead(run, stage.columns))
     tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows, "stage_seconds": round(seconds(), 3)}
     report = report.model_copy(update={"tasks": tuple(map(_levelled, report.tasks)), **tallied})
     attempt.write(STAGE_SHARES, _shares(plan, routed, in_order))

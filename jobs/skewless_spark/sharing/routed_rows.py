@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile, StepCommit
@@ -14,7 +14,6 @@ from skewless.run.directory import Attempt, RunDirectory, stage_step
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.queue import Stage, routed_queue
 from skewless_spark.stage.routing import TASK
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import write_files, written
 
 #: Kind and folder of the files.
@@ -25,13 +24,11 @@ _FOLDER = "routed_to"
 PARTITIONS_PER_SLOT = 4
 
 
-def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> StepCommit:
+def route_stage(stage: Stage, cluster: str) -> StepCommit:
     """Write the rows of a stage as files, task by task.
 
     Args:
-        spark: the session.
-        run: the run directory; it holds the plan of this epoch, and the last stage's commit.
-        stage: the number of the stage, whose plan has the engine ``staged``.
+        stage: what is queued, by a plan with the engine ``staged``.
         cluster: the name of this cluster.
 
     Returns:
@@ -40,21 +37,21 @@ def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     Raises:
         InputError: the input has changed since the run was prepared.
     """
-    job, plan = run.job(), run.plan(stage)
+    job, plan = stage.columns.job, stage.plan
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
-    attempt = run.new_attempt(stage_step(stage))
-    tally = None if job.counted else Tally()
-    queue = routed_queue(Stage(spark, run, JobColumns.of(job), plan, tally))
+    attempt = stage.run.new_attempt(stage_step(plan.epoch))
+    stage = replace(stage, tally=None if job.counted else Tally())
+    queue = routed_queue(stage)
     # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
-    partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * spark.sparkContext.defaultParallelism)
+    partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * stage.spark.sparkContext.defaultParallelism)
     in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
     write_files(in_tasks, attempt, _ROUTED, _FOLDER)
     # Once more after the rows were read, as in every stage.
     require_unchanged(job, admitted)
-    counts = tally.counts if tally else {}
+    counts = stage.tally.counts if stage.tally else {}
     routed = RoutedRows(
-        stage=stage, cluster=cluster, tasks=_by_task(attempt), source_rows=counts.get("source_rows"),
+        stage=plan.epoch, cluster=cluster, tasks=_by_task(attempt), source_rows=counts.get("source_rows"),
         given_rows=counts.get("given_rows"),
     )  # fmt: skip
     attempt.write(ROUTED_ROWS, routed)

@@ -22,9 +22,8 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.stage.key_counts import CountedStage, head_and_slots_here
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK, slot
-from skewless_spark.stage.state_counts import FOUND, CountsRead
+from skewless_spark.stage.state_counts import COUNTS, FOUND, CountsRead
 from skewless_spark.stage.task_loads import TaskCounts, task_counts, task_loads
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import counting, read_files

@@ -18,11 +18,10 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, TaskLoad
 from skewless.routing.hashing import key_hashes
 from skewless_spark.aggregates.key_text import arrow_key_text
-from skewless_spark.stage.reduction import SLOT
-from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.routing import SLOT, TASK
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import NULL_KEY, JobColumns
-from skewless_spark.states.committed_files import EVALUATED, PYTHON, counting
+from skewless_spark.states.committed_files import EVALUATED, PYTHON, counting, of_kinds
 from skewless_spark.states.results import WHOLE
 
 #: A character of UTF-8 has at most this many bytes.
@@ -50,7 +49,7 @@ class CountedStage(NamedTuple):
     @property
     def timed(self) -> list[CommittedFile]:
         """Its files with the seconds of keys, if keys are timed."""
-        return [file for file in self.files if file.kind in {PYTHON, EVALUATED}] if self.tasks else []
+        return of_kinds(self.files, PYTHON, EVALUATED) if self.tasks else []
 
     @property
     def slowness(self) -> list[float]:

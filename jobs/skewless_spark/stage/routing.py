@@ -23,6 +23,8 @@ from skewless_spark.aggregates.key_text import text_literal
 TASK = "task"
 #: The task of a row whose key does not say it: a split key, or none.
 DRAWN = "drawn"
+#: The slot of a key on the ring, beside its only state or its result; null for a null key.
+SLOT = "slot"
 
 #: The slot table has a row for so many slots: of a ring of a million slots Spark sends 16,384 rows to its workers,
 #: and a row that is copied on its way through the join carries no more than a few hundred bytes.

@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 from skewless.documents.commit import CommittedFile
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import has_arrow_text
-from skewless_spark.stage.reduction import COUNTS, SLOT
-from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.routing import SLOT, TASK
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, parquet_of, readable
 from skewless_spark.states.results import WHOLE
+
+#: The counts of the ledger, per task and key.
+COUNTS = ("rows", "left_over", "admitted", "forwarded")
 
 #: The driver reads the keys of at most this many states, from all stages of a run together, and at most this many bytes
 #: of them; a few hundred megabytes of memory. Beyond that Spark counts the keys.

@@ -14,10 +14,9 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import SplitLoad, TaskLoad
 from skewless.errors import LedgerError
 from skewless.routing.plan import RoutingPlan
-from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK
-from skewless_spark.stage.state_counts import SECONDS, CountsRead
-from skewless_spark.states.committed_files import PYTHON, counting
+from skewless_spark.stage.state_counts import COUNTS, SECONDS, CountsRead
+from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, of_kinds
 
 #: A Python aggregate that takes less time than this per row, or a task that takes less in total, costs next to nothing.
 #: Its time is not reported: it says more about other work of the machine, and no plan may depend on it.
@@ -49,8 +48,7 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
     Raises:
         LedgerError: Python states and native states saw different rows.
     """
-    python = [file for file in files if file.kind == PYTHON]
-    parts = read.sums(counting(files)) + (read.sums(python) if counting(files) != python else [])
+    parts = read.sums(of_kinds(files, EVALUATED, NATIVE, PYTHON))
     if not parts:
         return {}
     sums = pa.concat_tables(parts, promote_options="default")
@@ -62,7 +60,7 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
     for row in summed.to_pylist():
         found = {name: row[f"{name}_sum"] for name in names}
         loads[int(row[TASK])] = nothing | {name: value for name, value in found.items() if value is not None}
-    if python:
+    if "python_rows" in names:
         _require_same_rows(plan, loads)
     return loads
 
@@ -71,7 +69,7 @@ def split_loads(read: CountsRead, files: Sequence[CommittedFile]) -> tuple[Split
     """The loads of the input splits that made Python states, by split number; empty without such states."""
     names = [TASK, "python_rows", "python_states", "task_seconds", "setup_seconds"]
     parts = []
-    for sums in read.sums([file for file in files if file.kind == PYTHON]):
+    for sums in read.sums(of_kinds(files, PYTHON)):
         split, rows, states, *seconds = (sums[name] for name in names)
         both = pc.add(*(pc.fill_null(one, 0.0) for one in seconds))
         parts.append(pa.table([split, rows, states, both], names=["split", *_LOADS]))

@@ -10,10 +10,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
+from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.documents.job import Job
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
+from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import key_text, text_literal
@@ -40,7 +42,7 @@ class JobColumns:
 
     job: Job
     inputs: tuple[str, ...]
-    bound: tuple[BoundAggregate, ...]
+    bound: tuple[BoundAggregate[Aggregate], ...]
 
     @classmethod
     def of(cls, job: Job) -> JobColumns:
@@ -135,19 +137,14 @@ class JobColumns:
         return key_text([f"{prefix}{number}" for number in range(len(types))], types)
 
     @property
-    def makes_native(self) -> bool:
-        """Whether to make native states. Without Python aggregates they are made for the counts alone."""
-        return bool(self.native) or not self.python
-
-    @property
     def reads_origin(self) -> bool:
         """Whether an aggregate depends on the position of a row in the input."""
-        return any(one.definition.reads_origin for one in self.native)  # type: ignore[union-attr]
+        return any(one.definition.reads_origin for one in self.native)
 
     @property
-    def native(self) -> list[BoundAggregate]:
+    def native(self) -> list[BoundAggregate[NativeAggregate]]:
         """The aggregates whose states are Spark SQL columns."""
-        return native_of(list(self.bound))
+        return native_of(self.bound)
 
     @property
     def sketches(self) -> list[str]:
@@ -155,36 +152,20 @@ class JobColumns:
         return [name for one in self.native if one.definition.agrees for name in self.states(one)]
 
     @property
-    def python(self) -> list[BoundAggregate]:
+    def python(self) -> list[BoundAggregate[PythonAggregate]]:
         """The aggregates whose states live in a ``GroupsAccumulator``."""
-        return python_of(list(self.bound))
-
-    @property
-    def merges(self) -> list[Column]:
-        """The merged states of all native aggregates, as aggregate expressions over states."""
-        return [
-            merged.alias(name)
-            for one in self.native
-            for name, merged in zip(
-                self.states(one),
-                one.definition.merge(self.states(one), one.options, one.spark_type),  # type: ignore[union-attr]
-                strict=True,
-            )
-        ]
+        return python_of(self.bound)
 
     @property
     def merged_in_any_order(self) -> bool:
         """Whether it does not matter in which order states are merged; Python states are sorted beforehand."""
-        return all(
-            one.definition.any_order or one.definition.combines_exactly(one.spark_types)  # type: ignore[union-attr]
-            for one in self.native
-        )
+        return all(one.definition.any_order or one.definition.combines_exactly(one.spark_types) for one in self.native)
 
     def python_calls(self) -> list[PythonCall]:
         """The Python aggregates as they travel to the workers."""
         return [python_call(one, self.states(one)[0]) for one in self.python]
 
-    def argument(self, one: BoundAggregate) -> Column:
+    def argument(self, one: BoundAggregate[PythonAggregate]) -> Column:
         """What a Python aggregate sees of a row: its column, a struct of several columns, or null if it has none."""
         arrow_type = one.arrow_types.argument
         columns = [F.col(self._name(column)) for column in one.columns]
@@ -199,7 +180,7 @@ class JobColumns:
             )
         )
 
-    def arguments(self, one: BoundAggregate, kept: str, *, all_kept: bool = False) -> Arguments:
+    def arguments(self, one: BoundAggregate[Aggregate], kept: str, *, all_kept: bool = False) -> Arguments:
         """What a native aggregate sees of the rows of a task.
 
         Args:
@@ -239,7 +220,7 @@ class JobColumns:
             place = f"CAST({place} AS DECIMAL(28,0)) * {_INDICES}BD + {ORIGIN_INDEX}"
         return f"CAST({place} AS DECIMAL(38,0))"
 
-    def states(self, one: BoundAggregate) -> list[str]:
+    def states(self, one: BoundAggregate[Aggregate]) -> list[str]:
         """The state columns of an aggregate: ``s3_0`` and ``s3_1`` for the fourth aggregate."""
         number = self.bound.index(one)
         return [f"s{number}_{part}" for part in range(self._widths[number])]
@@ -247,12 +228,9 @@ class JobColumns:
     def _name(self, column: str) -> str:
         return self.names[self.inputs.index(column)]
 
-    def updates(self, one: BoundAggregate) -> list[Column]:
-        """The states of a native aggregate over rows that all count, as aggregate expressions, by their names."""
-        return [
-            state.alias(name)
-            for name, state in zip(self.states(one), self._updates[self.bound.index(one)], strict=True)
-        ]
+    def updates(self, one: BoundAggregate[Aggregate]) -> list[Column]:
+        """The states of a native aggregate over rows that all count, as aggregate expressions."""
+        return self._updates[self.bound.index(one)]
 
     @cached_property
     def _updates(self) -> list[list[Column]]:

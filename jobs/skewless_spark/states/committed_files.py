@@ -116,8 +116,12 @@ def damaged(path: str, err: Exception) -> RunDirectoryError:
 
 def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:
     """The files of a stage with the counts of the ledger: results, native states, or without those, Python states."""
-    of_kinds = ([file for file in files if file.kind == kind] for kind in (EVALUATED, NATIVE, PYTHON))
-    return next(filter(None, of_kinds), [])
+    return next(filter(None, (of_kinds(files, kind) for kind in (EVALUATED, NATIVE, PYTHON))), [])
+
+
+def of_kinds(files: Sequence[CommittedFile], *kinds: str) -> list[CommittedFile]:
+    """The files of some kinds, in their order."""
+    return [file for file in files if file.kind in kinds]
 
 
 def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]) -> DataFrame:

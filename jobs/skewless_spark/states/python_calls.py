@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from skewless.aggregates import ArrowTypes, GroupsAccumulator, PythonAggregate
 from skewless.errors import AggregateError
-from skewless_spark.aggregates import REGISTRY
+from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate
 
 Batches = Iterable[pa.RecordBatch]
@@ -70,7 +70,7 @@ class PythonCall(NamedTuple):
         return self.definition.options.model_validate(self.options)
 
 
-def python_call(one: BoundAggregate, state: str) -> PythonCall:
+def python_call(one: BoundAggregate[Aggregate], state: str) -> PythonCall:
     """A bound aggregate as it is sent to the workers."""
     return PythonCall(one.name, one.definition.name, one.options.model_dump(), one.spark_types, f"a_{state}", state)
 

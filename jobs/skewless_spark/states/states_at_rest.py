@@ -64,8 +64,8 @@ class StatesAtRest(NamedTuple):
 
 
 def states_at_rest(run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> StatesAtRest | None:
-    """Where the tasks of a plan find the states of their keys; None if keys have a state in each stage."""
-    if not columns.job.forwards_states or not columns.python:
+    """Where the tasks of a plan find the Python states of their keys; None if keys have a state in each stage."""
+    if not columns.job.forwards_states:
         return None
     stages = tuple(_by_task(run, stage, plan) for stage in reversed(range(plan.epoch)))
     text = columns.keys[0] if columns.key_is_text else ROUTE_KEY

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import JobWindow, WindowPart
 from skewless.standing.store import StatesStore
+from skewless_spark.branches import merges_kept
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import read_files
 
@@ -52,8 +53,7 @@ def with_kept_states(columns: JobColumns, made: DataFrame, crowded: Mapping[int,
     # In an order that is always the same, as where a window is merged.
     keyed = states.repartition(columns.job.spec.output.files, *columns.groups)
     in_order = keyed.sortWithinPartitions(*columns.groups, "rows")
-    python = [F.flatten(F.sort_array(F.collect_list("states"))).alias("states")] if columns.python else []
-    return in_order.groupBy(*columns.groups).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
+    return in_order.groupBy(*columns.groups).agg(*merges_kept(states, columns, place=None))
 
 
 def begun_anew(part: WindowPart) -> WindowPart:

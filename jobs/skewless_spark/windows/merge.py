@@ -29,12 +29,13 @@ from skewless.standing.kept_merges import plan_night
 from skewless.standing.parts import newest_row, next_version
 from skewless.standing.store import STATES_STEP, KeptMerge, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice, name_of
+from skewless_spark.branches import PLACE
 from skewless_spark.session.queries import planned_once
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import parquet_of, readable, write_files
 from skewless_spark.windows.compaction import begun_anew, crowded_parts, with_kept_states
 from skewless_spark.windows.newest_rows import newest_rows
-from skewless_spark.windows.ways import PLACE, WindowStates, written_states
+from skewless_spark.windows.ways import WindowStates, written_states
 
 log = logging.getLogger(__name__)
 

@@ -24,6 +24,9 @@ from skewless.run.storage import Storage
 from skewless.standing.kept_merges import NightPlan, kept_merge
 from skewless.standing.store import STATES_STEP, Numbered, StatesStore
 from skewless.standing.window_choice import MergeStep, name_of
+from skewless_spark.branches import PLACE, branches_of, merges_kept
+from skewless_spark.branches.native import Native
+from skewless_spark.branches.python import LEAVING, STATES
 from skewless_spark.session.queries import map_in_batches, planned_once
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files, write_files, written
@@ -31,10 +34,6 @@ from skewless_spark.states.python_evaluation import merge_batches
 
 log = logging.getLogger(__name__)
 
-#: The place of a part, by which its states are ordered; of merged states, the place of the oldest part.
-PLACE = "place"
-#: Python states whose rows are taken out of the others of their key.
-LEAVING = "leaving"
 STANDING = "standing"
 
 
@@ -190,24 +189,11 @@ class WindowStates:
 
     def _without(self, added: DataFrame, leaving: DataFrame) -> DataFrame:
         """Merged states without the rows of others. Keys without rows are gone."""
-        columns = self._columns
-        native = [
-            column.alias(name)
-            for one in columns.native
-            for name, column in zip(
-                columns.states(one),
-                one.definition.inverse(  # type: ignore[union-attr, misc]
-                    [F.col(name) for name in columns.states(one)], one.options, one.spark_type
-                ),
-                strict=True,
-            )
-        ]
-        python = []
-        if columns.python:
-            kind = added.schema["states"].dataType
-            added = added.withColumn(LEAVING, F.array().cast(kind))
-            python = [F.array().cast(kind).alias("states"), F.col("states").alias(LEAVING)]
-        taken = leaving.select(*columns.keys, PLACE, (-F.col("rows")).alias("rows"), *native, *python)
+        columns, states = self._columns, list[Column]()
+        for branch in branches_of(columns):
+            added, of_branch = branch.leaving(added)
+            states += of_branch
+        taken = leaving.select(*columns.keys, PLACE, (-F.col("rows")).alias("rows"), *states)
         return self._merged(added.unionByName(taken), whole=True).where("rows > 0")
 
     def _merged(self, states: DataFrame, *, whole: bool) -> DataFrame:
@@ -225,29 +211,22 @@ class WindowStates:
             ties = _ties(states, columns) if self._several else []
             states = states.repartition(in_files, *columns.keys)
             states = states.sortWithinPartitions(*columns.keys, PLACE, *ties)
-        lists = [list_of(name).alias(name) for name in ("states", LEAVING) if name in states.columns]
-        merged = states.groupBy(*columns.keys).agg(
-            F.sum("rows").alias("rows"), *columns.merges, *lists, F.min(PLACE).alias(PLACE)
-        )
+        merged = states.groupBy(*columns.keys).agg(*merges_kept(states, columns), F.min(PLACE).alias(PLACE))
         # In any order, what a task reads is merged before it is sent.
         merged = merged.coalesce(in_files) if in_any_order else merged
-        if not lists or not whole:
+        if not whole or STATES not in states.columns:
             return merged
-        passed = [name for name in merged.columns if name not in {"states", LEAVING}]
+        passed = [name for name in merged.columns if name not in {STATES, LEAVING}]
         leaves = [F.col(LEAVING)] if LEAVING in merged.columns else []
         text = columns.key.cast("binary").alias("route_key")
-        schema = merged.select(*passed, "states").schema
-        rows = merged.select(*passed, text, "states", *leaves)
+        schema = merged.select(*passed, STATES).schema
+        rows = merged.select(*passed, text, STATES, *leaves)
         return map_in_batches(rows, merge_batches(columns.python_calls(), passed), schema)
 
 
 def _ties(states: DataFrame, columns: JobColumns) -> list[Column]:
     """What orders the states of a key in one part: there is no other order among files that were added."""
-    native = [name for one in columns.native for name in columns.states(one)]
-    return [F.col("rows"), F.xxhash64("rows", *(name for name in native if "map<" not in dict(states.dtypes)[name]))]
-
-
-def list_of(name: str) -> Column:
-    """The Python states of a key as one list, in the order of parts."""
-    lists = F.sort_array(F.collect_list(F.struct(PLACE, name)))
-    return F.flatten(F.transform(lists, lambda one: one[name]))
+    return [
+        F.col("rows"),
+        F.xxhash64("rows", *(name for name in Native(columns).names if "map<" not in dict(states.dtypes)[name])),
+    ]

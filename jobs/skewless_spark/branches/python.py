@@ -1,0 +1,187 @@
+"""Python aggregates: states are made, merged and evaluated by ``GroupsAccumulator``s in Spark's workers."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import LongType, StructField, StructType
+
+from skewless_spark.session.queries import map_in_batches
+from skewless_spark.sources.worker_files import REPORT, writing
+from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.routing import TASK, split_keys
+from skewless_spark.stage.state_counts import COUNTS
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import BACKLOG, PYTHON
+from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluate_batches, evaluate_in_order
+from skewless_spark.states.python_reduction import Leaves, counted_states, reduce_batches, states_schema
+from skewless_spark.states.results import result_name
+from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
+
+#: The states of a key as a list; and those whose rows are taken out of the others of their key.
+STATES, LEAVING = "states", "leaving"
+
+
+class Python:
+    """All Python aggregates of a job; their states are made in one pass over the rows of a task.
+
+    Args:
+        columns: the job's columns.
+    """
+
+    kind, combines_exactly = PYTHON, False
+    #: Keys are numbered as they come. All slots wait for the sort, which takes far longer by text than by number.
+    order: tuple[str, ...] = ()
+
+    def __init__(self, columns: JobColumns) -> None:
+        self.columns = columns
+
+    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool) -> DataFrame:
+        """States of the rows of a task that are ``kept``; where the stage evaluates, whole keys have results."""
+        return self.made(rows.where("kept"), stage, counted=counts).withColumn("kind", F.lit(PYTHON))
+
+    def states_and_backlog(self, rows: DataFrame, stage: Stage, *, counts: bool) -> DataFrame:
+        """The same, with the rows that are left over, from one pass."""
+        found = self.made(rows, stage, leaves="counted" if counts else "uncounted")
+        in_backlog = F.col(self.columns.origins[0]).isNotNull()
+        if counts:
+            left_over = F.when(~in_backlog, F.coalesce("left_over", F.lit(0)))
+            found = found.withColumns({**_counts(), "left_over": left_over})
+        return found.withColumn("kind", F.when(in_backlog, BACKLOG).otherwise(PYTHON))
+
+    def made(
+        self,
+        taken: DataFrame,
+        stage: Stage | None = None,
+        *,
+        apart: bool = True,
+        counted: bool = False,
+        leaves: Leaves | None = None,
+        into: str | None = None,
+    ) -> DataFrame:
+        """Per key and, if there is one, task: the states of the aggregates, and the number of rows that they saw.
+
+        Args:
+            taken: the rows; all are kept, unless ``leaves``.
+            stage: what they are queued for. Its plan tells where states of keys are, and which keys have results.
+            apart: whether to time heavy keys apart.
+            counted: whether the states have the counts of the ledger, if no row is left over.
+            leaves: what to do with rows that are not kept, see ``reduce_batches``.
+            into: a folder that workers write the states into, with the counts of the ledger. The frame then has the
+                paths of files. Spark would take the states back from Python, and start a process for each file and
+                each folder that it makes on a disk (``chmod``): some 30 ms of a core for each task.
+        """
+        at_rest, split = (None, None) if stage is None else self._of_stage(stage)
+        columns = self.columns
+        calls = columns.python_calls() if split is None else self.calls()
+        arguments = [
+            columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)
+        ]
+        about = [name for name in (TASK, "arrival") if name in taken.columns]
+        further = [*columns.names[len(columns.keys) :], *columns.origins] if leaves else []
+        # Only rows that are left over take all of their values with them.
+        left = [F.when(~F.col("kept"), F.col(name)).alias(name) for name in further]
+        kept = ["kept"] if leaves else []
+        batches = taken.select(*about, *self._text(), *columns.groups, *arguments, *kept, *left)
+        reduce = reduce_batches(
+            calls, columns.keys, apart=apart, at_rest=at_rest, split=split, leaves=leaves, further=further
+        )
+        made = states_schema(calls, columns.keys, batches.columns, at_rest, split, leaves)
+        types = {field.name: field.dataType for field in batches.schema}
+        found = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
+        schema = StructType([*found, *(StructField(name, types[name]) for name in further)])
+        if into is None:
+            states = map_in_batches(batches, reduce, schema)
+            return states.withColumns({**_counts(), "left_over": F.lit(0).cast("bigint")}) if counted else states
+        note = StructType([*schema.fields, *(StructField(name, LongType()) for name in COUNTS)]).json()
+        return map_in_batches(batches, counted_states(reduce, COUNTS, writing(into, None, note)), REPORT)
+
+    def _of_stage(self, stage: Stage) -> tuple[StatesAtRest | None, frozenset[str | None] | None]:
+        """Where tasks find the states of their keys; and, where they evaluate, which keys other tasks have rows of."""
+        if not stage.evaluates:
+            return states_at_rest(stage.run, self.columns, stage.plan), None
+        # Rows without a key are drawn one by one, unless each key has one state.
+        drawn = () if self.columns.job.forwards_states else (None,)
+        return None, frozenset([*split_keys(stage.plan), *drawn])
+
+    def _text(self) -> list[Column]:
+        """The text of a key, unless it is the key column."""
+        return [] if self.columns.key_is_text else [self.columns.key.cast("binary").alias(ROUTE_KEY)]
+
+    def with_results(self, outcome: DataFrame, stage: Stage) -> DataFrame:
+        """What a stage that evaluates has made: whole keys have their results already."""
+        del stage
+        return outcome
+
+    def merges(self) -> list[Column]:
+        """The states of a key as a list, as aggregate expressions over those of stages and tasks, in their order."""
+        names = [self.columns.states(one)[0] for one in self.columns.python]
+        present = F.col("python_rows").isNotNull()
+        if self.columns.job.forwards_states:
+            # A state goes on from the one before: the newest one stands for all rows of its key.
+            newest = F.max_by(F.struct(*names), F.when(present, F.col("stage")))
+            return [F.array_compact(F.array(newest)).alias(STATES)]
+        ordered = F.sort_array(F.collect_list(F.when(present, F.struct("stage", TASK, *names))))
+        return [F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias(STATES)]
+
+    def merges_kept(self, states: DataFrame, place: str | None) -> list[Column]:
+        """The same over lists of parts, in the order of a column; without one they are of one part."""
+        if place is None:
+            return [F.flatten(F.sort_array(F.collect_list(STATES))).alias(STATES)]
+        return [_list_of(name, place).alias(name) for name in (STATES, LEAVING) if name in states.columns]
+
+    def leaving(self, added: DataFrame) -> tuple[DataFrame, list[Column]]:
+        """States that stay, and states of rows that are to be taken out of them: lists of their own."""
+        nothing = F.array().cast(added.schema[STATES].dataType)
+        return added.withColumn(LEAVING, nothing), [nothing.alias(STATES), F.col(STATES).alias(LEAVING)]
+
+    def to_evaluate(self) -> list[Column]:
+        """Accumulators that open keys need the text of a key, and so do error messages."""
+        return [self.columns.key.cast("binary").alias(ROUTE_KEY), F.col(STATES)]
+
+    def evaluated(self, selected: DataFrame) -> DataFrame:
+        """What ``to_evaluate`` has selected, with results in place of states."""
+        calls, kinds = self.calls(), {field.name: field for field in selected.schema}
+        passed = [name for name in kinds if name not in {ROUTE_KEY, STATES}]
+        schema = StructType([*(kinds[name] for name in passed), *_results(calls)])
+        return map_in_batches(selected, evaluate_batches(calls, passed), schema)
+
+    def results_in_order(self, in_order: DataFrame, *, splits: bool = False) -> DataFrame:
+        """The results of a job with Python aggregates only.
+
+        Args:
+            in_order: its states, those of a key side by side, with the columns ``rows`` and ``python_rows``.
+            splits: whether to add the column ``SPLITS``; then the states are of one stage, and ``task`` is their split.
+
+        Returns:
+            One row per key: the key columns, ``rows``, and the results by their numbers.
+        """
+        columns, calls = self.columns, self.calls()
+        about = ["rows", "python_rows", *(("task", "task_seconds", "setup_seconds") if splits else ())]
+        batches = in_order.select(*columns.keys, *self._text(), *about, *(call.state for call in calls))
+        kinds = {field.name: field for field in batches.schema}
+        schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *_results(calls)])
+        if splits:
+            schema.add(SPLITS, from_arrow_type(SPLITS_TYPE))
+        evaluate = evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states, splits=splits)
+        return map_in_batches(batches, evaluate, schema)
+
+    def calls(self) -> list[PythonCall]:
+        """The aggregates as they travel to workers that evaluate them."""
+        return [call._replace(result=result_name(self.columns, call.name)) for call in self.columns.python_calls()]
+
+
+def _results(calls: list[PythonCall]) -> list[StructField]:
+    return [StructField(call.result, from_arrow_type(call.types.result)) for call in calls]
+
+
+def _counts() -> dict[str, Column]:
+    return {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
+
+
+def _list_of(name: str, place: str) -> Column:
+    """The states of a key as one list, in the order of parts."""
+    lists = F.sort_array(F.collect_list(F.struct(place, name)))
+    return F.flatten(F.transform(lists, lambda one: one[name]))
