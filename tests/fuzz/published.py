@@ -60,7 +60,7 @@ def read_published(section: Mapping[str, Any], root: Path, day: dt.date) -> list
     """The published rows of a day, in the order of the files; of CSV and JSON as those have values."""
     kind = section.get("format", "parquet")
     if kind == "delta":
-        table = DeltaTable(str(root / section["path"])).to_pyarrow_table(partitions=[("date", "=", str(day))])
+        table = DeltaTable(str(root / section["path"])).to_pyarrow_table(filters=[("date", "=", day)])
         return _without_day(table)
     if kind == "iceberg":
         catalog, _, name = section["path"].partition(".")
