@@ -590,7 +590,7 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     assert "balanced" not in _page(viewer, "combined")
     shown = re.compile("as it ran<td[^>]*>2.000")  # two splits on four slots
     for run_id, page, said in (
-        ("combined", "what-if", "not measured; run the job again"),
+        ("combined", "what-if", ": not measured"),
         ("one-stage", _TWO_POLICIES, ", but got "),
     ):
         await_that(lambda: said in _page(viewer, run_id, page), said)  # noqa: B023  # asked at once

@@ -37,8 +37,8 @@ def require_equal(spark: SparkSession, batch: Batch, root: Path) -> None:
         found = rows_of(spark.read.schema(ddl).parquet(*readable).toArrow(), batch.names)
         few = sum(pq.read_metadata(file).num_rows for file in readable)
         assert (found.total(), found - wanted) == (few, {}), first_difference(found, wanted, batch.names)
-    for kind in ("path", "delta"):
-        given = {kind: str(batch.path)}
+    for kind in ("parquet", "delta"):
+        given = {"format": kind, "path": str(batch.path)}
         assert types_of(given, root) == declared
         for way, (read, cut) in WAYS.items():
             job = job_of(given, declared, root, cut=cut)

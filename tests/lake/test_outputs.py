@@ -248,7 +248,7 @@ def test_a_job_does_not_publish_into_the_table_that_it_reads(spark: SparkSession
     run(spark, tmp_path, spec(tmp_path, OUTPUTS[kind]), "first")
     given = spec(tmp_path, OUTPUTS[kind], input=dict(OUTPUTS[kind]), aggregates={"n": "count"})
     with pytest.raises(
-        SpecError, match=rf"field output\.{kind}: expected another table than the input .*, but got the same"
+        SpecError, match=r"field output\.path: expected another table than the input .*, but got the same"
     ):
         prepare(RunDirectory(str(tmp_path / "runs" / "second")), given, DAY, str(tmp_path))
 

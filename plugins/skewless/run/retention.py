@@ -56,7 +56,7 @@ class FoundRun(NamedTuple):
         output_path: the folder or the table of its published results.
         of_table: whether it is a table.
         turn: its turn.
-        grace_hours: as its spec has it.
+        grace_hours: as its spec has it; 0 of a table, which keeps its versions itself.
         finished: whether its result has committed.
         publication: the record of its publication, if it was published.
         last_sign: when its youngest file was changed; None if the file system does not say.
@@ -107,8 +107,9 @@ def _read(location: str) -> FoundRun | None:
         job = run.fields("job.json", Job)
         part = Part(dt.date.fromisoformat(job["date"]), job["hour"])
         turn, output_path = int(job["turn"]), str(job["output_path"])
-        grace_hours = float(job["spec"]["output"]["grace_hours"])
-        of_table = job["spec"]["output"]["format"] in PINNED
+        output = job["spec"]["output"]
+        of_table = output["format"] in PINNED
+        grace_hours = 0.0 if of_table else float(output["grace_hours"])
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
         return None

@@ -21,9 +21,11 @@ class Call(Frozen):
 
     @classmethod
     def apart(cls, raw: dict[str, Any]) -> dict[str, Any]:
-        """What is written, with all that is no field as ``options``."""
+        """What is written, with all that is no field as ``options``; in Python they may be given by that name."""
         own = {name: value for name, value in raw.items() if name in cls.model_fields and name != "options"}
         options = {name: value for name, value in raw.items() if name not in own}
+        if isinstance(options.get("options"), dict):
+            options |= options.pop("options")
         for name, value in options.items():
             refuse_large(name, value)
         return {**own, "options": options}
