@@ -6,10 +6,12 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -227,6 +229,18 @@ class Tagged(Frozen):
 def _any_of(names: Iterable[str]) -> str:
     *some, last = names
     return f"{', '.join(some)} or {last}" if some else last
+
+
+def one_of(*names: Collection[str]) -> AfterValidator:
+    """A validator of a text that is a name of tables, which are asked when a value is seen."""
+
+    def known(name: str) -> str:
+        all_names = list(chain(*names))
+        if name not in all_names:
+            raise ValueError(f"should be {_any_of(map(repr, all_names))}")
+        return name
+
+    return AfterValidator(known)
 
 
 def _sha256(text: str | bytes) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 from skewless.run.directory import RunDirectory
 from skewless.spec.result import Output
@@ -87,12 +88,10 @@ class TableFormat(Protocol):
         """Give up what a run has staged, and remove files; those that are gone are no error."""
 
 
+#: The module of each format of ``skewless.spec.input.TABLES``. Their libraries are extras: imported where one is used.
+FORMATS = {"iceberg": "skewless_lake.iceberg.publishing", "delta": "skewless_lake.delta.publishing"}
+
+
 def table_format(output: Output) -> TableFormat:
-    """The format of an output's table. Its library is an extra, and is imported here alone."""
-    if output.format == "iceberg":
-        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415
-
-        return iceberg
-    from skewless_lake.delta import publishing as delta  # noqa: PLC0415
-
-    return delta
+    """The format of an output's table."""
+    return cast("TableFormat", import_module(FORMATS[output.format]))

@@ -12,7 +12,7 @@ from skewless.errors import InputError, SpecError, nearest
 from skewless.planner.first_plan import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.run.folder import absolute_root
-from skewless.spec.input import OWN_PREFIX
+from skewless.spec.input import OWN_PREFIX, is_named
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
@@ -138,7 +138,7 @@ def _frozen(
 def _require_other_table(spec: JobSpec, where: str) -> None:
     """Refuse to publish into the table that is read: the next night would read its own result."""
     of_both = {(one.format, one.path) for one in (spec.input, spec.output)}
-    if spec.input.format == "iceberg" and len(of_both) == 1:
+    if is_named(spec.input.format) and len(of_both) == 1:
         raise SpecError(
             f"{where}, field output.path", f"another table than the input {spec.input.path}", "the same",
             "choose another one",

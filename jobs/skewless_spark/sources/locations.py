@@ -13,13 +13,11 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.errors import SpecError
 from skewless.run.folder import absolute_root
 from skewless.run.publication.places import beside, beside_table
+from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources import Listing
 from skewless_spark.sources.formats.files import is_hidden, open_input
-
-#: With what the names of tables begin, where others are paths.
-TABLES = ("iceberg://", "delta+")
 
 
 def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
@@ -33,15 +31,21 @@ def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
 def output_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
     """Where the result of a part is published: a folder, as ``resolved`` has it, or the name of a table.
 
-    A table's name is ``iceberg://CATALOG.NAMESPACE.TABLE`` or, of a Delta table, ``delta+`` and its URL.
+    A table's name is like ``iceberg://CATALOG.NAMESPACE.TABLE`` or, where a table is a folder, ``delta+`` and its URL.
     """
-    if spec.output.format == "iceberg":
-        return f"iceberg://{spec.output.path}"
+    if is_named(spec.output.format):
+        return f"{spec.output.format}://{spec.output.path}"
     at = f"{where}, field output.path"
     found = resolved(resolve_path(spec.output.path, part, at), root, at)
-    if spec.output.format == "delta":
-        return f"delta+{found}" if "://" in found else f"delta+file://{found}"
-    return found
+    return _table_at(spec.output.format, found) if spec.output.is_table else found
+
+
+def _table_at(kind: str, folder: str) -> str:
+    return f"{kind}+{folder}" if "://" in folder else f"{kind}+file://{folder}"
+
+
+def _is_table(output_path: str) -> bool:
+    return output_path.startswith(tuple(f"{kind}{sign}" for kind in TABLES for sign in ("://", "+")))
 
 
 def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
@@ -79,8 +83,8 @@ def check_apart(output_path: str, input_path: str, where: str) -> None:
     Raises:
         SpecError: it is inside, or it is a URL: an object store cannot exchange folders.
     """
-    if output_path.startswith(TABLES):
-        if input_path and output_path in {f"delta+{input_path}", f"delta+file://{input_path}"}:
+    if _is_table(output_path):
+        if input_path and output_path in {_table_at(kind, input_path) for kind in TABLES}:
             raise SpecError(f"{where}, field output.path", f"another table than the input {input_path}", "the same")
         return
     at = f"{where}, field output.path"
@@ -139,7 +143,7 @@ def check_output(output_path: str, input_path: str, listing: Listing, where: str
     Raises:
         SpecError: it is inside, or it is no path of a file system.
     """
-    if output_path.startswith(TABLES):
+    if _is_table(output_path):
         return
     at = f"{where}, field output.path"
     check_apart(output_path, input_path, where)

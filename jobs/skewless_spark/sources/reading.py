@@ -18,7 +18,7 @@ from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.queries import map_in_batches
-from skewless_spark.sources.lake.delta import pinned_vectors
+from skewless_spark.sources.lake.tables import READERS
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
 
@@ -176,11 +176,11 @@ def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequ
 
 
 def _vectors(job: Job, ordinals: Sequence[int]) -> dict[str, bytes]:
-    """The deletion vectors of some units of a Delta table; its log has them, and workers do not read that."""
+    """The deletion vectors of some units of a table whose log has them: workers do not read that."""
     paths = {job.units[one].path for one in ordinals if job.units[one].deletes}
-    if job.source.pinned is None or job.source.pinned.kind != "delta" or not paths:
-        return {}
-    return {path: vector for path, vector in pinned_vectors(job.source.pinned).items() if path in paths}
+    pinned = job.source.pinned
+    found = READERS[pinned.kind].vectors(pinned) if pinned and paths else {}
+    return {path: vector for path, vector in found.items() if path in paths}
 
 
 def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[int, Unit]]]:

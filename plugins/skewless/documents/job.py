@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.documents.window import InputFile, JobWindow, some_of
 from skewless.errors import PlanError
-from skewless.spec.input import FileFormat
+from skewless.spec.input import TABLES, FileFormat, TableName
 from skewless.spec.part import Part
 from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
@@ -52,14 +52,13 @@ class PinnedTable(Frozen):
         left_out: files of the table that are not read, as by their bounds no row of theirs passes ``map.where``.
     """
 
-    kind: Literal["iceberg", "delta"]
+    kind: TableName
     name: str
     snapshot: str
     left_out: int = 0
 
     def __str__(self) -> str:
-        state = "snapshot" if self.kind == "iceberg" else "version"
-        return f"{self.name}, {state} {self.snapshot or 'none'}"
+        return f"{self.name}, {TABLES[self.kind].state} {self.snapshot or 'none'}"
 
 
 class SentSpec(Document):

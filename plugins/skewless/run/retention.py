@@ -40,7 +40,7 @@ from skewless.run.publication.records import (
     publication_of,
     published_path,
 )
-from skewless.spec.input import PINNED
+from skewless.spec.input import TABLES
 from skewless.spec.part import Part
 
 #: How the name of a folder ends that does not belong to its group yet.
@@ -108,7 +108,7 @@ def _read(location: str) -> FoundRun | None:
         part = Part(dt.date.fromisoformat(job["date"]), job["hour"])
         turn, output_path = int(job["turn"]), str(job["output_path"])
         output = job["spec"]["output"]
-        of_table = output["format"] in PINNED
+        of_table = output["format"] in TABLES
         grace_hours = 0.0 if of_table else float(output["grace_hours"])
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from skewless.document import Tagged, shortened, unmet
+from skewless.document import Tagged, one_of, shortened, unmet
 
 ColumnName = Annotated[str, Field(min_length=1)]
 #: Our own columns have this prefix wherever they stand beside columns of an input, none of which may have it.
@@ -39,9 +47,33 @@ def refuse_large(name: object, value: object) -> None:
 
 #: Of files, and of tables: of Iceberg and Delta, of which a run reads one snapshot, and those that Spark knows.
 FileFormat = Literal["parquet", "orc", "csv", "json", "text"]
-PINNED = ("iceberg", "delta")
-_InputFormat = Literal[FileFormat, "iceberg", "delta", "catalog"]
+
+
+class TableTraits(NamedTuple):
+    """What a spec says of tables of a format; what is done with them is in ``skewless_lake.formats``.
+
+    Attributes:
+        named: whether a path is ``catalog.namespace.table``, and no folder.
+        state: what the states of a table are called, of which a run reads one.
+    """
+
+    named: bool = False
+    state: str = "version"
+
+
+#: The formats of tables with states of their own, by their names in specs.
+TABLES: dict[str, TableTraits] = {"iceberg": TableTraits(named=True, state="snapshot"), "delta": TableTraits()}
+TableName = Annotated[str, one_of(TABLES)]
+_FILES = get_args(FileFormat)
+_InputFormat = Annotated[
+    str, one_of(_FILES, TABLES, ("catalog",)), WithJsonSchema({"enum": [*_FILES, *TABLES, "catalog"], "type": "string"})
+]
 _Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
+
+
+def is_named(kind: str) -> bool:
+    """Whether a format is one of tables whose paths are ``catalog.namespace.table``."""
+    return kind in TABLES and TABLES[kind].named
 
 
 class Input(Tagged):
@@ -52,7 +84,7 @@ class Input(Tagged):
         **dict.fromkeys(("parquet", "orc"), ("parts", "columns", "schema")),
         "csv": ("parts", "header", "delimiter", "columns", "schema"),
         **dict.fromkeys(("json", "text"), ("parts", "columns")),
-        **dict.fromkeys(PINNED, ("at", "parts")),
+        **dict.fromkeys(TABLES, ("at", "parts")),
         "catalog": (),
     }
 
@@ -110,7 +142,7 @@ class Input(Tagged):
     def _name_of_table(cls, path: str, info: ValidationInfo) -> str:
         """Refuse a name that no Iceberg catalog can have a table of."""
         named = path.count(".") >= 2 and all(part.strip() for part in path.split("."))
-        if info.data.get("format") == "iceberg" and not named:
+        if is_named(info.data.get("format", "")) and not named:
             raise unmet("catalog.namespace.table, like local.lake.clicks", repr(path)[:80])
         return path
 
@@ -133,9 +165,9 @@ class Input(Tagged):
     @property
     def named(self) -> bool:
         """Whether its path is the name of a table."""
-        return self.format in {"iceberg", "catalog"}
+        return self.format == "catalog" or is_named(self.format)
 
     @property
     def pinned(self) -> bool:
         """Whether it is a table with snapshots of its own, of which a run reads one."""
-        return self.format in PINNED
+        return self.format in TABLES

@@ -7,10 +7,18 @@ import math
 import re
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from skewless.document import Frozen, Tagged, shortened, unmet
-from skewless.spec.input import PINNED, PathText, refuse_large
+from skewless.document import Frozen, Tagged, one_of, shortened, unmet
+from skewless.spec.input import TABLES, PathText, is_named, refuse_large
 
 
 class Expectation(Frozen):
@@ -185,6 +193,10 @@ class SortColumn(NamedTuple):
         return cls(text.strip(), descending=False) if found is None else cls(found[1], found[2].lower() == "desc")
 
 
+_FILES = ("parquet", "orc", "csv", "json")
+_OutputFormat = Annotated[str, one_of(_FILES, TABLES), WithJsonSchema({"enum": [*_FILES, *TABLES], "type": "string"})]
+
+
 class Output(Tagged):
     """Where the result is published: a folder with a folder for each day, or a table with a partition for each day.
 
@@ -195,13 +207,13 @@ class Output(Tagged):
 
     TAG = WORD = "format"
     FIELDS_OF: ClassVar = {
-        **dict.fromkeys(("parquet", "orc", "csv", "json"), ("grace_hours", "allow_gap")),
-        **dict.fromkeys(PINNED, ("schema",)),
+        **dict.fromkeys(_FILES, ("grace_hours", "allow_gap")),
+        **dict.fromkeys(TABLES, ("schema",)),
     }
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    format: Literal["parquet", "orc", "csv", "json", "iceberg", "delta"] = Field(
+    format: _OutputFormat = Field(
         default="parquet",
         description="What the files of a folder are, or which kind of table; csv has a header, and a table has Parquet "
         "files.",
@@ -253,7 +265,7 @@ class Output(Tagged):
         """Refuse what is not the name of an Iceberg table that every reader of tables can spell."""
         parts = path.split(".")
         named = len(parts) >= 3 and all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in parts)
-        if info.data.get("format") == "iceberg" and not named:
+        if is_named(info.data.get("format", "")) and not named:
             raise ValueError("should be catalog.namespace.table, of letters, digits and underscores")
         return path
 
@@ -265,7 +277,7 @@ class Output(Tagged):
     @property
     def is_table(self) -> bool:
         """Whether the result is published in a table."""
-        return self.format in PINNED
+        return self.format in TABLES
 
     @property
     def file_format(self) -> str:

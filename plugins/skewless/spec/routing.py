@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from skewless.document import LARGEST_COUNT, Frozen, Tagged, unmet
+from skewless.document import LARGEST_COUNT, Frozen, Tagged, one_of, unmet
 
 PolicyName = Literal[
     "static", "halving", "doubling", "virtual_tasks", "partial_key", "d_choices", "w_choices", "bounded_load",
@@ -37,19 +37,9 @@ ENGINES: dict[str, EngineTraits] = {
 }
 
 
-def _one_of(*also: str) -> AfterValidator:
-    def known(name: str) -> str:
-        *some, last = names = [*also, *ENGINES]
-        if name not in names:
-            raise ValueError(f"should be {', '.join(map(repr, some))} or {last!r}")
-        return name
-
-    return AfterValidator(known)
-
-
-EngineName = Annotated[str, _one_of()]
+EngineName = Annotated[str, one_of(ENGINES)]
 #: What a spec may ask for.
-AskedEngine = Annotated[str, _one_of("auto"), WithJsonSchema({"enum": ["auto", *ENGINES], "type": "string"})]
+AskedEngine = Annotated[str, one_of(("auto",), ENGINES), WithJsonSchema({"enum": ["auto", *ENGINES], "type": "string"})]
 
 
 #: A wave is at least this part of the input: the smallest says how finely files are cut.

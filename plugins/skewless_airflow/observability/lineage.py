@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.records import Publication, publication_of
+from skewless.spec.input import is_named
 from skewless_lake.staged import STAGED, StagedResult
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _read(run: RunDirectory) -> InputDataset:
     rows = job.rows if all(unit.counted for unit in job.units) else None
     statistics = InputStatisticsInputDatasetFacet(rowCount=rows, size=sum(files.values()), fileCount=len(files))
     table = job.source.pinned
-    of_table = _table_facets(table.name if table.kind == "iceberg" else None, table.snapshot) if table else {}
+    of_table = _table_facets(table.name if is_named(table.kind) else None, table.snapshot) if table else {}
     return InputDataset(namespace, name, facets=of_table, inputFacets={"inputStatistics": statistics})
 
 
@@ -93,7 +94,7 @@ def _written(run: RunDirectory, published: Publication) -> OutputDataset:
     statistics = OutputStatisticsOutputDatasetFacet(
         rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)
     )
-    of_table = _table_facets(output.path if output.format == "iceberg" else None, published.snapshot)
+    of_table = _table_facets(output.path if is_named(output.format) else None, published.snapshot)
     return OutputDataset(namespace, name, facets=of_table, outputFacets={"outputStatistics": statistics})
 
 
@@ -103,8 +104,8 @@ def _location(run: RunDirectory) -> str:
     return run.read(STAGED, StagedResult).location if job.spec.output.is_table else job.output_path
 
 
-def _table_facets(iceberg: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:
-    """Of a table: its snapshot or version, and the name of an Iceberg table in its catalog, as a second name."""
+def _table_facets(named: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:
+    """Of a table: its snapshot or version, and its name in a catalog, if it has one, as a second name."""
     from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # noqa: PLC0415
     from openlineage.client.generated.symlinks_dataset import (  # noqa: PLC0415
         Identifier,
@@ -114,7 +115,7 @@ def _table_facets(iceberg: str | None, snapshot: int | str | None) -> dict[str, 
     found: dict[str, DatasetFacet] = {}
     if snapshot is not None:
         found["version"] = DatasetVersionDatasetFacet(datasetVersion=str(snapshot))
-    if iceberg is not None:
-        catalog, _, name = iceberg.partition(".")
+    if named is not None:
+        catalog, _, name = named.partition(".")
         found["symlinks"] = SymlinksDatasetFacet(identifiers=[Identifier(namespace=catalog, name=name, type="TABLE")])
     return found

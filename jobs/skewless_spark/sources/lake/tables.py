@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from skewless.documents.job import Source, Unit
+from skewless.documents.job import PinnedTable, Source, Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless.spec.input import Input
@@ -21,7 +22,7 @@ from skewless_spark.sources.formats.footers import Footer, footer_with_ids
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.identity import TABLE
 from skewless_spark.sources.lake.deletes import Vectors, deleted_positions
-from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
+from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot, pinned_vectors
 from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapshot
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile
 from skewless_spark.sources.listing import ListedFile, Listing, counted_units
@@ -35,12 +36,37 @@ _WIDENED = {
 #: How many digits an integer has at most.
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
-#: What files without field ids are told, by the kind of the table.
-_IDS = {
-    "iceberg": (
-        "field ids, or a table with schema.name-mapping.default", "neither", "set that property, as add_files does"
+
+class TableReader(NamedTuple):
+    """How tables of a format are read.
+
+    Attributes:
+        snapshot: what a run reads, of the spec's section ``input``, the part, the data root, the folder of a table that
+            has no name, and the conditions: files whose bounds hold no row that passes them are left out. And the
+            deletion vectors that are in the table's log.
+        rewrites: of a snapshot and the data root, the commits up to it that changed no row, the newest first.
+        vectors: the deletion vectors of what is pinned.
+        without_ids: what files without field ids are told: what was required, what came, what to do.
+    """
+
+    snapshot: Callable[[Input, Part, str, str, Sequence[Condition]], tuple[Snapshot, Vectors]]
+    rewrites: Callable[[Snapshot, str], Iterator[Commit]]
+    vectors: Callable[[PinnedTable], Vectors]
+    without_ids: tuple[str, str, str]
+
+
+#: By the formats of ``skewless.spec.input.TABLES``.
+READERS = {
+    "iceberg": TableReader(
+        lambda given, part, root, _, conditions: (iceberg_snapshot(given, part, root, conditions), {}),
+        iceberg_rewrites, lambda _: {},
+        ("field ids, or a table with schema.name-mapping.default", "neither", "set that property, as add_files does"),
     ),
-    "delta": ("field ids, as the table maps its columns by id", "none", "rewrite the file"),
+    "delta": TableReader(
+        lambda given, part, _, location, conditions: delta_snapshot(given, part, location, conditions),
+        lambda snapshot, _: delta_rewrites(snapshot), pinned_vectors,
+        ("field ids, as the table maps its columns by id", "none", "rewrite the file"),
+    ),
 }  # fmt: skip
 
 
@@ -134,7 +160,7 @@ class _Lister:
         if ids or all(one.field_id is None for one in self.snapshot.columns):
             return ids
         if not self.snapshot.ids:
-            required, came, hint = _IDS[self.snapshot.table.kind]
+            required, came, hint = READERS[self.snapshot.table.kind].without_ids
             raise InputError(f"input file {file.path}", required, came, hint)
         return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
 
@@ -189,19 +215,17 @@ class LakeTable:
         """Pin a table now.
 
         Args:
-            given: the spec's section ``input``, of a table of Iceberg or Delta.
+            given: the spec's section ``input``, of a format of ``READERS``.
             part: what the run computes.
             root: the data root.
-            location: of a Delta table, its folder, resolved.
+            location: of a table without a name, its folder, resolved.
             conditions: files whose bounds hold no row that passes them are left out.
 
         Raises:
             InputError: there is no such table or snapshot, or it cannot be read here.
             SpecError: a package or a catalog is not set up.
         """
-        if given.format == "iceberg":
-            return cls(given, iceberg_snapshot(given, part, root, conditions), root)
-        snapshot, vectors = delta_snapshot(given, part, location, conditions)
+        snapshot, vectors = READERS[given.format].snapshot(given, part, root, location, conditions)
         return cls(given, snapshot, root, vectors)
 
     def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:
@@ -211,6 +235,4 @@ class LakeTable:
     def rewrites(self) -> Iterator[Commit]:
         """The commits up to the pinned one that say of themselves that they changed no row, the newest first."""
         table = self.snapshot.table
-        if not table.snapshot:
-            return iter(())
-        return iceberg_rewrites(self.snapshot, self.root) if table.kind == "iceberg" else delta_rewrites(self.snapshot)
+        return READERS[table.kind].rewrites(self.snapshot, self.root) if table.snapshot else iter(())
