@@ -43,8 +43,7 @@ os.environ.update(
 
 #: For tests in which Airflow runs tasks in this process: the warnings of its own dependencies are not ours.
 IN_PROCESS = pytest.mark.filterwarnings(
-    "ignore:GitWildMatchPattern:DeprecationWarning",
-    "ignore:Using `httpx` with `starlette.testclient`",
+    "ignore:GitWildMatchPattern:DeprecationWarning", "ignore:Using `httpx` with `starlette.testclient`"
 )
 
 

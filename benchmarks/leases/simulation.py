@@ -305,11 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     logging.getLogger("skewless_leases").setLevel(logging.ERROR)  # what is lost in virtual time is no warning
     setting = Setting(
-        piece=0.0,
-        workers=given.workers,
-        partitions=given.partitions,
-        seed=given.seed,
-        duration=60.0 * given.minutes,
+        piece=0.0, workers=given.workers, partitions=given.partitions, seed=given.seed, duration=60.0 * given.minutes
     )
     outcomes = [simulate(algorithm, replace(setting, piece=piece)) for piece in PIECES for algorithm in ALGORITHMS]
     text = json.dumps([asdict(out) for out in outcomes], indent=1) if given.json else table(outcomes)

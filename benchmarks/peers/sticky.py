@@ -29,12 +29,7 @@ def off_greedy(stream: Stream) -> Targets:
 
 @compiled
 def _place_new_keys(
-    keys: npt.NDArray[np.uint64],
-    ids: npt.NDArray[np.int64],
-    distinct: int,
-    tasks: int,
-    choices: int,
-    seed: np.uint64,
+    keys: npt.NDArray[np.uint64], ids: npt.NDArray[np.int64], distinct: int, tasks: int, choices: int, seed: np.uint64
 ) -> Targets:
     loads = np.zeros(tasks, dtype=np.int64)
     homes = np.full(distinct, -1, dtype=np.int32)

@@ -92,11 +92,7 @@ def histograms_of(result: pa.Table) -> dict[int, dict[str, dict[str, Points]]]:
 
 
 def grow(
-    level: Callable[[Tree, int], Mapping[int, LeafHistograms]],
-    *,
-    depth: int,
-    bins: int,
-    least_samples: int = 2,
+    level: Callable[[Tree, int], Mapping[int, LeafHistograms]], *, depth: int, bins: int, least_samples: int = 2
 ) -> Grown:
     """Grow a tree.
 

@@ -20,16 +20,7 @@ from schemathesis.specs.openapi.checks import (
 
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
-from tests.airflow.web_scenario import (
-    DAG,
-    FORBIDDEN_DAG,
-    OTHER_DAG,
-    Moments,
-    make_dags,
-    served,
-    synthetic_run,
-    trigger,
-)
+from tests.airflow.web_scenario import DAG, FORBIDDEN_DAG, OTHER_DAG, Moments, make_dags, served, synthetic_run, trigger
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 

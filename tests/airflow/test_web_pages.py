@@ -26,14 +26,7 @@ from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.steps import Failure
 from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import (
-    PART_LINES,
-    QUALITY_REPORT,
-    QUALITY_STEP,
-    RESULT_STEP,
-    WINDOW_CHOICE,
-    RunDirectory,
-)
+from skewless.run.directory import PART_LINES, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, WINDOW_CHOICE, RunDirectory
 from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
@@ -234,10 +227,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
             ["Nothing was routed", "split 1: ", "gap to the bound", "Hot keys", "reduced where it is read"],
         ),
         ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
-        (
-            "superseded",
-            ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
-        ),
+        ("superseded", ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"]),
         (
             "window",
             [
@@ -589,10 +579,7 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     assert "There is nothing to replay" in _page(viewer, "prepared", "what-if").replace("there", "There")
     assert "balanced" not in _page(viewer, "combined")
     shown = re.compile("as it ran<td[^>]*>2.000")  # two splits on four slots
-    for run_id, page, said in (
-        ("combined", "what-if", ": not measured"),
-        ("one-stage", _TWO_POLICIES, ", but got "),
-    ):
+    for run_id, page, said in (("combined", "what-if", ": not measured"), ("one-stage", _TWO_POLICIES, ", but got ")):
         await_that(lambda: said in _page(viewer, run_id, page), said)  # noqa: B023  # asked at once
     measured = "what-if?policy=static"
     await_that(lambda: shown.search(_page(viewer, "combined-measured", measured)) is not None, shown.pattern)

@@ -107,9 +107,7 @@ def test_token_moves_help_where_skew_is_high_and_change_little_where_it_is_low(
         assert abs(cells[place]["skew_with"]["paper's move"] - cells[place]["skew_without"]) < 0.15
 
 
-def test_further_rounds_never_hurt_halving_and_can_hurt_doubling(
-    cells: dict[tuple[str, str], dict[str, Any]],
-) -> None:
+def test_further_rounds_never_hurt_halving_and_can_hurt_doubling(cells: dict[tuple[str, str], dict[str, Any]]) -> None:
     curves = {place: found["skew_by_rounds"]["paper's move"][1:] for place, found in cells.items()}
     hurt = {start for (_, start), curve in curves.items() if curve != sorted(curve, reverse=True)}
     assert hurt == {"doubling"}

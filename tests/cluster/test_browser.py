@@ -313,8 +313,7 @@ def test_each_page_holds_at_the_width_of_a_telephone_without_a_word_on_the_conso
     visit: Visit, page: str, says: str
 ) -> None:
     visit.driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": NARROW, "height": 800, "deviceScaleFactor": 2, "mobile": False},
+        "Emulation.setDeviceMetricsOverride", {"width": NARROW, "height": 800, "deviceScaleFactor": 2, "mobile": False}
     )
     visit.driver.get(visit.ours(page))
     _await(lambda: says in _text(visit.driver), f"{says!r} on the page")

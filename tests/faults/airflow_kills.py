@@ -13,15 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from tests.faults.airflow_nights import AirflowHarness, Night
-from tests.faults.airflow_parts import (
-    API_SERVER,
-    DAG_PROCESSOR,
-    SCHEDULER,
-    TRIGGERER,
-    Parts,
-    family,
-    kill,
-)
+from tests.faults.airflow_parts import API_SERVER, DAG_PROCESSOR, SCHEDULER, TRIGGERER, Parts, family, kill
 from tests.faults.harness import Outcome
 from tests.faults.trial import Trial
 from tests.faults.world import chance_of

@@ -35,11 +35,7 @@ _WRITTEN_BY_SPARK = {
     ),
     "merge": ("data/_temporary", "data/_temporary/**/*.parquet", "data/*.parquet", "data/_SUCCESS"),
 }
-_WITH_JVM = (
-    ("stage-1", "_temporary/**/kind=native/*"),
-    ("stage-2", "_SUCCESS"),
-    ("merge", "data/_temporary"),
-)
+_WITH_JVM = (("stage-1", "_temporary/**/kind=native/*"), ("stage-2", "_SUCCESS"), ("merge", "data/_temporary"))
 _AT_COMMITS = (("stage-1", "link stages/0001/COMMIT.json"), ("merge", "link result/COMMIT.json"))
 BOTH: tuple[When, When] = ("before", "after")
 _OF = {"merge": "result", "validate": "quality"}

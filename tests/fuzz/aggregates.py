@@ -366,10 +366,7 @@ MERGEABLE: _Pool = {
     "approx_count_distinct": (_ALL, _checked("approx_count_distinct", lambda column: _about(column, 0.02))),
     "theta": (_ALL, _checked("theta_sketch_estimate", lambda column: _about(column, 0.016))),
     "approx_percentile": (frozenset({*NUMBERS, "date", "timestamp"}) - {"wide decimal"}, _percentile),
-    "approx_top_k": (
-        _NO_NAN - {"binary"},
-        _checked("approx_top_k", lambda column: _top(column, 3), nested=True, k=3),
-    ),
+    "approx_top_k": (_NO_NAN - {"binary"}, _checked("approx_top_k", lambda column: _top(column, 3), nested=True, k=3)),
     "histogram": (
         frozenset({*NUMBERS, "odd double", "huge"}),
         _checked("histogram", lambda column: _histogram(column, _EDGES), nested=True, edges=_EDGES),

@@ -17,11 +17,7 @@ from tests.lake.java_reader import jar
 from tests.lake.java_server import java
 
 ROWS = 100
-_SCHEMA = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [{"id": 1, "name": "k", "required": False, "type": "string"}],
-}
+_SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "k", "required": False, "type": "string"}]}
 
 
 def write(folder: Path, deletes: list[dict[str, list[int]]]) -> str:

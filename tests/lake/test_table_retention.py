@@ -24,19 +24,7 @@ from skewless_lake.pruning import pruned
 from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
 from skewless_lake.staging import stage_result
-from tests.lake.outputs import (
-    DAY,
-    KINDS,
-    NOW,
-    TABLE,
-    committed,
-    judge,
-    read,
-    ready,
-    result_table,
-    seen,
-    staged,
-)
+from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 

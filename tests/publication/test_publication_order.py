@@ -15,18 +15,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication.publish import publishing
 from skewless.run.publication.records import Publication, publication_of, superseded_by
 from skewless_leases import Turns
-from tests.publication.days import (
-    DAY,
-    NOW,
-    beside,
-    kept,
-    left_over,
-    manifest,
-    published,
-    texts,
-    turns_of,
-    validated,
-)
+from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
 
 STEPS = ("built", "claimed", "cleared", "exchanged", "made durable", "finished", "recorded")
 #: How many steps somebody has done when it is stopped.

@@ -16,18 +16,7 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.publish import publishing
 from skewless.run.publication.records import publication_of, superseded_by
-from tests.publication.days import (
-    DAY,
-    NOW,
-    beside,
-    kept,
-    left_over,
-    manifest,
-    published,
-    texts,
-    turns_of,
-    validated,
-)
+from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
 
 
 def the_file(out: Path) -> Path:

@@ -23,14 +23,7 @@ from tests.spark.test_forwarding import ORDERED, events, expected
 
 ROWS = 6_000
 #: Several stages, each but the last with a backlog.
-STAGES = {
-    "policy": "adaptive",
-    "reducers": 5,
-    "stage_overhead": 0,
-    "budget": 1.0,
-    "waves": [1, 2, 4],
-    "first_plan": [],
-}
+STAGES = {"policy": "adaptive", "reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 2, 4], "first_plan": []}
 NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "first_plan": []}
 NATIVE = {
     "n": "count",

@@ -94,11 +94,7 @@ def jobs_of(spark: SparkSession) -> int:
     ids=["text", "not UTF-8", "python", "both", "dates", "as Spark only writes"],
 )
 def test_the_driver_and_spark_make_the_same_histogram(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    keys: list[str],
-    aggregates: dict[str, Any],
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[str], aggregates: dict[str, Any]
 ) -> None:
     path = input_of({f"key_{number}": VALUES[key] for number, key in enumerate(keys)}, tmp_path / "input")
     names = [f"key_{number}" for number in range(len(keys))]

@@ -412,10 +412,7 @@ NO_HASH = "a column of a plain type, no array, map or struct, for theta_sketch_e
 NO_QUANTITY = "a number, date or timestamp for approx_percentile"
 
 REFUSED = {
-    "no other column": (
-        {"function": "corr", "column": "x"},
-        ", field other: this field is missing; add it.",
-    ),
+    "no other column": ({"function": "corr", "column": "x"}, ", field other: this field is missing; add it."),
     "an option misspelt": (
         {"function": "max_by", "column": "x", "bye": "n"},
         ": expected a known option, but got 'bye'; did you mean 'by'?",

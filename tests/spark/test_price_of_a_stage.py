@@ -55,12 +55,7 @@ MOST_JOBS = 3
     ids=["native, budget", "native", "python, budget", "python", "both, budget", "both"],
 )
 def test_a_routed_stage_is_one_query_of_few_jobs(
-    spark: SparkSession,
-    skewed_input: Path,
-    tmp_path: Path,
-    aggregates: Aggregates,
-    routing: dict[str, Any],
-    reads: int,
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates, routing: dict[str, Any], reads: int
 ) -> None:
     _, reports = reduce_job(spark, spec_of(skewed_input, "key", aggregates, routing=routing), tmp_path / "run")
     for report in reports:
@@ -92,9 +87,7 @@ def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("aggregates", "jobs"),
-    [(NATIVE, 1), (PYTHON, 1), ({**NATIVE, **PYTHON}, 1)],
-    ids=["native", "python", "both"],
+    ("aggregates", "jobs"), [(NATIVE, 1), (PYTHON, 1), ({**NATIVE, **PYTHON}, 1)], ids=["native", "python", "both"]
 )
 def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates, jobs: int

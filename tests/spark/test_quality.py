@@ -464,10 +464,7 @@ def test_the_session_and_the_cache_are_left_as_they_were(spark: SparkSession, tm
             id="neither-bound",
         ),
         pytest.param(
-            "expect_table_row_count_to_equal",
-            {"value": 1.5},
-            "expected a whole number, but got 1.5",
-            id="silently-cut",
+            "expect_table_row_count_to_equal", {"value": 1.5}, "expected a whole number, but got 1.5", id="silently-cut"
         ),
         pytest.param(
             "expect_column_max_to_be_between",

@@ -209,11 +209,7 @@ BAD = [
     ("csv", "id;word;x\n1;a;0.5\n\nzwei;b;1\n", r"x\.csv, line 4: expected a bigint in column 'id', but got 'zwei'"),
     ("csv", 'id;word;x\n1;a;0.5\n2;"b\nc";1\n', r"x\.csv, line 3: expected .*"),
     ("csv", "id;word;x\n1;\udce9;0.5\n", r"x\.csv, line 2: expected text in UTF-8"),
-    (
-        "csv",
-        'id;word;x\n1;"a;""b";1\n\n2;"c"d;1\n',
-        r"line 4: expected a quoted value that ends .*\"c\"d;1",
-    ),
+    ("csv", 'id;word;x\n1;"a;""b";1\n\n2;"c"d;1\n', r"line 4: expected a quoted value that ends .*\"c\"d;1"),
     ("json", '{"id": 1}\n{"id": }\n', r"x\.json, line 2: expected a JSON object, but got text that does not parse"),
     ("json", '{"id": 1}\n\n{"id": "a"}\n', r"x\.json, line 3: expected a bigint in field 'id', but got 'a'"),
     ("json", '{"id": 1}{"id": 2}\n\n', r"x\.json, line 1: expected a JSON object, but got text that does not parse"),

@@ -92,9 +92,7 @@ def test_the_second_night_begins_where_the_first_one_ended(nights: list[RunDirec
     assert worst[1] < worst[0]
 
 
-def test_the_newest_two_runs_of_the_same_job_are_taken_and_a_retry_finds_the_same(
-    nights: list[RunDirectory],
-) -> None:
+def test_the_newest_two_runs_of_the_same_job_are_taken_and_a_retry_finds_the_same(nights: list[RunDirectory]) -> None:
     first, second = nights
     for number, night in enumerate(nights):
         os.utime(f"{night.root}/result/COMMIT.json", (1_000 + number, 1_000 + number))

@@ -36,11 +36,7 @@ from tests import airflow_setting
 from tests.listening import drivers_of
 from tests.tiers import mostly_long
 
-pytestmark = [
-    airflow_setting.IN_PROCESS,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("first_night"),
-]
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(900), pytest.mark.usefixtures("first_night")]
 
 NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC)
 TASKS = [

@@ -248,11 +248,7 @@ def test_a_third_of_the_rows_on_three_tasks_needs_no_fourth_piece() -> None:
 @pytest.mark.parametrize(
     ("splittable", "makespan", "conclusion"),
     [
-        (
-            False,
-            3100,
-            "more tasks will not help: key 'x' alone is 31% of the rows and its aggregates may not be split",
-        ),
+        (False, 3100, "more tasks will not help: key 'x' alone is 31% of the rows and its aggregates may not be split"),
         (True, 1250, "balanced: the largest task is at the fair share"),
         (True, 1500, "the largest task is 20% above the bound"),
     ],

@@ -81,12 +81,7 @@ def test_key_and_bucket_hash_are_known(key: str, ring: int, bucket: int) -> None
 
 @pytest.mark.parametrize(
     ("origin", "expected"),
-    [
-        (0, 2624043101),
-        (1, 2582647965),
-        (pack_origin(3, 7), 3105661996),
-        (pack_origin(2**23 - 1, 0), 829703387),
-    ],
+    [(0, 2624043101), (1, 2582647965), (pack_origin(3, 7), 3105661996), (pack_origin(2**23 - 1, 0), 829703387)],
     ids=["first row", "second row", "row 7 of partition 3", "first row of the last partition"],
 )
 def test_origin_hash_is_known(origin: int, expected: int) -> None:

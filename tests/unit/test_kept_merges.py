@@ -165,9 +165,7 @@ def harm(nights: Nights, how: str, merge: str) -> None:
 
 
 @pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
-def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(
-    algebra: Mapping[str, Algebra],
-) -> None:
+def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(algebra: Mapping[str, Algebra]) -> None:
     ways: Counter[str] = Counter()
 
     @settings(max_examples=60, phases=[Phase.generate], deadline=None)

@@ -58,9 +58,7 @@ def test_without_texts_or_rows_a_sample_makes_no_plan(sample: KeySample) -> None
 
 
 @pytest.mark.parametrize("routing", [{"policy": "static"}, {"policy": "halving"}, {"first_plan": ["last_run"]}])
-def test_other_policies_and_a_spec_that_says_no_keep_the_plain_ring(
-    routing: dict[str, Any],
-) -> None:
+def test_other_policies_and_a_spec_that_says_no_keep_the_plain_ring(routing: dict[str, Any]) -> None:
     job = job_with(NATIVE, **routing)
     assert sampled_plan(job, first_plan(job), sample_of()) == first_plan(job)
 

@@ -5,13 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.planner.placement.pin_or_split import (
-    SLIVER,
-    place_whole,
-    place_whole_in_place,
-    pour,
-    water_level,
-)
+from skewless.planner.placement.pin_or_split import SLIVER, place_whole, place_whole_in_place, pour, water_level
 from skewless.planner.placement.placement import Placement, Rows, whole_weights
 from skewless.routing.plan import WHOLE_WEIGHT
 
@@ -132,11 +126,7 @@ def test_many_light_keys_on_many_tasks_do_not_add_up_on_the_last() -> None:
 def test_degenerate_heads_are_placed(rows: list[float], base: list[float]) -> None:
     weights, loads = np.array(rows), np.array(base)
     on_task_0 = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
-    for placed in (
-        pour(weights, loads),
-        place_whole(weights, loads),
-        place_whole_in_place(weights, loads, on_task_0),
-    ):
+    for placed in (pour(weights, loads), place_whole(weights, loads), place_whole_in_place(weights, loads, on_task_0)):
         check_shares(placed, len(base))
 
 

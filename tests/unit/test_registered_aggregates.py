@@ -9,14 +9,7 @@ from importlib.metadata import EntryPoint
 import pyarrow as pa
 import pytest
 
-from skewless.aggregates import (
-    ENTRY_POINT_GROUP,
-    Accumulator,
-    NoOptions,
-    PerKey,
-    PythonAggregate,
-    RegisteredAggregates,
-)
+from skewless.aggregates import ENTRY_POINT_GROUP, Accumulator, NoOptions, PerKey, PythonAggregate, RegisteredAggregates
 from skewless.errors import AggregateError
 
 HISTOGRAM = "skewless.aggregates.shipped.streaming_histogram:STREAMING_HISTOGRAM"

@@ -62,11 +62,7 @@ def test_the_slot_tables_say_the_same_as_the_tasks() -> None:
 
 @pytest.mark.parametrize(
     "shares",
-    [
-        ((2, WHOLE_WEIGHT),),
-        ((0, WHOLE_WEIGHT // 4), (3, WHOLE_WEIGHT * 3 // 4)),
-        ((0, 256), (1, 32768), (2, 32512)),
-    ],
+    [((2, WHOLE_WEIGHT),), ((0, WHOLE_WEIGHT // 4), (3, WHOLE_WEIGHT * 3 // 4)), ((0, 256), (1, 32768), (2, 32512))],
     ids=["pinned", "split in two", "split in three"],
 )
 def test_rows_of_a_head_key_are_drawn_by_its_shares(shares: Weights) -> None:

@@ -52,10 +52,7 @@ SPEC: dict[str, Any] = {
     },
     "window": 7,
     "key": "page",
-    "aggregates": {
-        "n": "count",
-        "shape": {"function": "streaming_histogram", "column": "ms", "bins": 8},
-    },
+    "aggregates": {"n": "count", "shape": {"function": "streaming_histogram", "column": "ms", "bins": 8}},
     "output": {"path": "marts/visits"},
 }
 HOURLY = {"input": {**SPEC["input"], "path": "/lake/date={date}/hour={hour}"}, "schedule": {"hour": "current"}}

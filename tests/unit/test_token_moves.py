@@ -148,11 +148,7 @@ def test_a_reducer_alone_was_never_doubled_for() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "reducer", "sentence"),
-    [
-        ({0: 6, 1: 8}, 0, "a power of two"),
-        ({0: 16, 1: 8}, 0, "halved or not"),
-        ({0: 8, 1: 8}, 2, "on the ring"),
-    ],
+    [({0: 6, 1: 8}, 0, "a power of two"), ({0: 16, 1: 8}, 0, "halved or not"), ({0: 8, 1: 8}, 2, "on the ring")],
     ids=["no power of two", "more than at first", "no such reducer"],
 )
 def test_halvings_are_not_read_off_a_ring_that_halving_cannot_give(

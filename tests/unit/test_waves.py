@@ -63,12 +63,7 @@ def test_waves_in_order_follow_the_listing_and_leave_nothing_out(rows: list[int]
 
 @pytest.mark.parametrize(
     ("rows", "waves"),
-    [
-        ([10] * 20, (1, 4, 15)),
-        ([1000, 1, 1, 1], (1, 1, 2)),
-        ([1, 1, 1, 1000], (3, 1)),
-        ([5, 0, 5, 0, 5], (1, 1, 1)),
-    ],
+    [([10] * 20, (1, 4, 15)), ([1000, 1, 1, 1], (1, 1, 2)), ([1, 1, 1, 1000], (3, 1)), ([5, 0, 5, 0, 5], (1, 1, 1))],
     ids=["even", "a giant first", "a giant last", "empty units"],
 )
 def test_waves_in_order_are_cut_where_their_weights_are_reached(rows: list[int], waves: tuple[int, ...]) -> None:

@@ -45,10 +45,7 @@ class ApplyInArrow:
 
 
 def _partitions(cell: Cell) -> dict[str, str]:
-    return {
-        "spark.sql.shuffle.partitions": str(cell.slots),
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
-    }
+    return {"spark.sql.shuffle.partitions": str(cell.slots), "spark.sql.adaptive.coalescePartitions.enabled": "false"}
 
 
 def _seconds_per_row(cell: Cell) -> float:

@@ -228,10 +228,7 @@ def _in_windows(spark: SparkSession, table: Path, newest: dt.date, windows: Sequ
 
 
 def _settings(cell: Cell) -> dict[str, str]:
-    return {
-        "spark.sql.shuffle.partitions": str(2 * cell.slots),
-        "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    }
+    return {"spark.sql.shuffle.partitions": str(2 * cell.slots), "spark.sql.sources.partitionOverwriteMode": "dynamic"}
 
 
 def _calls(cell: Cell) -> list[tuple[str, Mapping[str, Any]]]:

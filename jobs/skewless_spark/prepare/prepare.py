@@ -8,14 +8,7 @@ from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError, SpecError
 from skewless.planner.engine_choice import first_choice
-from skewless.planner.first_plan import (
-    first_decision,
-    first_plan,
-    plain_plan,
-    plans_from,
-    sampled_plan,
-    warm_plan,
-)
+from skewless.planner.first_plan import first_decision, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeySample
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory

@@ -42,14 +42,7 @@ from skewless_spark.states.committed_files import (
     written,
 )
 from skewless_spark.states.results import WHOLE, named, result_names
-from skewless_spark.windows.merge import (
-    drop_merges,
-    keep_states,
-    lines_of,
-    of_window,
-    over_windows,
-    set_aside_damaged,
-)
+from skewless_spark.windows.merge import drop_merges, keep_states, lines_of, of_window, over_windows, set_aside_damaged
 
 log = logging.getLogger(__name__)
 

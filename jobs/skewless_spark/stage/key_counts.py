@@ -58,11 +58,7 @@ class CountedStage(NamedTuple):
 
 
 def head_and_slots_here(
-    read: CountsRead,
-    columns: JobColumns,
-    stages: Sequence[CountedStage],
-    ring_bits: int,
-    rows: tuple[int, int],
+    read: CountsRead, columns: JobColumns, stages: Sequence[CountedStage], ring_bits: int, rows: tuple[int, int]
 ) -> pa.Table | None:
     """The table of ``head_and_slots``, without a Spark job; None if there are too many states.
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import Tagged, one_of, shortened, unmet
 

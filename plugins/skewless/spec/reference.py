@@ -97,11 +97,7 @@ def spec_schema() -> dict[str, Any]:
     for model in (schema, *schema["$defs"].values()):
         for field in _properties(model).values():
             field.pop("title", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "Skewless job spec",
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Skewless job spec"}
 
 
 def schema_text() -> str:

@@ -90,10 +90,7 @@ def _as_length(given: Any) -> Any:
     """Say once what a length may be: of a value that is of none of several types pydantic tells several times."""
     if isinstance(given, list | tuple):
         if not (1 <= len(given) <= _MOST and all(map(_is_number, given)) and list(given) == sorted(set(given))):
-            raise unmet(
-                f"at most {_MOST} numbers of parts, 1 to {_LONGEST:,}, ascending, each once",
-                shortened(given),
-            )
+            raise unmet(f"at most {_MOST} numbers of parts, 1 to {_LONGEST:,}, ascending, each once", shortened(given))
     elif not _is_number(given) and given != "all":
         raise unmet(f"a number of parts, 1 to {_LONGEST:,}, a list of such numbers, or all", shortened(given))
     return given
@@ -206,10 +203,7 @@ class Output(Tagged):
     """
 
     TAG = WORD = "format"
-    FIELDS_OF: ClassVar = {
-        **dict.fromkeys(_FILES, ("grace_hours", "allow_gap")),
-        **dict.fromkeys(TABLES, ("schema",)),
-    }
+    FIELDS_OF: ClassVar = {**dict.fromkeys(_FILES, ("grace_hours", "allow_gap")), **dict.fromkeys(TABLES, ("schema",))}
 
     model_config = ConfigDict(serialize_by_alias=True)
 

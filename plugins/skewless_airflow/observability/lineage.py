@@ -65,9 +65,7 @@ def published_lineage(run: RunDirectory) -> OperatorLineage:
 
 def _read(run: RunDirectory) -> InputDataset:
     from openlineage.client.generated.base import InputDataset  # noqa: PLC0415
-    from openlineage.client.generated.input_statistics_input_dataset import (  # noqa: PLC0415
-        InputStatisticsInputDatasetFacet,
-    )
+    from openlineage.client.generated.input_statistics_input_dataset import InputStatisticsInputDatasetFacet  # noqa: PLC0415
 
     job = run.job()
     namespace, name = dataset_name(job.input_path)
@@ -83,9 +81,7 @@ def _read(run: RunDirectory) -> InputDataset:
 def _written(run: RunDirectory, published: Publication) -> OutputDataset:
     """The folder of the result, whose days are its partitions."""
     from openlineage.client.generated.base import OutputDataset  # noqa: PLC0415
-    from openlineage.client.generated.output_statistics_output_dataset import (  # noqa: PLC0415
-        OutputStatisticsOutputDatasetFacet,
-    )
+    from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet  # noqa: PLC0415
 
     result = run.committed(RESULT_STEP)
     files = result.of_kind("published") or result.of_kind("result")
@@ -107,10 +103,7 @@ def _location(run: RunDirectory) -> str:
 def _table_facets(named: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:
     """Of a table: its snapshot or version, and its name in a catalog, if it has one, as a second name."""
     from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # noqa: PLC0415
-    from openlineage.client.generated.symlinks_dataset import (  # noqa: PLC0415
-        Identifier,
-        SymlinksDatasetFacet,
-    )
+    from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet  # noqa: PLC0415
 
     found: dict[str, DatasetFacet] = {}
     if snapshot is not None:

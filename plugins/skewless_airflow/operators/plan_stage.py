@@ -13,11 +13,7 @@ from skewless.documents.decision import Decision
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import timed_step
-from skewless_airflow.observability.links import (
-    DecisionLink,
-    SkewReportLink,
-    push_links,
-)
+from skewless_airflow.observability.links import DecisionLink, SkewReportLink, push_links
 from skewless_airflow.observability.planning_log import emit, planning_lines, stage_gauges
 from skewless_airflow.operators.ending import end_with_sentence
 from skewless_airflow.run_store import run_directory

@@ -15,13 +15,7 @@ from skewless.run.publication.records import record_of
 from skewless.run.step_times import timed_step
 from skewless.run.summary import run_facts
 from skewless_airflow.observability.lineage import published_lineage
-from skewless_airflow.observability.links import (
-    QualityReportLink,
-    SkewReportLink,
-    push_links,
-    quality_page,
-    skew_page,
-)
+from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, push_links, quality_page, skew_page
 from skewless_airflow.operators.ending import end_with_sentence
 from skewless_airflow.partitions import parts_asset
 from skewless_airflow.run_store import run_directory

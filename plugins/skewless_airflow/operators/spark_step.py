@@ -22,12 +22,7 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication.publish import require_passed
 from skewless.spec import SparkSizing
-from skewless_airflow.observability.links import (
-    QualityReportLink,
-    SkewReportLink,
-    SparkUiLink,
-    push_links,
-)
+from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
 from skewless_airflow.operators.ending import end_with_sentence, ending
 from skewless_airflow.operators.spark_log import END, GROUP, application_of, folded
 from skewless_airflow.places import spark_entry

@@ -47,12 +47,7 @@ class Wire:
     """
 
     def __init__(
-        self,
-        struck: Request | None = None,
-        fault: Fault = "none",
-        *,
-        for_good: bool = False,
-        kill: When | None = None,
+        self, struck: Request | None = None, fault: Fault = "none", *, for_good: bool = False, kill: When | None = None
     ) -> None:
         self.struck, self.fault, self.for_good, self.kill = struck, fault, for_good, kill
         self.pid = 0
