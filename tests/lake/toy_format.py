@@ -76,7 +76,7 @@ def stage(
     paths = [f"{uuid.uuid4()}.parquet" for _ in files]
     begin(paths)
     for path, file in zip(paths, files, strict=True):
-        pq.write_table(pa.Table.from_batches(file.batches(), columns), folder / path)
+        pq.write_table(pa.Table.from_batches(file.batches()).cast(columns), folder / path)
     staged = [
         StagedFile(path=path, rows=file.rows, size_bytes=(folder / path).stat().st_size)
         for path, file in zip(paths, files, strict=True)

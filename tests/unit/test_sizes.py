@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 50_051,
+    "lines of the product": 50_070,
     "lines of tests": 53_400,
     "words of pages": 54_000,
     "fields of a spec": 84,
-    "conditions on an axis": 119,
+    "conditions on an axis": 112,
 }
 #: How far a figure may be below its ceiling before the ceiling is to be lowered.
 SLACK = 0.05
