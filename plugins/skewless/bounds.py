@@ -25,7 +25,7 @@ NEAR = 0.02
 #: Relative error that sums of floating-point rows are allowed before they are called wrong.
 ROUNDING = 1e-6
 #: What is said where no task's load is known, and so nothing of balance.
-NOT_MEASURED = "not measured: nobody counted how many rows each task had"
+NOT_MEASURED = "not measured: the rows of each task were not counted"
 
 Floats = npt.NDArray[np.float64]
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from skewless.errors import SpecError
+from skewless.spec.spec import JobSpec
 from skewless_lake.refusals import first_line
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-from collections.abc import Mapping
-
-from skewless.spec.spec import JobSpec
 
 #: The catalog that needs no configuration: ``ROOT/catalog.db``, with its tables in ``ROOT/warehouse``.
 EMBEDDED = "local"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,10 +37,11 @@ def connect(monkeypatch: pytest.MonkeyPatch, host: str, conn_type: str = "spark"
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(given))
 
 
-def chosen() -> StepRunner:
+def chosen(conf: dict[str, str] | None = None, **given: Any) -> StepRunner:
     with DAG("words", schedule=None):
-        operator = SkewlessSparkOperator(task_id="stage", entry="run_stage.py")
+        operator = SkewlessSparkOperator(task_id="stage", entry="run_stage.py", **given)
     operator.application_args = ["--stage", "0"]
+    operator.conf = {**(operator.conf or {}), **(conf or {})}
     return runner_of(operator.step_of(RunDirectory("/nowhere")))
 
 
@@ -60,6 +62,19 @@ def test_only_steps_on_this_machine_share_a_driver_and_only_if_that_is_wanted(
     if isinstance(runner, DriverStep):
         assert runner._settings.submit[:3] == ("spark-submit", "--master", host)
         assert "run_stage.py" not in " ".join(runner._settings.submit)
+
+
+def test_a_step_whose_settings_are_its_own_has_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect(monkeypatch, "local[2]")
+    assert isinstance(chosen({"spark.eventLog.enabled": "false"}), DriverStep)
+    assert isinstance(chosen({"spark.openlineage.parentRunId": "0"}), SubmittedStep), "it names the task"
+    submitted = chosen(post_submit_commands=[f"touch {tmp_path / 'after'}"])
+    assert isinstance(submitted, SubmittedStep)
+    assert not (tmp_path / "after").exists()
+    submitted.close()
+    assert (tmp_path / "after").exists()
 
 
 def test_a_connection_that_would_start_the_driver_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

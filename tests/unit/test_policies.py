@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from benchmarks.peers.head_choices import choices_needed
 from skewless.documents.job import Job
@@ -16,12 +17,15 @@ from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.greedy_d import choices_of, enough_choices, heavy, pour_over_choices
 from skewless.planner.placement.pin_or_split import SLIVER, water_level
+from skewless.planner.placement.placement import Placement
 from skewless.planner.planner import plan_next_stage
-from skewless.planner.policies import POLICIES
+from skewless.planner.policies import POLICIES, Policy
+from skewless.planner.policies.proposal import Proposal
 from skewless.planner.priced_plan import PricedPlan, choose, propose
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
-from skewless.spec.routing import PolicyName
+from skewless.spec.routing import POLICY_FIELDS
+from skewless.spec.routing import Policy as RoutingPolicy
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
@@ -100,8 +104,8 @@ def reported(policy: str, data: st.DataObject, **routing: Any) -> tuple[Job, Rou
 # All of them.
 
 
-def test_every_policy_of_the_spec_is_registered() -> None:
-    assert set(POLICIES) == set(get_args(PolicyName))
+def test_policies_are_what_their_pages_say_but_for_two() -> None:
+    assert [*POLICIES] == [*POLICY_FIELDS]
     assert [name for name, policy in POLICIES.items() if not policy.replans] == ["static"]
     assert [name for name, policy in POLICIES.items() if policy.schedules] == ["adaptive"]
 
@@ -532,3 +536,26 @@ def test_with_room_enough_everything_stays_on_the_ring() -> None:
     (one,) = asked("bounded_load", {f"key-{n}": 100 for n in range(100)}, capacity=100)
     assert np.array_equal(one.placement.task, one.forecast.on_ring(one.routing))
     assert one.forwarded_rows == 0
+
+
+# One more of them.
+
+
+def _all_on_one(job: Job, forecast: Forecast) -> list[Proposal]:
+    """As much as a policy has to be: each named key on the first task."""
+    del job
+    return [
+        Proposal("toy", "place each heavy key on the first task", Placement.pinned(np.zeros(len(forecast.keys), int)))
+    ]
+
+
+def test_one_more_policy_is_a_module_and_a_line_for_planner_and_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "toy", Policy(_all_on_one))
+    monkeypatch.setitem(POLICY_FIELDS, "toy", ("choices",))
+    job, forecast = predicted("toy", {"a": 10, "b": 10, "c": 10}, reducers=4)
+    assert job.spec.routing.policy.choices == 2
+    stands, toy = priced = list(propose(job, forecast))
+    assert set(toy.plan.head.values()) == {((0, WHOLE_WEIGHT),)}
+    assert choose(priced) is stands, "it is judged like any other, and standing still is better"
+    with pytest.raises(ValidationError, match="strict only with policy"):
+        RoutingPolicy(name="toy", strict=True)

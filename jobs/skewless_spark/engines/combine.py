@@ -82,7 +82,7 @@ class Combine(Engine):
 
     def report(self, stage: Stage, files: Sequence[CommittedFile], read: CountsRead, seen: JobsSeen) -> StageReport:
         """See ``Engine``."""
-        columns, plan = stage.columns, stage.plan
+        plan = stage.plan
         one_each = [] if plan.epoch else of_kinds(files, NATIVE, EVALUATED)
         if one_each:
             histogram = _of_rows(stage, one_each)
@@ -90,14 +90,8 @@ class Combine(Engine):
         else:
             rows, admitted = (_total(read, files, name) for name in ("rows", "admitted"))
             histogram = key_histogram(stage, files, read, (), admitted)
-        if not columns.python:
-            splits = splits_seen(seen, rows)
-        else:
-            splits = split_loads(read, files) or _splits_written(stage.run, files)
-            if (found := sum(one.rows for one in splits)) != rows:
-                raise LedgerError(
-                    f"stage {plan.epoch}", f"{rows:,} rows in its Python states", f"{found:,}", "nothing was committed"
-                )
+        *_, last = branches_of(stage.columns)
+        splits = splits_seen(seen, rows) if last.kind == NATIVE else _splits_told(stage, files, read, rows)
         totals = dict.fromkeys(COUNTS, 0) | {"rows": rows, "admitted": admitted}
         return report_of(plan, totals, histogram, splits=splits)
 
@@ -143,6 +137,16 @@ def _named(stage: Stage) -> list[str]:
 
 def _total(read: CountsRead, files: Sequence[CommittedFile], name: str) -> int:
     return sum(pc.sum(sums[name]).as_py() or 0 for sums in read.sums(counting(files)))
+
+
+def _splits_told(stage: Stage, files: Sequence[CommittedFile], read: CountsRead, rows: int) -> tuple[SplitLoad, ...]:
+    """The loads of the splits that Python states, or results of them, say that they are of."""
+    splits = split_loads(read, files) or _splits_written(stage.run, files)
+    if (found := sum(one.rows for one in splits)) != rows:
+        raise LedgerError(
+            f"stage {stage.plan.epoch}", f"{rows:,} rows in its Python states", f"{found:,}", "nothing was committed"
+        )
+    return splits
 
 
 def _splits_written(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:

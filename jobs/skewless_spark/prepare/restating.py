@@ -1,4 +1,4 @@
-"""Published results whose window covers a part that has changed since, and parts that nobody has computed.
+"""Finds published results that are out of date, as a part of their window has changed, and parts without a result.
 
 Results are found by the manifests of published folders, or in the history of a table.
 """

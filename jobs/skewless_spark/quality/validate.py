@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -16,7 +17,7 @@ from skewless.documents.commit import StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, QualityReport
-from skewless.errors import LostRaceError
+from skewless.errors import LostRaceError, SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.standing.night_quality import window_quality
 from skewless.standing.store import StatesStore
@@ -33,11 +34,6 @@ from skewless_spark.states.committed_files import RESULT, read_files
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
-from collections.abc import Mapping
-
-from pyspark.errors import PySparkException
-
-from skewless.errors import SpecError
 
 log = logging.getLogger(__name__)
 

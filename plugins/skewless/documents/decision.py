@@ -57,10 +57,10 @@ class Certificate(Frozen):
         heaviest_rows: its rows.
         splittable: whether a key may be split over tasks.
         bound_rows: the best (largest) of the bounds that hold.
-        makespan_rows: the largest load of a task, in rows (with speeds: of a task of speed 1); null where nobody
-            measured it.
-        gap: ``makespan / bound - 1``; 0 where there is nothing to do, null where nothing was measured. At least 0
-            of what was measured; a prediction may be some rows short of what its own keys come to.
+        makespan_rows: the largest load of a task, in rows; with speeds, in rows of a task of speed 1. Null if it was
+            not measured.
+        gap: ``makespan / bound - 1``; 0 if there is nothing to do, null if nothing was measured. A measured gap is
+            at least 0. A predicted one may be below it: the prediction may be some rows short.
         conclusion: in words.
         bound_name: which bound is the best; the first of equals.
         states: (known key, task) pairs of the plan; null where not given.

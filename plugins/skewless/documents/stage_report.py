@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from skewless.document import LAST_STAGE, Count, Document, Frozen, unmet
-from skewless.routing.ring import VirtualTask
 
 #: How a virtual task is named; that the name is one of the plan's is for who reads both. Reports have many of them,
 #: so this is looked at where the text is parsed.
@@ -38,11 +37,6 @@ class TaskLoad(Frozen):
     states: Count
     busy_seconds: float | None = Field(default=None, ge=0)
     slowness: float | None = Field(default=None, gt=0)
-
-    @property
-    def virtual_task(self) -> VirtualTask:
-        """The task's name, read."""
-        return VirtualTask.parse(self.task)
 
 
 class SplitLoad(Frozen):

@@ -66,8 +66,8 @@ _TRY = re.compile(r"(.+)-(\d{1,9})-[0-9a-f]+")
 class Failure(Document):
     """Why a Spark entry ended with an error.
 
-    spark-submit passes on an exit code and a few hundred lines of log. Whoever started it wants
-    the one sentence, so the entry leaves it as a document; none means that the driver was killed.
+    spark-submit gives an exit code and some hundred lines of log. The task and the pages show one sentence, which the
+    entry leaves in this document. If there is no document, the driver was killed.
 
     Attributes:
         exit_code: what the entry ends with: 2 bad spec or input, 3 data quality failed, 1 anything else.

@@ -8,11 +8,6 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import LARGEST_COUNT, Frozen, Tagged, one_of, unmet
 
-PolicyName = Literal[
-    "static", "halving", "doubling", "virtual_tasks", "partial_key", "d_choices", "w_choices", "bounded_load",
-    "adaptive",
-]  # fmt: skip
-
 
 class EngineTraits(NamedTuple):
     """What a plan of an engine means; what the engine does with rows is in ``skewless_spark.engines``.
@@ -51,6 +46,21 @@ MOST_TOKENS = 1 << 22
 SMALLEST_RING_BITS, LARGEST_RING_BITS = 4, 20
 
 
+#: The policies by their names in specs, with the fields of ``Policy`` that not all of them have.
+POLICY_FIELDS: dict[str, tuple[str, ...]] = {
+    "static": (),
+    "halving": ("strict", "threshold", "rounds"),
+    "doubling": ("strict", "threshold", "rounds"),
+    "virtual_tasks": ("strict", "threshold", "max_factor", "task_states"),
+    "partial_key": ("strict", "choices"),
+    "d_choices": ("strict",),
+    "w_choices": ("strict",),
+    "bounded_load": ("strict", "capacity"),
+    "adaptive": ("max_factor", "min_reducers", "max_reducers"),
+}
+PolicyName = Annotated[str, one_of(POLICY_FIELDS), WithJsonSchema({"enum": [*POLICY_FIELDS], "type": "string"})]
+
+
 class Policy(Tagged):
     """Who decides where keys go, with what its decisions depend on.
 
@@ -58,17 +68,7 @@ class Policy(Tagged):
     """
 
     TAG, WORD = "name", "policy"
-    FIELDS_OF: ClassVar = {
-        "static": (),
-        "halving": ("strict", "threshold", "rounds"),
-        "doubling": ("strict", "threshold", "rounds"),
-        "virtual_tasks": ("strict", "threshold", "max_factor", "task_states"),
-        "partial_key": ("strict", "choices"),
-        "d_choices": ("strict",),
-        "w_choices": ("strict",),
-        "bounded_load": ("strict", "capacity"),
-        "adaptive": ("max_factor", "min_reducers", "max_reducers"),
-    }
+    FIELDS_OF: ClassVar = POLICY_FIELDS
 
     name: PolicyName = Field(description="Its name.", examples=["partial_key"])
     strict: bool = Field(
