@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from skewless.documents.job import Algebra
 from skewless.errors import PlanError
+from skewless.standing.night import Addition, Night, PartStates, RunningMerge, Window
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
-from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Window, plan_windows
+from skewless.standing.window_plan import plan_windows
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
 FLOATS = {**EXACT, "mean": Algebra(mergeable=True, ordered=False)}
@@ -105,11 +106,12 @@ class Nights:
         left = [self.part(ident) for ident in self.keys if ident not in self.gone | needed]
         kept = [RunningMerge(piece, len(states), 20 * len(states)) for piece, states in self.kept.values()]
         said = max(len(of.parts) and max(part.keys for part in of.parts) for of in windows)
-        choice = plan_windows(
+        night = Night(
             windows, self.algebra, [one._replace(keys=said, size_bytes=20 * said) for one in kept],
             left=left, additions=list(self.additions()), slides=upto is None, unsettled=self.unsettled,
             preferred=self.preferred,
         )  # fmt: skip
+        choice = plan_windows(night)
         assert WindowChoice.from_json(choice.to_json()) == choice
         found = {name_of((ident,)): self.states_of(ident) for ident in self.keys if ident not in self.gone}
         found |= {name_of((one.ident,)): self.came(files) for one, files in self.additions().items()}
@@ -351,7 +353,7 @@ def test_a_merge_that_is_kept_is_not_made_of_another_one() -> None:
     parts = tuple(PartStates(day(number), 1, 0 if number == 3 else 10, 100) for number in (3, 4, 5))
     kept = [RunningMerge(Window(3, parts[first:]).piece, 10 * (1 + first), 100) for first in (0, 1)]
     for preferred in sorted(WAYS):
-        choice = plan_windows([Window(2, parts[1:])], EXACT, kept, left=parts[:1], preferred=preferred)
+        choice = plan_windows(Night([Window(2, parts[1:])], EXACT, kept, left=parts[:1], preferred=preferred))
         assert choice.steps == ()
 
 
@@ -361,29 +363,29 @@ def test_what_is_merged_in_the_order_of_parts_is_added_only_behind_them() -> Non
     kept = [RunningMerge((parts[0].ident, parts[2].ident), 10, 100)]
     sessions = {"visits": Algebra(mergeable=False, ordered=True), **FLOATS}
     added = [
-        plan_windows([Window(None, parts)], algebra, kept, preferred="subtract").steps[0].add[1:]
+        plan_windows(Night([Window(None, parts)], algebra, kept, preferred="subtract")).steps[0].add[1:]
         for algebra in (FLOATS, sessions)
     ]
     assert added == [(f"{day(2)}@1",), (f"{day(2)}@1", f"{day(3)}@1")]
     before = [RunningMerge(Window(None, parts[:2]).piece, 10, 100)]
-    (step,) = plan_windows([Window(None, parts)], sessions, before, preferred="subtract").steps
+    (step,) = plan_windows(Night([Window(None, parts)], sessions, before, preferred="subtract")).steps
     assert step.add[1:] == (f"{day(3)}@1",)
 
 
 def test_windows_that_do_not_end_together_are_refused() -> None:
     one, other = (PartStates(day(number), 1, 1, 1) for number in (1, 2))
     with pytest.raises(PlanError, match="each the end of the longest one"):
-        plan_windows([Window(2, (one, other)), Window(1, (one,))], EXACT)
+        plan_windows(Night([Window(2, (one, other)), Window(1, (one,))], EXACT))
     with pytest.raises(PlanError, match="windows with parts"):
-        plan_windows([Window(2, ())], EXACT)
+        plan_windows(Night([Window(2, ())], EXACT))
 
 
 def test_a_plan_over_a_month_of_hours_takes_under_a_second() -> None:
     """All suffixes of 672 parts; seconds of this process, not of the clock."""
     parts = tuple(PartStates(f"{day(number // 24)}/{number % 24:02}", 1, 10**6, 10**7) for number in range(673))
-    begun = plan_windows([Window(672, parts[:672])], FLOATS, preferred="running merges")
+    begun = plan_windows(Night([Window(672, parts[:672])], FLOATS, preferred="running merges"))
     kept = [RunningMerge(begun.parts_of(step), 10**6, 10**7) for step in begun.steps if step.keep]
     before = time.process_time()
-    choice = plan_windows([Window(672, parts[1:])], FLOATS, kept, left=parts[:1])
+    choice = plan_windows(Night([Window(672, parts[1:])], FLOATS, kept, left=parts[:1]))
     assert [one.action for one in choice.candidates if one.chosen] == ["running merges"]
     assert time.process_time() - before < 1.0

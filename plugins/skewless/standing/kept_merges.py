@@ -19,10 +19,11 @@ from skewless.documents.job import Algebra
 from skewless.documents.window import PartVersion, WindowSpan
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
+from skewless.standing.night import Addition, Night, PartStates, RunningMerge, Window
 from skewless.standing.retention import modified
 from skewless.standing.store import KeptMerge, MergedPart, Numbered, StatesStore, states_checksum, version_path
-from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowChoice, name_of
-from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Window, plan_windows
+from skewless.standing.window_choice import MergeStep, PartId, WindowChoice, name_of
+from skewless.standing.window_plan import plan_windows
 
 #: A version is subtracted if another one followed it no longer ago: a prune leaves it for a week.
 _FOLLOWED_LATELY = dt.timedelta(days=3)
@@ -72,12 +73,13 @@ def plan_night(
     slides = len(parts) > 1 and not store.newer_parts(parts[-1].version.part, now)
     sizes = [_sizes(one) for one in parts]
     of_windows = [Window(one.length, tuple(sizes[one.first :])) for one in windows]
+    night = Night(
+        of_windows, algebra, slides=slides, unsettled=unsettled(parts), result_keys=result_keys, preferred=preferred
+    )
     while True:
         choice = plan_windows(
-            of_windows, algebra, [_running(one) for one in found.merges.values()], left=found.left(),
-            additions=[one for one, _ in found.additions()], slides=slides, unsettled=unsettled(parts),
-            result_keys=result_keys, preferred=preferred,
-        )  # fmt: skip
+            night._replace(kept=found.running(), left=found.left(), additions=[one for one, _ in found.additions()])
+        )
         fault = found.fault_of(choice)
         if fault is None:
             return NightPlan(choice.model_copy(update={"passed_over": tuple(found.faults)}), found.files())
@@ -168,6 +170,13 @@ class _Found:
         followed = modified(self._store, version_path(part.part, later[0])) if later else self._now
         return part.part in self._held and self._now - followed < _FOLLOWED_LATELY
 
+    def running(self) -> list[RunningMerge]:
+        """What the planner is told of the running merges."""
+        return [
+            RunningMerge(tuple((part.part, part.number) for part in one.parts), *_size(one.states))
+            for one in self.merges.values()
+        ]
+
     def left(self) -> list[PartStates]:
         """The versions of parts that are in a running merge, and in no window of the night."""
         return [
@@ -230,8 +239,3 @@ def _sizes(one: Numbered) -> PartStates:
 def _size(files: Sequence[CommittedFile]) -> tuple[int, int]:
     """States and bytes."""
     return sum(file.rows for file in files), sum(file.size_bytes for file in files)
-
-
-def _running(merge: KeptMerge) -> RunningMerge:
-    piece: Piece = tuple((part.part, part.number) for part in merge.parts)
-    return RunningMerge(piece, merge.keys, sum(file.size_bytes for file in merge.states))

@@ -20,180 +20,49 @@ which has changed since is never used as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from skewless.documents.job import Algebra
-from skewless.errors import PlanError
-from skewless.planner.engine_choice import STATE_BYTE_SECONDS, STATE_SECONDS
-from skewless.standing.window_choice import (
-    MergeStep,
-    PartId,
-    Piece,
-    WindowCandidate,
-    WindowChoice,
-    added_between,
-    name_of,
-)
+from skewless.standing.night import Night, Sizes, Window
+from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
 
 #: Seconds of a core for a step whose states are written: a query is planned, its tasks are started, its files are
 #: committed (measured: 0.4 to 0.5). A step that is not kept is a part of the query that writes the result.
 STEP_SECONDS = 0.5
-#: Seconds of a core to write a state, or to copy one without merging it, beside its bytes.
-WRITTEN_STATE_SECONDS = 2e-7
 #: Seconds of a core to read a key and see whether it is touched.
 SCANNED_STATE_SECONDS = 1e-7
 #: So many parts are merged at once rather than by running merges.
 FEW_PARTS = 3
 
 
-class PartStates(NamedTuple):
-    """The states of a version of a part.
-
-    Attributes:
-        name: of the part.
-        version: its number.
-        keys: how many states there are.
-        size_bytes: of the files.
-    """
-
-    name: str
-    version: int
-    keys: int
-    size_bytes: int
-
-    @property
-    def ident(self) -> PartId:
-        """What tells it from other versions and parts."""
-        return self.name, self.version
-
-
-class Addition(NamedTuple):
-    """What a version of a part has beside the states of an earlier one.
-
-    Attributes:
-        part: the part's name.
-        before: the number of the earlier version.
-        after: the number of the version in the window.
-        keys: as in ``PartStates``.
-        size_bytes: as in ``PartStates``.
-    """
-
-    part: str
-    before: int
-    after: int
-    keys: int
-    size_bytes: int
-
-    @property
-    def ident(self) -> PartId:
-        """What tells it from whole versions."""
-        return added_between((self.part, self.before), (self.part, self.after))
-
-
-class RunningMerge(NamedTuple):
-    """Merged states that are kept.
-
-    Attributes:
-        parts: what they were made of, oldest first.
-        keys: how many states there are.
-        size_bytes: of the files.
-    """
-
-    parts: Piece
-    keys: int
-    size_bytes: int
-
-
-class Window(NamedTuple):
-    """The parts that a result covers.
-
-    Attributes:
-        length: how many parts it may cover; None for all.
-        parts: those that there are, oldest first. Windows of one night end in the same part.
-    """
-
-    length: int | None
-    parts: tuple[PartStates, ...]
-
-    @property
-    def name(self) -> str:
-        """Its length, or ``all``."""
-        return "all" if self.length is None else str(self.length)
-
-    @property
-    def piece(self) -> Piece:
-        """What its result is made of."""
-        return tuple(part.ident for part in self.parts)
-
-    @property
-    def grows(self) -> bool:
-        """Whether its oldest part is still there tomorrow."""
-        return self.length is None or len(self.parts) < self.length
-
-
-def plan_windows(
-    windows: Sequence[Window],
-    algebra: Mapping[str, Algebra],
-    kept: Sequence[RunningMerge] = (),
-    *,
-    left: Sequence[PartStates] = (),
-    additions: Sequence[Addition] = (),
-    slides: bool = True,
-    unsettled: int = 0,
-    result_keys: int = 0,
-    preferred: str = "",
-) -> WindowChoice:
+def plan_windows(night: Night) -> WindowChoice:
     """Choose how the results of a night are made, and what is kept for the next one.
-
-    Args:
-        windows: those of the night, in any order; each has at least one part, and shorter ones are ends of the longest.
-        algebra: of the job's aggregates, by name; all of them can be merged, or at least in the order of parts.
-        kept: the running merges that there are.
-        left: versions of parts that are in no window, or not any more, and whose states are still there.
-        additions: what versions in the windows have beside the states of earlier ones.
-        slides: whether the next night's windows follow these. Where an old day is computed again they do not: then only
-            tonight counts, and nothing is kept or dropped.
-        unsettled: to how many of the newest parts late rows usually come. Running merges leave these parts out, as a
-            merge with a part that changes is made for nothing.
-        result_keys: of the last result of the longest window; 0 where it is not known.
-        preferred: a way that is taken wherever it is possible, whatever its price.
-
-    Returns:
-        The choice: candidates with their prices, and the steps in the order in which they can be made.
 
     Raises:
         PlanError: a window has no parts, or is no end of the longest one.
     """
-    longest = max((window.piece for window in windows), key=len, default=())
-    if not all(window.parts and longest[-len(window.parts) :] == window.piece for window in windows) or not longest:
-        raise PlanError("windows of a night", "windows with parts, each the end of the longest one", "another one")
-    sizes = _Sizes(windows, kept, (*left, *additions), result_keys)
-    night = _Night(
-        longest, algebra, sizes, frozenset(one.parts for one in kept), {one.ident for one in left}, additions, slides,
-        unsettled,
-    )  # fmt: skip
+    ways_of = _Ways(night)
     steps: dict[str, MergeStep] = {}
     results: dict[str, str] = {}
     candidates: list[WindowCandidate] = []
     useful: set[Piece] = set()
     words = []
-    for window in sorted(windows, key=lambda one: (one.length is None, one.length or 0)):
-        ways = [night.merge_all(window), night.running_merges(window), night.subtract(window), night.touched(window)]
+    for window in sorted(night.windows, key=lambda one: (one.length is None, one.length or 0)):
+        ways = ways_of.all_of(window)
         possible = [way for way in ways if way.possible]
-        chosen = min(possible, key=lambda way: (way.action != preferred, night.price(way, window)))
+        chosen = min(possible, key=lambda way: (way.action != night.preferred, ways_of.price(way, window)))
         candidates += [_candidate(window, way, chosen) for way in ways]
         for step in chosen.steps:
             # Another window may keep what this one only makes.
             known = steps.get(step.makes)
             steps[step.makes] = step if known is None else known.model_copy(update={"keep": known.keep or step.keep})
         results[window.name] = name_of(window.piece)
-        night.made.add(window.piece)
+        ways_of.made.add(window.piece)
         useful |= chosen.useful
         words.append(f"window {window.name}: {chosen.action}, {chosen.sentence}")
-    dropped = sorted(name_of(piece) for piece in night.kept - useful) if slides else []
+    dropped = sorted(name_of(piece) for piece in ways_of.kept - useful) if night.slides else []
     return WindowChoice(
-        parts=longest, candidates=tuple(candidates), steps=tuple(steps.values()), results=results,
+        parts=night.longest, candidates=tuple(candidates), steps=tuple(steps.values()), results=results,
         dropped=tuple(dropped), sentence="; ".join(words),
     )  # fmt: skip
 
@@ -211,79 +80,36 @@ class _Way(NamedTuple):
     useful: frozenset[Piece] = frozenset()
 
 
-class _Sizes:
-    """How many states a piece has, and their bytes: known, or estimated for what is made tonight.
-
-    A merge has at most as many keys as its parts together. It is taken to have no more than the largest piece known,
-    since most keys come again every night. Where they do not, the next night knows from what was kept.
-    """
-
-    def __init__(
-        self,
-        windows: Sequence[Window],
-        kept: Sequence[RunningMerge],
-        left: Sequence[PartStates | Addition],
-        result_keys: int,
-    ) -> None:
-        self._known: dict[Piece, tuple[int, int]] = {one.parts: (one.keys, one.size_bytes) for one in kept}
-        for part in (*left, *(part for window in windows for part in window.parts)):
-            self._known[(part.ident,)] = (part.keys, part.size_bytes)
-        self._most = max((result_keys, *(one.keys for one in kept)))
-
-    def of(self, piece: Piece) -> tuple[int, int]:
-        """States and bytes."""
-        if piece not in self._known:
-            parts = [self._known[part,] for part in piece]
-            total = sum(keys for keys, _ in parts)
-            keys = min(total, max(self._most, *(keys for keys, _ in parts)))
-            self._known[piece] = (keys, sum(size for _, size in parts) * keys // max(1, total))
-        return self._known[piece]
-
-    def states(self, pieces: Iterable[Piece]) -> int:
-        """States of some pieces."""
-        return sum(self.of(piece)[0] for piece in pieces)
-
-    def merged(self, pieces: Iterable[Piece], *, at_most: int | None = None) -> float:
-        """Seconds to read and merge pieces, or at most so many states of each."""
-        seconds = 0.0
-        for piece in pieces:
-            keys, size = self.of(piece)
-            part = 1.0 if at_most is None or not keys else min(1.0, at_most / keys)
-            seconds += part * (keys * STATE_SECONDS + size * STATE_BYTE_SECONDS)
-        return seconds
-
-    def written(self, piece: Piece) -> float:
-        """Seconds to write a piece, or to copy it."""
-        keys, size = self.of(piece)
-        return keys * WRITTEN_STATE_SECONDS + size * STATE_BYTE_SECONDS / 2
-
-
-class _Night:
-    """What is known of a night, and the ways to make a window of it.
+class _Ways:
+    """The ways to make a window of a night.
 
     Attributes:
         made: the results of shorter windows that the night makes.
+        kept: what the running merges were made of.
     """
 
-    def __init__(
-        self, parts: Piece, algebra: Mapping[str, Algebra], sizes: _Sizes, kept: frozenset[Piece], left: set[PartId],
-        additions: Sequence[Addition], slides: bool, unsettled: int,
-    ) -> None:  # fmt: skip
-        self.sizes, self.kept, self.left, self.slides, self.unsettled = sizes, kept, left, slides, unsettled
-        self.places = {part: at for at, part in enumerate(parts)}
+    def __init__(self, night: Night) -> None:
+        self.sizes, self.slides, self.unsettled = Sizes(night), night.slides, night.unsettled
         self.made: set[Piece] = set()
+        self.kept = frozenset(one.parts for one in night.kept)
+        self.left = {one.ident for one in night.left}
+        self.places = {part: at for at, part in enumerate(night.longest)}
         self._named: dict[str, Piece] = {}
-        self.floats = [name for name, one in algebra.items() if not one.invertible]
-        self.in_order = any(not one.mergeable for one in algebra.values())
+        self.floats = [name for name, one in night.algebra.items() if not one.invertible]
+        self.in_order = any(not one.mergeable for one in night.algebra.values())
         # In order, what was added may belong between other states.
-        self.additions = {} if self.in_order else {(one.part, one.before): one for one in additions}
+        self.additions = {} if self.in_order else {(one.part, one.before): one for one in night.additions}
+
+    def all_of(self, window: Window) -> list[_Way]:
+        """All four, the impossible ones among them."""
+        return [self._merge_all(window), self._running_merges(window), self._subtract(window), self._touched(window)]
 
     def price(self, way: _Way, window: Window) -> float:
         """Seconds a night, over tonight and the nights until all parts of the window have left."""
         nights = len(window.parts) if self.slides else 1
         return (way.seconds + (nights - 1) * way.nightly_seconds) / nights
 
-    def merge_all(self, window: Window) -> _Way:
+    def _merge_all(self, window: Window) -> _Way:
         """All parts at once, or the result of a shorter window and the parts before it."""
         pieces = self._cover(window.piece, self.made)
         steps = self._steps(window.piece, pieces)
@@ -293,7 +119,7 @@ class _Night:
         words += "".join(f", and the result of the last {len(piece)}" for piece in shared)
         return self._way("merge all", words, steps, seconds)
 
-    def running_merges(self, window: Window) -> _Way:
+    def _running_merges(self, window: Window) -> _Way:
         """Two stacks: a suffix of the older parts, and a running merge of the newer ones."""
         parts, action = window.piece, "running merges"
         settled = parts[: max(0, len(parts) - self.unsettled)]
@@ -322,7 +148,7 @@ class _Night:
         nightly = 3 * self.sizes.merged([parts, parts]) + 2 * (STEP_SECONDS + self.sizes.written(parts))
         return self._way(action, words, steps, None, nightly + self.sizes.merged(recent), useful)
 
-    def subtract(self, window: Window) -> _Way:
+    def _subtract(self, window: Window) -> _Way:
         """The merge of another night, without what left and with what came."""
         action, parts = "subtract", set(window.piece)
         if len(parts) == 1:
@@ -345,7 +171,7 @@ class _Night:
         words = f"a merge of {len(base)} parts, {len(gone)} taken out and {len(come)} added"
         return self._way(action, words, steps, None, nightly, {window.piece})
 
-    def touched(self, window: Window) -> _Way:
+    def _touched(self, window: Window) -> _Way:
         """The merge of another night, where only keys of parts that left, came or changed are merged anew."""
         action, parts = "touched keys", set(window.piece)
         if len(parts) == 1:
