@@ -33,12 +33,8 @@ Floats = npt.NDArray[np.float64]
 def makespan(loads: Floats, parallelism: int) -> float:
     """When the last task is done, if ``parallelism`` tasks run side by side and are started in their order.
 
-    Spark starts the tasks of a stage by partition, each as soon as another task has ended (list
-    scheduling, Graham 1966). If no task waits it is the largest load.
-
-    Args:
-        loads: of each task, shape ``(tasks,)``, in rows or seconds.
-        parallelism: tasks that run side by side, at least 1.
+    Spark starts the tasks of a stage by partition, each as soon as another task has ended (list scheduling, Graham
+    1966). If no task waits it is the largest of the loads, which are rows or seconds.
     """
     if len(loads) <= parallelism:
         return float(loads.max(initial=0.0))
@@ -170,14 +166,10 @@ def _conclusion(
 
 
 def states_upper(keys: int, tasks: int) -> int:
-    """Partial states that the wrap-around rule never exceeds: ``D + W - 1``; 0 without keys.
+    """Partial states that the wrap-around rule never exceeds: ``D + W - 1`` for D keys on W tasks; 0 without keys.
 
     McNaughton (1959, Management Science 6, 1-12): lay the keys end to end and cut at every multiple of
     ``total / W``. W tasks have W - 1 cuts between them, and each makes one more piece of one key.
-
-    Args:
-        keys: D, the keys that have rows.
-        tasks: W, at least 1.
     """
     return keys + tasks - 1 if keys else 0
 
@@ -189,7 +181,7 @@ def best_bound(bounds: list[Bound]) -> Bound:
 
 
 def known_bounds(ordered: Floats, total: float, tasks: int, splittable: bool, fastest: Floats | None) -> list[Bound]:
-    """All bounds of the largest load that hold, the fair share first.
+    """All bounds of the largest load that hold, the fair share first; in O(n log n), n keys and tasks.
 
     With ``n(j)`` the j-th heaviest key, W tasks, and ``s(j)`` the j-th fastest speed:
 
@@ -205,15 +197,7 @@ def known_bounds(ordered: Floats, total: float, tasks: int, splittable: bool, fa
       ..: by the time T task i ends at most ``floor(T s(i) / n(k))`` of the k heaviest keys, each of which weighs at
       least ``n(k)``, and these numbers add up to k no sooner than at ``T = n(k) t(k)``.
 
-    Args:
-        ordered: rows of the known keys, heaviest first.
-        total: rows of all keys, known or not.
-        tasks: at least 1.
-        splittable: whether a key may be split.
-        fastest: speeds of the tasks, fastest first; None where all are alike.
-
-    Returns:
-        In the unit of the rows; with speeds, of a task of speed 1. Takes O(n log n), n keys and tasks.
+    Known keys and speeds are given heaviest and fastest first; ``fastest`` is None where all tasks are alike.
 
     Raises:
         PlanError: no task, or a total that is negative or not finite.
@@ -263,17 +247,10 @@ def _crowded_at_speeds(ordered: Floats, fastest: Floats) -> Bound:
 
 
 def needed_states(ordered: Floats, total: float, level: float, room: float, splittable: bool) -> int:
-    """Partial states, (key, task) pairs, that every plan has at least whose tasks hold at most ``level``.
+    """Partial states, (key, task) pairs, that every plan has at least whose tasks hold at most ``level`` rows each.
 
     A key of w rows needs ``ceil(w / level)`` tasks; if keys may not be split, one, and so as many states as keys.
-    Keys without rows need none.
-
-    Args:
-        ordered: rows of the keys, heaviest first.
-        total: their sum.
-        level: rows that the roomiest task may hold, inclusive.
-        room: rows that all tasks may hold together.
-        splittable: whether a key may be split.
+    Keys without rows need none. All tasks together have ``room`` for so many rows.
 
     Raises:
         PlanError: the tasks cannot hold the keys, or a key is above the level and may not be split.

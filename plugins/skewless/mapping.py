@@ -64,14 +64,7 @@ def mapper_named(name: str, at: str) -> PythonMapper:
 
 
 def places(mapped: pa.RecordBatch, source_rows: Any, rows: int, mapper: PythonMapper, schema: pa.Schema) -> Any:
-    """Check that a mapper keeps its contract, and number the rows that it made from each row.
-
-    Args:
-        mapped: what it gave.
-        source_rows: the row that each mapped row was made of.
-        rows: rows of the batch that it was given.
-        mapper: for the message.
-        schema: what it declared.
+    """Check that a mapper keeps its contract, and number the rows that it made from each row of its batch.
 
     Returns:
         The source rows and, for each mapped row, its place among those of the same source row, from 0.

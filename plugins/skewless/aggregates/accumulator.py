@@ -13,10 +13,7 @@ import pyarrow as pa
 class ArrowTypes(NamedTuple):
     """The Arrow types of an aggregate whose options and argument columns are known.
 
-    Attributes:
-        argument: of ``values`` in ``update``; a struct where the aggregate has further arguments.
-        state: of a state.
-        result: of a result.
+    ``argument`` is that of ``values`` in ``update``; a struct where the aggregate has further arguments.
     """
 
     argument: pa.DataType

@@ -13,12 +13,9 @@ from skewless.aggregates.accumulator import Accumulator, GroupsAccumulator
 
 
 class PerKey(GroupsAccumulator):
-    """One Python object per key. A batch costs one sort, and one call per key that it holds.
+    """One Python object per key, which ``factory`` makes. A batch costs one sort, and one call per key that it holds.
 
-    Args:
-        factory: makes the accumulator of a new key.
-        state_type: Arrow type of a state; by default the aggregate's.
-        result_type: Arrow type of a result; by default the aggregate's.
+    Types are by default the aggregate's.
 
     Attributes:
         current_group: the group whose accumulator is at work, for whoever catches what it raises; None between

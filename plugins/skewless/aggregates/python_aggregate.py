@@ -118,21 +118,14 @@ class PythonAggregate:
 
     @classmethod
     def per_key(cls, *, create: Callable[[Any], Accumulator], **fields: Any) -> Self:
-        """An aggregate of one ``Accumulator`` per key.
-
-        Args:
-            create: a fresh accumulator of one key, from validated options.
-            fields: the other fields.
-        """
+        """An aggregate of one ``Accumulator`` per key, which ``create`` makes from validated options."""
         return cls(create=lambda options: PerKey(lambda: create(options)), **fields)
 
     def types(self, options: BaseModel, spark_types: Sequence[str] = ()) -> ArrowTypes:
         """The Arrow types for these options and argument columns.
 
-        Args:
-            options: an instance of ``options``.
-            spark_types: Spark SQL types of the argument columns: ``column``, if it has one, then those that
-                ``further`` names, in its order. May be empty where no type depends on them.
+        ``spark_types`` are those of ``column``, if it has one, then of the columns that ``further`` names, in its
+        order; empty where no type depends on them.
         """
         own_count = max(0, len(spark_types) - len(self.further))
         own = spark_types[0] if own_count else ""

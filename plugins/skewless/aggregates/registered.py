@@ -14,10 +14,9 @@ ENTRY_POINT_GROUP = "skewless.aggregates"
 
 
 class RegisteredAggregates(Mapping[str, PythonAggregate]):
-    """What entry points register. An aggregate is imported when it is first asked for, and no other is.
+    """What entry points register: by default those of all installed packages, which are then looked up late.
 
-    Args:
-        found: the entry points; by default those of all installed packages, which are then looked up late.
+    An aggregate is imported when it is first asked for, and no other is.
     """
 
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:

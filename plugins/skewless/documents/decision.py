@@ -15,15 +15,12 @@ class EngineChoice(Frozen):
     """The engine of a run's next stages, with the numbers that spoke for it.
 
     Attributes:
-        engine: what was chosen.
-        rows: rows to be reduced.
+        rows: to be reduced.
         splits: input splits that ``combine`` would read.
         keys: different keys among the rows, estimated; 0 where nothing is known.
-        states: states that ``combine`` would make, estimated.
-        combine_seconds: predicted seconds of one core beyond reading and updating, engine ``combine``.
-        bypass_seconds: the same, engine ``bypass``; 0 where it was no candidate.
-        staged_seconds: the same, engine ``staged``.
-        sentence: the choice in words.
+        states: that ``combine`` would make, estimated.
+        combine_seconds: predicted seconds of one core beyond reading and updating, as for the other engines.
+        bypass_seconds: 0 where it was no candidate.
     """
 
     engine: EngineName
@@ -51,8 +48,7 @@ class Certificate(Frozen):
     Attributes:
         total_rows: rows to be placed.
         tasks: tasks to place them on.
-        fair_rows: ``total / tasks`` (with speeds, total by the sum of the speeds): the bound that
-            holds for every plan.
+        fair_rows: ``total / tasks`` (with speeds, total by the sum of the speeds): the bound that holds for every plan.
         heaviest_key: key text of the heaviest key known, if any.
         heaviest_rows: its rows.
         splittable: whether a key may be split over tasks.
@@ -96,12 +92,10 @@ class Candidate(Frozen):
     """One action the planner weighed.
 
     Attributes:
-        action: its name.
         makespan_rows: predicted largest load of a task in the next stage, were it drained.
         forwarded_rows: predicted backlog rows that would change their owner.
         pieces: (head key, task) pairs of the plan; those beyond one per key cost a partial state each.
         cost_rows: makespan with forwarding and states priced in; the least is taken.
-        chosen: whether it was taken.
         sentence: why, or why not.
     """
 
@@ -124,10 +118,9 @@ class Decision(Document):
         queued_rows: rows that stage will find: the backlog and the next wave.
         candidates: all that were weighed, the chosen one among them; empty when finished.
         certificate: of the chosen plan's prediction.
-        sentence: the decision in words.
         next_plan: null when no further stage is needed.
-        observed: whether it was only observed: the chosen candidate, the certificate and the sentence say
-            what would have been done, and ``next_plan`` is that of policy ``static``.
+        observed: whether it was only observed: the chosen candidate, the certificate and the sentence say what would
+            have been done, and ``next_plan`` is that of policy ``static``.
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)

@@ -45,7 +45,6 @@ class PinnedTable(Frozen):
     """The one state of a table that a run reads, in all stages and all retries.
 
     Attributes:
-        kind: of table.
         name: of an Iceberg table, with its catalog; of a Delta table, its folder.
         snapshot: the id of the snapshot, or the number of the version, as text: ids are too large for JSON's readers;
             empty for a table without any.
@@ -114,7 +113,6 @@ class Algebra(Frozen):
         mergeable: whether states of one key may be merged.
         ordered: whether the rows of a key must be seen in the order of the input.
         invertible: whether rows can be taken out of a state again by their own state, bit for bit.
-        state_bytes: of a usual state.
         setup_seconds: for each key that a task opens, as the aggregate declares it.
         row_seconds: of one core for a row, about; None where only running it can tell.
     """
@@ -144,8 +142,7 @@ class Job(Document):
         key_types: Spark SQL type of each key column; with a map, of the mapped rows.
         column_types: Spark SQL type of each further column that aggregates take.
         algebra: for each aggregate, by name.
-        warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a
-            plain ring.
+        warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a plain ring.
         source: how the units are read.
         window: where states are kept, the parts; the units are then those that changed.
         skipped: names of the parts after the last published one before its own for which no run was begun, oldest
@@ -313,10 +310,7 @@ class Job(Document):
     def predicted_rows(self, waves: tuple[int, int], seen_rows: int, seen_waves: int) -> int:
         """Rows that waves will admit: as counted, or else for each listed one as many as so far, if there were any.
 
-        Args:
-            waves: ``first <= wave < end``.
-            seen_rows: rows admitted so far, mapped ones where there is a map.
-            seen_waves: the waves that they came with: the first so many.
+        So far, ``seen_rows`` came with the first ``seen_waves`` waves: mapped ones where there is a map.
         """
         listed = self.admitted_rows(waves)
         before = 0 if self.counted else self.admitted_rows((0, seen_waves))

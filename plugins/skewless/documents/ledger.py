@@ -99,10 +99,7 @@ class WindowLine(Frozen):
 class PartLines(Document):
     """The lines of all parts of a run and of all of its windows, as ``merge`` has counted them: ``parts.json``.
 
-    Attributes:
-        parts: oldest first.
-        windows: the shortest first.
-        newest: the newest row of each part, by its name, as far as it is known.
+    Parts come oldest first, windows the shortest first. ``newest`` has the newest row of each part that is known.
     """
 
     parts: tuple[PartLine, ...]
@@ -111,14 +108,13 @@ class PartLines(Document):
 
 
 class Ledger(Document):
-    """All lines of a run, its totals, and every imbalance in words.
+    """All lines of a run, its totals, and every imbalance in words; none if and only if the ledger balances.
 
     Attributes:
         input_rows: rows of the input by its footers, counted before the first stage; or the rows that reader and map
             gave out, where footers cannot tell.
         state_rows: rows in the merged result, as ``merge`` counts them.
         unchanged_rows: rows of a window that are not read, since states of them are kept; 0 without a window.
-        problems: every imbalance in words; empty if and only if the ledger balances.
         parts: with a window, its parts, oldest first.
         windows: with a window, each one, the shortest first.
     """
@@ -144,14 +140,9 @@ def balance(
     parts: Sequence[PartLine] = (),
     windows: Sequence[WindowLine] = (),
 ) -> Ledger:
-    """Draw up the ledger of a run.
+    """Draw up the ledger of a run, from its committed reports, by stage from 0.
 
-    Args:
-        job: the frozen job; its footers tell what should have been admitted.
-        reports: the committed reports, by stage from 0.
-        state_rows: rows in the merged states; with several windows, in those of the longest.
-        parts: with a window, the lines of its parts.
-        windows: the lines of each window.
+    ``state_rows`` are the rows in the merged states; with several windows, in those of the longest.
     """
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
@@ -174,11 +165,9 @@ def balance(
 
 
 def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str, ...]:
-    """Everything that does not add up within a stage, or between two stages.
+    """Everything that does not add up within consecutive stages, or between two of them.
 
-    Args:
-        lines: consecutive stages.
-        left_over: backlog rows of the stage before the first of them.
+    ``left_over`` are the backlog rows of the stage before the first.
     """
     problems = []
     for line in lines:
@@ -257,11 +246,7 @@ def _window_problems(job: Job, windows: Sequence[WindowLine], *, merged: bool) -
 def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) -> None:
     """Check a stage before it commits: against the listing, the commit before it and its own files.
 
-    Args:
-        job: the frozen job.
-        report: what the stage would report.
-        left_over: backlog rows of the stage before it, as the commit of that stage counts them.
-        on_disk: rows in the files of this stage's own backlog.
+    ``left_over`` are the backlog rows that the stage before it has committed, ``on_disk`` those in its own files.
 
     Raises:
         LedgerError: something does not add up; the message says what.
@@ -277,11 +262,6 @@ def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) ->
 
 def require_all_processed(job: Job, reports: Sequence[StageReport], where: str) -> None:
     """Refuse to merge before all rows are reduced.
-
-    Args:
-        job: the frozen job.
-        reports: the committed reports, by stage from 0.
-        where: what the message begins with.
 
     Raises:
         LedgerError: some input or backlog is left, so the result would lack rows.

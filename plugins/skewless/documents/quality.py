@@ -19,7 +19,6 @@ class Check(Frozen):
         subject: "ledger", "result", or "states": keys that were computed from all rows, too.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         column: the column it is about; empty for the whole table.
-        success: whether it held.
         observed: what was observed, as text; "" where nothing is observed but failures.
         sentence: name and numbers in one line.
     """
@@ -36,7 +35,6 @@ class Freshness(Frozen):
     """How new a part is.
 
     Attributes:
-        part: its name.
         newest: when the newest of its files was modified, in UTC; None if the file system does not say.
         row: its newest row, if the spec names a time column and it is known.
     """
@@ -58,17 +56,9 @@ class Freshness(Frozen):
 class Volume(Frozen):
     """The rows of the run's own part beside those of earlier parts of the same weekday, and hour.
 
-    The band is the median and three standard deviations to either side. These are estimated by the median distance from
-    the median, times 1.4826 as in a normal distribution, which one odd day does not move; and by the root of the
-    median, as rows that come independently of each other vary, if that is more.
-
-    Attributes:
-        part: the run's own part.
-        rows: its rows.
-        compared: the rows of the earlier parts, by their names.
-        median: of these.
-        low: where the band begins.
-        high: where it ends, inclusive.
+    The band is the median and three standard deviations to either side, inclusive. These are estimated by the median
+    distance from the median, times 1.4826 as in a normal distribution, which one odd day does not move; and by the root
+    of the median, as rows that come independently of each other vary, if that is more.
     """
 
     part: str
@@ -85,12 +75,10 @@ class Volume(Frozen):
 
 
 class LateRows(Frozen):
-    """Rows of files that came, or were replaced, in an older part that had states.
+    """Rows, before a map, of files that came, or were replaced, in an older part that had states.
 
     Attributes:
-        part: the older part.
         delay: how many parts it lies before the run's own one.
-        rows: of these files, before a map.
         ignored: whether they were left out, as the spec has ``late: ignore``.
     """
 
@@ -131,13 +119,11 @@ class WindowQuality(Frozen):
 
 
 class QualityReport(Document):
-    """All checks of a run, with the ledger they are about.
+    """All checks of a run, in the order they were run, with the ledger they are about.
 
     Attributes:
         success: whether every check held; a report that says otherwise than its checks is refused.
         keys: rows of the result.
-        checks: in the order they were run.
-        ledger: the run's ledger.
         window: of a run with a window, what is measured of its parts.
     """
 

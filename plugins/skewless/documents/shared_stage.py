@@ -15,11 +15,9 @@ class RoutedRows(Document):
     """The rows of a stage where each virtual task finds its own, states that go ahead of them included.
 
     Attributes:
-        stage: its number.
         cluster: who routed it.
         tasks: by task index the files of its rows; a task that has none is left out.
-        source_rows: as in ``StageReport``.
-        given_rows: as in ``StageReport``.
+        source_rows: as in ``StageReport``, as are the rows given.
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)
@@ -41,14 +39,7 @@ class RoutedRows(Document):
 
 
 class SharedTask(Document):
-    """One virtual task, done: what its lease's holder commits through the fence.
-
-    Attributes:
-        task: its index.
-        cluster: who did it.
-        seconds: how long that took.
-        files: exactly what it wrote.
-    """
+    """One virtual task, done, and exactly what was written: what its lease's holder commits through the fence."""
 
     task: int = Field(ge=0)
     cluster: str
@@ -64,13 +55,7 @@ class TaskShare(Frozen):
 
 
 class StageShares(Document):
-    """Who did what of a shared stage.
-
-    Attributes:
-        stage: its number.
-        routed_by: the cluster that routed it.
-        tasks: by the names of the virtual tasks that had rows.
-    """
+    """Who routed a shared stage, and who did which virtual task that had rows, by its name."""
 
     stage: int = Field(ge=0, le=LAST_STAGE)
     routed_by: str

@@ -80,13 +80,10 @@ class Histogram(Frozen):
     keys: Count | None = None
 
     def on_ring(self, slots: int) -> Histogram:
-        """The same counts by the slots of a ring of another size; keys that are named stay as they are.
+        """The same counts by the slots of a ring of another size, a power of two; keys that are named stay as they are.
 
         Slots of a finer ring add up exactly. Rows of a coarser slot are spread evenly over the finer ones that it
         is cut into, as nothing tells them apart; what is left over goes to the first of these.
-
-        Args:
-            slots: of the other ring, a power of two, as the number of this one's is.
         """
         tails = {name: _folded(getattr(self, name), slots) for name in ("seen_tail", "backlog_tail")}
         return self if len(self.seen_tail) == slots else self.model_copy(update=tails)
@@ -110,7 +107,7 @@ class SparkWork(Frozen):
         jobs: jobs, those among them that Spark runs to broadcast a small table.
         tasks: tasks that ended well.
         shuffle_bytes_written: bytes that tasks wrote for others to read.
-        shuffle_bytes_read: bytes that tasks read of these, each time that they were read.
+        shuffle_bytes_read: the same, each time that they were read.
     """
 
     executions: Count

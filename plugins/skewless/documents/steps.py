@@ -13,14 +13,7 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class Span(Frozen):
-    """A part of a step.
-
-    Attributes:
-        name: what was done.
-        start: seconds after the step's start.
-        seconds: how long it took.
-        tasks: of a Spark job, the tasks that ended well.
-    """
+    """A part of a step, which began so many seconds after it. A Spark job has as many tasks as ended well."""
 
     name: str
     start: Seconds
@@ -64,14 +57,13 @@ _TRY = re.compile(r"(.+)-(\d{1,9})-[0-9a-f]+")
 
 
 class Failure(Document):
-    """Why a Spark entry ended with an error.
+    """Why a Spark entry ended with an error, in one sentence.
 
-    spark-submit gives an exit code and some hundred lines of log. The task and the pages show one sentence, which the
+    spark-submit gives an exit code and some hundred lines of log. The task and the pages show the sentence, which the
     entry leaves in this document. If there is no document, the driver was killed.
 
     Attributes:
         exit_code: what the entry ends with: 2 bad spec or input, 3 data quality failed, 1 anything else.
-        sentence: the error in one sentence.
     """
 
     exit_code: int = Field(ge=1, le=255)

@@ -303,12 +303,7 @@ CHANGES: Sequence[str] = ("reused", "added", "replaced", "removed")
 
 
 def some_of(names: Sequence[str], count: int | None = None) -> str:
-    """Names of parts; of many the first and the last few, and their number.
-
-    Args:
-        names: all of them, or the first and the last.
-        count: how many there are, if these are not all.
-    """
+    """Names of parts; of many the first and the last few, and their number, which is ``count`` if not all are given."""
     count = len(names) if count is None else count
     if count <= 2 * OLDEST_MISSING:
         return ", ".join(names)

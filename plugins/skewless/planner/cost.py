@@ -42,17 +42,13 @@ class StageCost(NamedTuple):
 
 
 def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
-    """The cost of the next stage, from the spec or from what was measured.
+    """The cost of the next stage, from the spec or from what was measured in the stages that were routed, at least one.
 
     If the tasks' own times were measured, the rest of the stage's time is overhead, and nothing is fitted. Otherwise
     one stage cannot tell the two apart. A row costs at most what the last stage leaves for it beside the usual
     overhead. It costs at least what the stage leaves beside the overhead of a cold session, what any row costs in
     Spark, and what the line fitted through the stages says, which a cold first stage makes too flat. The mean of all
     costs between is taken, each order of magnitude being as likely: ``(most - least) / ln(most / least)``.
-
-    Args:
-        job: its spec may say what a stage costs.
-        reports: of the stages so far that were routed, in order, at least one.
     """
     parallelism = job.spec.routing.parallelism
     rows = np.array([makespan(report.processed.astype(np.float64), parallelism) for report in reports])
@@ -78,15 +74,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
 
 
 def overhead_rows_before(job: Job, last: Histogram | None = None) -> float:
-    """What a stage costs before any was run, in rows of the largest task.
-
-    Args:
-        job: its spec may say what a stage costs.
-        last: what the last run saw, if it is known.
-
-    Returns:
-        All rows of the input if it is not known what a row costs.
-    """
+    """What a stage costs before any was run, in rows of the largest task; all rows if no cost of a row is known."""
     given = job.spec.routing.stage_overhead
     overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, row_seconds_before(job, last)
     if row_seconds is None:

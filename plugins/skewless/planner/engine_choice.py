@@ -50,13 +50,8 @@ def choose_engine(
 ) -> EngineChoice:
     """The engine for the rows that are left.
 
-    Args:
-        job: the frozen job: what its aggregates are, and what its spec says.
-        counts: of a sample of the rows, or of all seen so far; None where nothing is known.
-        rows: to be reduced.
-        splits: that ``combine`` would read them in, at least 1.
-        largest_split: rows of the largest one; 0 where it is not known.
-        named: whether the texts of heavy keys are known, so that ``bypass`` can split them.
+    ``combine`` would read them in so many splits, the largest of ``largest_split`` rows (0 where it is not known).
+    Without ``named`` heavy keys, ``bypass`` cannot split them.
     """
     asked = job.spec.engine
     if not job.splittable:
@@ -111,13 +106,7 @@ def _cheap_row_seconds(job: Job) -> float | None:
 
 
 def first_choice(job: Job, counts: KeyCounts | None, *, named: bool = True) -> EngineChoice:
-    """The engine of stage 0.
-
-    Args:
-        job: the frozen job.
-        counts: of a sample of the keys; None where there is none.
-        named: whether the sample has their texts.
-    """
+    """The engine of stage 0."""
     largest = max((unit.rows for unit in job.units), default=0)
     return choose_engine(job, counts, job.rows, job.combine_splits, largest, named=named)
 
@@ -125,11 +114,8 @@ def first_choice(job: Job, counts: KeyCounts | None, *, named: bool = True) -> E
 def plan_of_choice(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None = None) -> RoutingPlan:
     """A plan for an engine that takes in everything from a plan's waves on.
 
-    Args:
-        job: the frozen job.
-        plan: of this epoch as it would be staged, or the last one with the epoch of this one.
-        choice: the engine's.
-        seen: the keys of a sample, or of the stages so far; None where nothing is known.
+    ``plan`` is that of this epoch as it would be staged, or the last one with the epoch of this one; ``seen`` has the
+    keys of a sample, or of the stages so far.
     """
     first = plan.waves[0] if not plan.epoch else plan.waves[1]
     taken = plan.model_copy(

@@ -43,12 +43,7 @@ DRAIN_PART = 0.01
 
 
 def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
-    """The first plan where nothing is known: the plain ring.
-
-    Args:
-        job: the frozen job.
-        waves: those that the first stage admits; the first one by default.
-    """
+    """The first plan where nothing is known: the plain ring, and the first wave unless more are given."""
     # What is observed may add reducers to the ring.
     ring = first_ring(job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens}))
     job = job.enacted
@@ -137,16 +132,10 @@ def plain_plan(job: Job, reason: str) -> RoutingPlan:
 
 
 def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPlan:
-    """The first plan from what the job's last run saw.
+    """The first plan from the last histograms of the job's last run and of the run before it.
 
-    Args:
-        job: the frozen job; its ``warm_from`` names the runs.
-        last: the last histogram of the newest run, on whatever ring it was counted.
-        before: that of the run before it; None if there is none, and then nothing speaks against ``last``.
-
-    Returns:
-        A plan for the first waves with what it expects of each task; the plain ring where the last run is no
-        guide. Its sentence says which it is.
+    The plan has what it expects of each task. It is the plain ring where the last run is no guide; its sentence says
+    so. If there was no run before, nothing speaks against the last one.
 
     Raises:
         PlanError: the policy splits a key that may not be split.
@@ -174,16 +163,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
 
 
 def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
-    """The first plan from a sample of the keys.
-
-    Args:
-        job: the frozen job.
-        plain: the first plan as it is without the sample; its sentence says why nothing better is known.
-        sample: of the keys.
-
-    Returns:
-        A plan for the first waves with what it expects of each task, or ``plain`` where the sample
-        says nothing.
+    """The first plan from a sample of the keys, with what it expects of each task; ``plain`` if that tells nothing.
 
     Raises:
         PlanError: the policy splits a key that may not be split.
@@ -203,11 +183,9 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
 
 
 class _Known(NamedTuple):
-    """What the first plan is made from.
+    """What the first plan is made from: what the last run saw, or a sample.
 
     Attributes:
-        seen: of the last run, or of a sample.
-        source: which it is.
         spread: of the forecast that is made from it; see ``forecast_error.dispersion``.
         overhead_rows: what a stage costs, in rows of the largest task; 0 where that is not to be weighed.
         expected_keys: different keys in the first stage; None where the counts tell.

@@ -31,13 +31,7 @@ from skewless.spec.routing import ENGINES
 
 
 def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport] = ()) -> Decision:
-    """Decide about the stage after ``report``, purely from the documents.
-
-    Args:
-        job: the frozen job.
-        plan: the plan of the reported stage.
-        report: what happened.
-        earlier: the reports of the stages before, for what stages cost; may be left out.
+    """Decide about the stage after ``report``, purely from the documents; earlier reports tell what stages cost.
 
     Raises:
         PlanError: plan and report are not of the same stage.
@@ -147,11 +141,6 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
 
 
 def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
-    """Refuse documents that are not of one stage.
-
-    Raises:
-        PlanError: says what differs.
-    """
     if plan.policy not in POLICIES:
         raise PlanError(
             f"plan {plan.epoch}, policy", "a known policy", shortened(plan.policy), nearest(plan.policy[:80], POLICIES)

@@ -171,11 +171,8 @@ def _refused_if_empty(proposal: Proposal, now: Ring) -> Proposal:
 def choose(priced: Sequence[PricedPlan], *, strict: bool = False) -> PricedPlan:
     """The cheapest that does not last longer than standing still; the first of equals.
 
-    Standing still comes first. Raising the makespan never pays, however much it saves elsewhere.
-
-    Args:
-        priced: as ``propose`` has them.
-        strict: take the last proposal that can be carried out, whatever it costs, as a published policy does.
+    Standing still comes first. Raising the makespan never pays, however much it saves elsewhere. A ``strict`` policy
+    takes the last proposal that can be carried out, whatever it costs.
     """
     still = priced[0]
     if strict:
@@ -208,8 +205,7 @@ class Rest(NamedTuple):
 
     Attributes:
         later_rows: the sum of their makespans, in rows, if the plan stays.
-        error_rows: by how much the predicted gain may be too high, in rows, over all stages that are left; 0 if the
-            plan moves nothing.
+        error_rows: by how much the predicted gain may be too high, in rows, over all; 0 if the plan moves nothing.
     """
 
     later_rows: float

@@ -48,19 +48,11 @@ def choose_budget(
 ) -> Budget:  # fmt: skip
     """The budget with the least expected cost, or none.
 
-    A task that has more rows than the budget leaves some over, at a price; one that has fewer is
-    idle for the rest of the stage. Without a budget the stage waits for the task whose forecast is
-    worst, but needs no other stage to drain.
+    A task that has more rows than the budget leaves some over, at a price; one that has fewer is idle for the rest of
+    the stage. Without a budget the stage waits for the task whose forecast is worst, but needs no other stage to drain.
 
-    Args:
-        forecast: what the stage will find.
-        expected: rows predicted for each task, shape ``(tasks,)``.
-        spread: see ``dispersion``.
-        last_input: whether no input is left after this stage.
-        overhead_rows: what a stage costs, in rows of the largest task.
-        missed: see ``misses``; given where waves come in order, and taken to be how the next forecast will be
-            missed too.
-        splittable: whether keys are split.
+    ``expected`` are the rows predicted for each task, off by a ``spread`` (``dispersion``). Where waves come in order,
+    ``misses`` tell how the next forecast will be missed too. A stage costs ``overhead_rows`` of the largest task.
     """
     tasks = len(expected)
     if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.parallelism:
@@ -101,10 +93,7 @@ def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:
 def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:
     """The same where loads will miss their forecast as they did last time.
 
-    Args:
-        budget: in rows.
-        loads: of the tasks.
-        whole: rows of a key that came unforeseen and may not be split: no later stage is shorter.
+    No later stage is shorter than the rows of a whole key that came unforeseen.
     """
     left = np.maximum(loads - budget, 0.0)
     largest = max(float(left.mean()), min(whole, float(left.max())))
@@ -131,14 +120,7 @@ def next_waves(
 
     The rest of the run is cut into stages by dynamic programming over the waves that are left:
     each stage costs its overhead and what the error of its forecast wastes; the more has been
-    seen before it, the smaller that is. Last, a stage that drains.
-
-    Args:
-        job: its waves.
-        plan: of the reported stage.
-        report: of the last stage.
-        overhead_rows: what a stage costs, in rows of the largest task.
-        spread: see ``dispersion``; by default what the report says.
+    seen before it, the smaller that is. Last, a stage that drains. By default the spread is what the report says.
     """
     first, last = plan.waves[1], len(job.waves)
     seen = report.histogram.seen_rows
@@ -166,14 +148,7 @@ def next_waves(
 
 
 def wasted_rows(rows: float, known: float, tasks: int, spread: float) -> float:
-    """What the error of a forecast costs a stage, in rows of the largest task.
-
-    Args:
-        rows: predicted.
-        known: rows seen, from which they are.
-        tasks: they are shared out over.
-        spread: see ``dispersion``.
-    """
+    """What the error of a forecast from ``known`` rows costs a stage, in rows of the largest task."""
     return WASTE_PER_ERROR * math.sqrt(spread * rows / tasks * (1.0 + rows / known))
 
 

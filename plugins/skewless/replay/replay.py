@@ -5,13 +5,12 @@ other keys in it, and the rows without a key; ``skewless.planner.forecast.wave_c
 are found. Rows of an item flow to its tasks in proportion to its shares, and what a task leaves over
 is the same part of every item in its queue.
 
-Exact are the rows of a stage and of the run, the rows of each item over the run, hence the load of
-each task under a policy that leaves no backlog and splits nothing, and every decision, given its
-report: the planner decides as in a run. Estimated are the rows of an item in a wave (see there), what
-a draw gives each share (its expectation), which keys a backlog is made of (in a run: the last rows of
-each task by their origin), how a slot's keys spread over key buckets (evenly), a task's states (a
-slot's keys count as one), and a stage's time (the overhead of the recorded stages, and as much per
-row of the longest task as they took). A row costs the same whatever its key and its task.
+Exact are the rows of a stage and of the run, the rows of each item over the run, hence the load of each task under a
+policy that leaves no backlog and splits nothing, and every decision, given its report: the planner decides as in a run.
+Estimated are the rows of an item in a wave (see there), what a draw gives each share (its expectation), which keys a
+backlog is made of (in a run: the last rows of each task by their origin), how a slot's keys spread over key buckets
+(evenly), a task's states (a slot's keys count as one), and a stage's time (the overhead of the recorded stages, and as
+much per row of the longest task as they took). A row costs the same whatever its key and its task.
 
 How far that may put the makespan off was measured beside runs row by row: by 5 % at most for keys in random order, by
 more for keys that come late, sorted or drifting, as the last rows of a task are not like its others (``ORDER_ERROR``).
@@ -73,8 +72,7 @@ class Replayed(Frozen):
         s: ``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows,
             ``U = ceil(M / R)`` for the R reducers of the spec, and Wmax the most rows of one task. 0 is
             even, 1 is all on one task; below 0 where reducers were added.
-        imbalance_final: ``(max - mean) / M`` of the rows of each task over the run (Partial Key
-            Grouping, section 2).
+        imbalance_final: ``(max - mean) / M`` of the rows of each task over the run (Partial Key Grouping, section 2).
         imbalance_fraction: the mean of ``(max - mean) / M`` of the rows of each task up to the end
             of a stage, the stages weighted by their rows (section 6.2 there).
         rows_forwarded: backlog rows that changed their task.
@@ -97,13 +95,9 @@ class Replayed(Frozen):
 
 
 def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> Replayed:
-    """What the recorded run would have come to under a policy.
+    """What the recorded run, all of whose reports are given, would have come to under a policy.
 
-    Args:
-        job: the frozen job.
-        reports: of all stages of the recorded run, in order.
-        policy: its name in ``POLICIES``.
-        plan: the first plan, for a run that was warm-started; the plain ring by default, and for engine ``combine``.
+    A run that was warm-started has its first plan; the plain ring is the default, and of engine ``combine``.
 
     Raises:
         PlanError: the run is not finished, or the policy has no safe plan for the job.
@@ -210,10 +204,7 @@ def _skew(rows: int, most: int, reducers: int) -> float:
 
 
 def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
-    """The most rows of one task, by its name, and the imbalance at the end of each stage, in rows.
-
-    Where nothing was routed input splits are the tasks.
-    """
+    """The most rows of one task or input split, by its name, and the imbalance at the end of each stage, in rows."""
     loads: dict[str, int] = {}
     found = []
     for report in reports:
@@ -229,17 +220,12 @@ def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
 
 @dataclass(eq=False)
 class CountedRun:
-    """One run on counts.
+    """One run on counts: the rows of each item in each wave, what a stage takes, and who decides about the next one.
 
     Attributes:
         job: with the policy that is played.
-        counts: rows of each item in each wave.
-        cost: what a stage takes.
         timed: whether the tasks' own times were measured: the planner prices a stage by them.
-        follow: decides about the next stage.
-        plans: of the stages played, in order.
-        reports: of the stages played, in order.
-        sentences: of the decisions after them.
+        plans: of the stages played, in order, as are the reports and the sentences of the decisions after them.
     """
 
     job: Job
@@ -356,10 +342,7 @@ class CountedRun:
 def _whole(amounts: Rows, total: int, most: Indices | None = None) -> Indices:
     """Round down, and give what is missing from ``total`` to the largest remainders, the first of equals.
 
-    Args:
-        amounts: not negative, of about that sum.
-        total: what the whole numbers add up to.
-        most: no amount is rounded up above this, as long as others are left to take it.
+    No amount is rounded up above ``most``, as long as others are left to take it.
     """
     # What floating point makes of a whole number must not be rounded down to the one below.
     whole = np.floor(amounts + 1e-6).astype(np.int64)

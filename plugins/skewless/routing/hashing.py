@@ -63,9 +63,7 @@ _LONG_TEXT_BYTES = 256
 def key_hashes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> Words:
     """``key_hash`` of many texts at once; unsigned, shape ``(texts,)``.
 
-    Args:
-        data: the bytes of all texts, one after the other.
-        ends: where each begins, and where the last one ends, shape ``(texts + 1,)``.
+    ``data`` has the bytes of all texts, one after the other; ``ends`` where each begins, and where the last one ends.
     """
     lengths = np.diff(ends)
     words = -(-lengths // 4)
@@ -107,12 +105,7 @@ def pack_origin(partition: int, offset: int) -> int:
 
 
 def hashed(rows: npt.NDArray[np.uint8], seed: int) -> Words:
-    """The hashes of many texts of one length at once, each the same as by ``mmh3``; unsigned, shape ``(rows,)``.
-
-    Args:
-        rows: texts of one length, shape ``(rows, bytes)``.
-        seed: from 0, below 2**32.
-    """
+    """The hashes of texts of one length, each a row, at once, the same as by ``mmh3``; unsigned, shape ``(rows,)``."""
     count, length = rows.shape
     padded = np.zeros((count, -(-length // 4) * 4), dtype=np.uint8)
     padded[:, :length] = rows

@@ -34,11 +34,9 @@ _OF_TASKS = ("tasks", "task_table", "slot_tasks", "slot_factors")
 
 
 class PlanSource(Frozen):
-    """What a first plan was made from.
+    """What a first plan was made from: nothing but the ring, the histogram of an earlier run, or a sample of the keys.
 
     Attributes:
-        kind: ``ring``, where nothing is known about the keys; ``run``, the histogram of an earlier run; or
-            ``sample``, a sample of the input's keys.
         run: the folder of the earlier run; empty where there is none.
         rows: the rows of that run or of the sample.
     """
@@ -204,11 +202,8 @@ def earlier_tasks(before: RoutingPlan, plan: RoutingPlan) -> list[set[int]]:
     """For each task of a plan the tasks of an earlier plan that its keys may have been in, by their indices there.
 
     A task of the same name is always among them. There may be a few too many: the buckets of a reducer whose factor
-    changed are not told apart. Keys that are split, or null, are in several tasks and are not looked at.
-
-    Args:
-        before: the earlier plan; its ring may have another size.
-        plan: the plan.
+    changed are not told apart. Keys that are split, or null, are in several tasks and are not looked at. The ring of
+    the earlier plan may have another size.
     """
     numbers = {task: number for number, task in enumerate(before.tasks)}
     found = [{numbers[task]} if task in numbers else set[int]() for task in plan.tasks]

@@ -116,12 +116,8 @@ class Ring(Frozen):
 def ring_bits_for(reducers: int, tokens_each: int) -> int:
     """How many bits a ring needs to have at least as many slots as tokens, and no reducer without a slot.
 
-    Args:
-        reducers: the most that there may be at once; with fewer, each owns as much or more.
-        tokens_each: tokens of each reducer at the start.
-
-    Returns:
-        From ``USUAL_RING_BITS`` to ``LARGEST_RING_BITS``; the latter also where it is not enough for every reducer.
+    ``reducers`` is the most that there may be at once: with fewer, each owns as much or more. It is
+    ``LARGEST_RING_BITS`` also where these are not enough for every reducer.
     """
     bits = USUAL_RING_BITS
     while bits < LARGEST_RING_BITS and 1 << bits < reducers * tokens_each:

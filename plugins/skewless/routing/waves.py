@@ -10,19 +10,14 @@ GOLDEN_SECTION = 2_654_435_769
 
 
 def cut_waves(rows: Sequence[int], weights: Sequence[float], *, in_order: bool = False) -> tuple[tuple[int, ...], ...]:
-    """Assign each source partition to one wave, so that waves have about the given weights.
+    """Assign each source partition, by its rows, to one wave, so that waves have about the given weights.
 
     The partitions are not taken in the order of the listing: the first, small wave should be a fair sample of the
     input, but neighbours in a listing are alike, as its order is often that of time. Each next partition lies a golden
     section of the listing further on. So every wave is spread over the whole listing more evenly than by chance (Weyl
     1916), and periods of the listing do not matter. Empty waves are left out, so few partitions give few waves. A
-    partition without rows is in no wave.
-
-    Args:
-        rows: rows of each partition, in the order of the listing.
-        weights: relative sizes of the waves, in order.
-        in_order: whether each wave must follow the one before in the listing, too: it must where rows have to be seen
-            in the order of the input.
+    partition without rows is in no wave. Where rows have to be seen in the order of the input, each wave follows the
+    one before in the listing, too (``in_order``).
 
     Returns:
         For each wave the ascending ordinals of its partitions; every ordinal with rows exactly once.

@@ -2,8 +2,7 @@
 
 A cluster runs ``parallelism`` tasks side by side, whatever the number of reducers is by now. So the bound is all rows
 divided by the parallelism, or the heaviest key where it may not be split. The makespan of a stage is that of its tasks
-started in order, each where one ends first (``skewless.bounds``). Stages follow each other, so their makespans
-add up.
+started in order, each where one ends first (``skewless.bounds``). Stages follow each other, so their makespans add up.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ class StageFigures(NamedTuple):
     """What the certificate of a run needs of one stage.
 
     Attributes:
-        processed_rows: rows reduced in it.
-        makespan_rows: see ``stage_makespan``.
         heaviest: key text of the key with the most rows reduced by the end of the stage, and those rows.
     """
 
@@ -57,15 +54,11 @@ def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
 
 
 def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
-    """The certificate of all stages so far.
+    """The certificate of all stages so far, by their figures, in order.
 
     The bound holds for the sum of the makespans: each stage takes at least its rows divided by the parallelism, and at
     least its rows of any one key that may not be split. Bounds about several keys together hold for one stage only,
     since the next stage may place them with other keys.
-
-    Args:
-        job: the frozen job.
-        stages: the figures of its stages so far, in order.
 
     Raises:
         PlanError: the makespan in the reports is below the bound.

@@ -99,11 +99,7 @@ class Attempt:
     def described(self, kind: str, path: str, rows: int, *, copied: bool = False) -> CommittedFile:
         """A listed path as a commit names it, with its length and checksum as they are now.
 
-        Args:
-            kind: what it holds.
-            path: as it was listed.
-            rows: as its writer counted them.
-            copied: whether it will be copied without being read, and so needs a checksum of all of it.
+        A file that will be copied without being read needs a checksum of all of it.
         """
         fs = self.run.fs
         return CommittedFile(
@@ -203,11 +199,9 @@ class RunDirectory(Storage):
         return self.write_same(f"decisions/{decision.stage:04d}.json", decision)
 
     def decide(self, stage: int, planner: Planner) -> Decision:
-        """Decide about a stage and write the decision; an earlier decision stands.
+        """Decide about a stage, at least 1, and write the decision; an earlier decision stands.
 
-        Args:
-            stage: the stage that the decision is about, at least 1.
-            planner: ``skewless.planner.planner.plan_next_stage``: a run directory stores decisions and makes none.
+        The planner is given, as a run directory stores decisions and makes none.
         """
         name = f"decisions/{stage:04d}.json"
         if self.exists(name):
@@ -242,12 +236,7 @@ class RunDirectory(Storage):
         return [self.report(stage) for stage in range(self.committed_stages())]
 
     def report(self, stage: int, *, tails: bool = True) -> StageReport:
-        """The report of a committed stage.
-
-        Args:
-            stage: its number.
-            tails: whether its counts by slot are wanted; there may be millions.
-        """
+        """The report of a committed stage; with its counts by slot, which may be millions, if they are wanted."""
         commit = self.committed(stage_step(stage))
         report = self.committed_document(commit, STAGE_REPORT, StageReport if tails else ReportWithoutTails)
         name = f"{commit.step}/attempts/{commit.attempt}/{STAGE_REPORT}"
@@ -307,10 +296,5 @@ class RunDirectory(Storage):
         self.write_once(commit_path(step), manifest)
 
     def new_attempt(self, step: str, fence: Fence | None = None) -> Attempt:
-        """A place of its own for one attempt of a step.
-
-        Args:
-            step: the step.
-            fence: asked before the attempt commits; without one, the first attempt to commit wins.
-        """
+        """A place of its own for one attempt of a step. Without a fence, the first attempt to commit wins."""
         return Attempt(self, step, secrets.token_hex(8), fence)

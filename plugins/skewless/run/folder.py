@@ -35,11 +35,7 @@ _OPEN_TO_GROUP = struct.pack("<I", _ACL_VERSION) + b"".join(
 
 
 def runs_below(root: str) -> str:
-    """Where all run directories are: a folder for each job, and a folder for each run in it.
-
-    Args:
-        root: the data root, which counts unless the environment names another place.
-    """
+    """Where all run directories are, as the environment or the data root says: a folder for each job and run in it."""
     return os.environ.get(RUNS_FOLDER, "").rstrip("/") or f"{root.rstrip('/')}/runs"
 
 
@@ -48,9 +44,6 @@ def absolute_root(root: str) -> str:
 
     >>> absolute_root("s3a://lake/data/"), absolute_root("/data/")
     ('s3a://lake/data', '/data')
-
-    Args:
-        root: where relative paths of specs start: a path, or the URL of a folder on an object store.
     """
     if "://" in root:
         return root.rstrip("/")
@@ -58,11 +51,9 @@ def absolute_root(root: str) -> str:
 
 
 def make_run_folder(root: str, group: str = "") -> None:
-    """Make the folder of a run, unless it exists: whoever made it has decided who may enter.
+    """Make the folder of a run, unless it exists: whoever made it has decided who may enter, beside the owner.
 
-    Args:
-        root: its path; folders above it are made as the umask says.
-        group: who may enter beside the owner, by name; nobody by default.
+    Folders above it are made as the umask says.
 
     Raises:
         RunDirectoryError: the group cannot be given the folder.

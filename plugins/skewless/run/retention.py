@@ -51,11 +51,7 @@ class FoundRun(NamedTuple):
     """A run directory as it was found.
 
     Attributes:
-        run: the directory.
-        part: what it computes.
         output_path: the folder or the table of its published results.
-        of_table: whether it is a table.
-        turn: its turn.
         grace_hours: as its spec has it; 0 of a table, which keeps its versions itself.
         finished: whether its result has committed.
         publication: the record of its publication, if it was published.
@@ -157,12 +153,7 @@ _LEFT = "left by somebody who was killed"
 
 
 class Limits(Frozen):
-    """The age at which a run may be removed.
-
-    Attributes:
-        finished: of a finished run.
-        unfinished: of an unfinished run, since its last sign of life.
-    """
+    """The age at which a finished run, or an unfinished one since its last sign of life, may be removed."""
 
     finished: dt.timedelta = dt.timedelta(days=30)
     unfinished: dt.timedelta = dt.timedelta(days=7)
@@ -172,9 +163,8 @@ class Fate(NamedTuple):
     """What prune does with a run directory, a version of a day, or a folder that a killed attempt left.
 
     Attributes:
-        location: of the run directory, as fsspec opens it.
+        location: as fsspec opens it.
         action: ``keep``; ``thin``, which removes states, backlog and result files; or ``remove``.
-        reason: in words.
         files: paths that are removed, as the file system knows them.
         size_bytes: of those files.
         of_run: whether it is a run directory, and not a version of a day or a folder that somebody left.
@@ -200,16 +190,10 @@ def fates(
     limits: Limits,
     shown_by_table: Callable[[Job], Mapping[str, Identity]] | None = None,
 ) -> list[Fate]:
-    """The fate of each run below a folder of runs (``ROOT/runs``), job by job.
+    """The fate of each run below a folder of runs (``ROOT/runs/JOB/RUN``), job by job. Changes nothing.
 
-    Changes nothing. Folders that are not run directories are left out.
-
-    Args:
-        runs_folder: a path or URL that fsspec opens; jobs are folders in it, and runs are folders in those.
-        now: the moment that ages are counted to, with a time zone.
-        limits: the ages.
-        shown_by_table: of a job that publishes in a table, which run's result the table shows, by the part's name.
-            Without it, or if it fails, each run that has published in a table counts as one whose result is shown.
+    ``shown_by_table`` tells of a job that publishes in a table which run's result the table shows, by the part's name.
+    Without it, or if it fails, each run that has published in a table counts as one whose result is shown.
 
     Raises:
         RunDirectoryError: the folder cannot be opened.

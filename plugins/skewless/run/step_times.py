@@ -18,13 +18,7 @@ _LEAST_SECONDS = 0.002
 
 
 class StepClock:
-    """Measures a step.
-
-    Args:
-        step: its name.
-        now: the clock.
-        started: when it began; now, if that is not told.
-    """
+    """Measures a step, from when it began, or from now, by a clock."""
 
     def __init__(self, step: str, now: Clock, started: float | None = None) -> None:
         self.now = now
@@ -57,14 +51,7 @@ _CURRENT: ContextVar[StepClock | None] = ContextVar("skewless_step_clock", defau
 
 @contextmanager
 def timed_step(run: RunDirectory, step: str, now: Clock, started: float | None = None) -> Iterator[StepClock]:
-    """Measure a step, and write its times once it has ended well, unless that was done before.
-
-    Args:
-        run: the run directory.
-        step: the name of the step; see ``StepTimes``.
-        now: the clock, seconds since 1970.
-        started: when the step began; now, if that is not told.
-    """
+    """Measure a step (``StepTimes``), and write its times once it has ended well, unless that was done before."""
     clock = StepClock(step, now, started)
     token = _CURRENT.set(clock)
     try:
@@ -108,13 +95,11 @@ def times_of(run: RunDirectory) -> list[StepTimes]:
 
 
 class TimeLine(NamedTuple):
-    """A line of the waterfall of a run.
+    """A line of the waterfall of a run: a step, a part of it, or what lay between two steps.
 
     Attributes:
-        name: the step, its part, or what lay between two steps.
         depth: 0 for a step and for what lay between steps; of a part, the number of parts that it lies in, and one.
         start: seconds after the run's first step began; None for what has no place of its own.
-        seconds: how long it took.
         tasks: of a Spark job, its tasks.
     """
 

@@ -20,11 +20,9 @@ Doc = TypeVar("Doc", bound=Document)
 
 
 class Storage:
-    """The files of a run directory, without what they mean.
+    """The files below a path or URL, without what they mean.
 
-    Args:
-        location: where it is, or will be made.
-        group: who may enter it beside its owner, if this object makes it; see ``make_run_folder``.
+    A group may enter it beside its owner, if this object makes it; see ``make_run_folder``.
     """
 
     def __init__(self, location: str, group: str = "") -> None:

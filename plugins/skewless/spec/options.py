@@ -49,12 +49,7 @@ def option_schema(name: str) -> dict[str, Any]:
 
 
 def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> JobSpec:
-    """The spec with the options given for one run.
-
-    Args:
-        spec: as it is reviewed.
-        given: option values by their short names.
-        where: who gives them, for messages.
+    """The spec with the options given for one run, by their short names.
 
     Raises:
         SpecError: an option is not known, or its value is not one that the spec may have.

@@ -71,16 +71,10 @@ class Part(NamedTuple):
 
 
 def part_at(moment: dt.datetime, timezone: str, unit: PartUnit, offset: int = 0) -> Part:
-    """The part that lies ``offset`` parts from the one of a moment.
+    """The part that lies ``offset`` parts from the one of a moment: -1 for the part before.
 
     Days are counted on the calendar, whatever their length; hours on the line of time, so that none is
-    left out or taken twice in the nights that the clock is changed.
-
-    Args:
-        moment: with its time zone.
-        timezone: IANA name of the zone whose days or hours they are.
-        unit: of the part.
-        offset: -1 for the part before, 0 for the one that the moment is in.
+    left out or taken twice in the nights that the clock is changed. They are those of an IANA time zone.
     """
     zone = ZoneInfo(timezone)
     if unit == "day":
@@ -90,17 +84,10 @@ def part_at(moment: dt.datetime, timezone: str, unit: PartUnit, offset: int = 0)
 
 
 def part_named(date: str, hour: str | None, timezone: str, unit: PartUnit, where: str) -> Part:
-    """The part that somebody has named.
-
-    Args:
-        date: as ``2026-01-31``.
-        hour: as ``Part.hour`` has it; none for a job of days.
-        timezone: see ``part_at``.
-        unit: of the job.
-        where: what stands before the name of a field in messages, such as ``--``.
+    """The part that somebody has named: a date like ``2026-01-31``, and for a job of hours an hour (``Part.hour``).
 
     Raises:
-        SpecError: it is no such part, or that day has no such hour.
+        SpecError: it is no such part, or that day has no such hour; ``where`` stands before the name of the field.
     """
     try:
         day = dt.date.fromisoformat(date)
@@ -158,17 +145,12 @@ def _clock_hour(there: dt.datetime) -> str:
 
 
 def parts_until(last: Part, count: int, timezone: str) -> tuple[Part, ...]:
-    """The parts of a window, oldest first.
+    """So many parts of a window up to the youngest, oldest first.
 
     >>> [str(part) for part in parts_until(Part(dt.date(2026, 3, 1)), 2, "UTC")]
     ['2026-02-28', '2026-03-01']
     >>> [part.hour for part in parts_until(Part(dt.date(2026, 10, 25), "03"), 3, "Europe/Zurich")]
     ['02', '02b', '03']
-
-    Args:
-        last: the youngest part.
-        count: how many parts.
-        timezone: see ``part_at``.
 
     Raises:
         SpecError: there are not so many days in the calendar.
@@ -279,11 +261,7 @@ class DatedPath:
     """
 
     def __init__(self, path: str, where: str) -> None:
-        """Take a path apart.
-
-        Args:
-            path: one that names each part, see ``refuse_shared_paths``.
-            where: what error messages call it.
+        """Take a path apart that names each part, see ``refuse_shared_paths``.
 
         Raises:
             SpecError: its parts cannot be listed.

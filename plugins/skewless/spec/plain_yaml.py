@@ -17,13 +17,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class YamlFault(ValueError):  # noqa: N818  # whoever knows which file it is raises the error
-    """Why a text is not the YAML of a spec.
-
-    Attributes:
-        fact: what is wrong, as a sentence.
-        hint: what to do; may be empty.
-        line: where, from 1; None where there is no place to name.
-    """
+    """Why a text is not the YAML of a spec, as a sentence; what to do; and the line, from 1, if one is known."""
 
     def __init__(self, fact: str, hint: str = "", line: int | None = None) -> None:
         super().__init__(fact)

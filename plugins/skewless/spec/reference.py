@@ -73,12 +73,7 @@ _FURTHER = {
 
 
 class Section(NamedTuple):
-    """The fields of one model.
-
-    Attributes:
-        path: the field of the spec that holds them, with dots; empty for the spec itself.
-        schema: of the model, with its properties.
-    """
+    """The fields of one model, and the field of the spec that holds them, with dots; empty for the spec itself."""
 
     path: str
     schema: dict[str, Any]

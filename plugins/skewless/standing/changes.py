@@ -24,10 +24,6 @@ class ChangeSet(NamedTuple):
         reused: the files whose states are kept, as they are known.
         read: the paths of the files to be reduced, in order.
         anew: whether the part is reduced anew, from all of its files: then nothing is reused.
-        added: how many files came.
-        replaced: how many have other content.
-        removed: how many are gone.
-        reasons: in words.
         late: the paths of the files that were added or have other content, in order.
     """
 
@@ -48,17 +44,11 @@ Difference = Callable[[SeenFile, FoundFile], str]
 def change_set(
     found: Sequence[FoundFile], known: PartVersion | None, difference: Difference, *, in_order: bool = False
 ) -> ChangeSet:
-    """Compare a part with the files that its states were made of.
+    """Compare the files of a part with those that its newest states were made of.
 
     Files that came are reduced, and their states are merged with those that are kept. If a file was replaced or
     removed, its rows cannot be taken out of the states: the part is reduced anew. So it is if files came and
     rows must be seen in order, as those that came may lie between the others.
-
-    Args:
-        found: the files of the part now.
-        known: its newest states.
-        difference: compares the contents of two files of one path.
-        in_order: whether an aggregate must see the rows of a key in order.
     """
     present = sorted(found)
     if known is None:
@@ -92,14 +82,9 @@ RANK_STEP, RANK_END = 1 << 8, 1 << 29
 
 
 def ranks_between(known: Sequence[SeenFile], units: Sequence[tuple[str, int]]) -> dict[str, tuple[int, ...]] | None:
-    """Places for the units of new files among those of the files that are known, in the order of paths.
+    """Places for so many units of new files among those of the files that are known, in the order of paths.
 
-    Args:
-        known: files with places.
-        units: the path of each new file, and how many units it has.
-
-    Returns:
-        The places of each new file; None if there is no room left between two known ones.
+    They are None if there is no room left between two known ones.
     """
     merged = sorted([*((one.path, 0, one.ranks) for one in known), *((path, count, ()) for path, count in units)])
     found: dict[str, tuple[int, ...]] = {}
@@ -161,12 +146,7 @@ class FileName(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """A commit that says of itself that it changed no row.
-
-    Attributes:
-        before: the files of a part before it.
-        after: the files of the part after it.
-    """
+    """A commit that says of itself that it changed no row: the files of a part before and after it."""
 
     before: frozenset[FileName]
     after: frozenset[FileName]
@@ -185,14 +165,10 @@ class Standing(NamedTuple):
 
 
 def standing_for(known: Iterable[FileName], rewrites: Sequence[Rewrite]) -> Standing:
-    """Follow the files of a part through rewrites.
+    """Follow the files of a part through rewrites, oldest first; some may be missing.
 
     Files never change, so it does not matter what was committed between two rewrites: a file that is there before one
     has the rows that it always had. A rewrite that mixes files of the states with others cannot be followed.
-
-    Args:
-        known: the files that the states were made of.
-        rewrites: oldest first; some may be missing.
     """
     covered, lost = set(known), set[FileName]()
     for one in rewrites:
@@ -208,12 +184,7 @@ def standing_for(known: Iterable[FileName], rewrites: Sequence[Rewrite]) -> Stan
 
 
 class Listed(NamedTuple):
-    """A part as it is listed now.
-
-    Attributes:
-        files: those of the input.
-        difference: compares the contents of two of its files of one path.
-    """
+    """A part as it is listed now, and what compares the contents of two of its files of one path."""
 
     files: Sequence[FoundFile]
     difference: Difference
@@ -246,14 +217,7 @@ def changed_parts(window: JobWindow, now: Mapping[str, Listed]) -> dict[str, tup
 
 
 class PartReading(NamedTuple):
-    """What a run reads of a part.
-
-    Attributes:
-        part: its name.
-        files: how many files it opens.
-        rows: of these files, by their footers; or an estimate.
-        why: why they are read, in words.
-    """
+    """What a run reads of a part: how many files, and their rows, by their footers or about; and why."""
 
     part: str
     files: int

@@ -32,12 +32,7 @@ _RECENT_PARTS = 7
 
 
 class NightPlan(NamedTuple):
-    """The plan of a night's merges.
-
-    Attributes:
-        choice: what was chosen.
-        files: the files of the part versions and kept merges that it starts from, by their names.
-    """
+    """The plan of a night's merges, and the files of the part versions and kept merges that it starts from, by name."""
 
     choice: WindowChoice
     files: dict[str, tuple[CommittedFile, ...]]
@@ -56,16 +51,8 @@ def plan_night(
 ) -> NightPlan:
     """Choose how the results of a night are made. Every file of a running merge that the choice takes was looked at.
 
-    Args:
-        store: of the states.
-        parts: the part versions of the longest window, oldest first, the run's own the last.
-        windows: of the result.
-        algebra: of the aggregates.
-        held_parts: of so many of the newest parts states are kept for certain, see ``StatesStore.kept_parts``; None for
-            all.
-        now: with a time zone.
-        result_keys: of the last result, as ``plan_windows`` has it.
-        preferred: as ``plan_windows`` has it.
+    ``parts`` are the versions of the longest window, oldest first, the run's own the last. States of ``held_parts`` of
+    the newest parts are kept for certain (``StatesStore.kept_parts``). For the others see ``Night``.
     """
     # In this order: a merge that another run keeps comes after the version of that run's own part.
     found = _Found.of(store, parts, held_parts, now)

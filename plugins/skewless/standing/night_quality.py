@@ -29,15 +29,7 @@ def window_quality(
     store: StatesStore,
     newest: Mapping[str, NewestRow] = MappingProxyType({}),
 ) -> WindowQuality:
-    """What is measured of a run whose result is merged.
-
-    Args:
-        window: of the run.
-        part: its own part.
-        lines: the rows of all parts of the window.
-        store: the states of the job.
-        newest: the newest row of each part, by its name, as far as it is known.
-    """
+    """What is measured of a run whose result is merged; ``part`` is its own part, ``lines`` the rows of all."""
     own = next((line.rows for line in lines if line.part == part.name), None)
     return WindowQuality(
         freshness=tuple(freshness(window, newest)),

@@ -27,19 +27,10 @@ def plan_part(
     *,
     in_order: bool = False,
 ) -> tuple[WindowPart, tuple[Unit, ...]]:
-    """Compare a part with its newest states, and place the units that are to be reduced.
+    """Compare a part with its newest states, and place the units to be reduced, whose ordinals begin with ``first``.
 
-    Args:
-        part: the part.
-        found: its files now.
-        known: its newest states.
-        cut: makes the units of the files that are to be read, and of no others.
-        difference: compares the contents of two files of one path.
-        first: the ordinal of the part's first unit in the run.
-        in_order: whether an aggregate must see the rows of a key in order.
-
-    Returns:
-        The part as the job has it, and its units.
+    ``cut`` is asked for the units of files that are to be read, and of no others. ``in_order`` says whether an
+    aggregate must see the rows of a key in order.
 
     Raises:
         InputError: the part has more units than places.
@@ -95,13 +86,8 @@ def keep_part(
 ) -> WindowPart:
     """Leave out whatever changed in a part since its states were made, and count it.
 
-    Args:
-        part: the part.
-        found: its files now; none if it has vanished.
-        known: its newest states.
-        difference: compares the contents of two files of one path.
-        cut: makes the units of the files that came or have other content, to count their rows; none if it cannot.
-        counted: the rows of files that an earlier run has counted: these are not cut.
+    Files that came or have other content are cut to count their rows, unless an earlier run has counted them. Nothing
+    is found of a part that has vanished.
     """
     changes = change_set(found, known.version, difference)
     came = set(changes.late)
@@ -140,15 +126,9 @@ def of_table(unit: Unit) -> dict[str, Any]:
 
 
 def follow_rewrites(known: Numbered, rewrites: Sequence[Rewrite], cut: Cut) -> tuple[Numbered, int]:
-    """The states of a part as those of the files that hold their rows now.
+    """The states of a part as those of the files that hold their rows now, and how many came in the place of others.
 
-    Args:
-        known: its newest states.
-        rewrites: the compactions of the part since, oldest first.
-        cut: makes the units of files, given by their paths, of which nothing is read but footers.
-
-    Returns:
-        The states, and how many files came in the place of others; unchanged where there is no place for these.
+    They are unchanged where there is no place for these files. Of rewrites, oldest first, nothing is read but footers.
     """
     files = {FileName(one.path, one.version): one for one in known.version.files}
     found = standing_for(files, rewrites)
@@ -185,11 +165,8 @@ def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
 def newest_row(part: WindowPart, read: NewestRow | None, column: str | None, field: str = "") -> NewestRow | None:
     """The newest row of a part, of the kept states and of what was read tonight; None if it is not known.
 
-    Args:
-        part: as the run found it.
-        read: the newest row that was read of it.
-        column: the time column that the spec names now.
-        field: what the table says that is: a column that was dropped and added again is another one.
+    It is that of the time column which the spec names now. A column that was dropped and added again is another one, by
+    the field that the table says.
     """
     kept = part.base_newest if part.base is not None else NewestRow(column=column or "", field=field)
     read = read if part.units[1] > part.units[0] else kept
@@ -209,16 +186,7 @@ def next_version(
     rows: int,
     newest: NewestRow | None = None,
 ) -> PartVersion:
-    """The states of a part after a run: the kept ones and those that the run made.
-
-    Args:
-        window: of the run.
-        part: one of its parts.
-        run: the run directory.
-        states: the files with the states that the run made of the part's units.
-        rows: the rows that these stand for.
-        newest: see ``newest_row``.
-    """
+    """The states of a part after a run: the kept ones and those that the run made of so many rows of its units."""
     own = window.parts[-1].name
     return PartVersion(
         part=part.name,

@@ -32,12 +32,7 @@ _PINS = "pins"
 
 
 class Pin(Document):
-    """What a run needs of the kept states, from before it begins until its result is committed.
-
-    Attributes:
-        run: the run directory.
-        files: files with states, below the store.
-    """
+    """Files below the store that a run needs, from before it begins until its result is committed."""
 
     run: str
     files: tuple[str, ...]
@@ -67,15 +62,9 @@ def _is_there(store: StatesStore, part: WindowPart) -> bool:
 
 
 def pins(store: StatesStore, now: dt.datetime, grace: dt.timedelta) -> tuple[set[str], list[str]]:
-    """What runs under way need.
+    """The files that runs under way need; and the pins that nobody needs: of runs that have their result, or are gone.
 
-    Args:
-        store: where it is.
-        now: the moment that ages are counted to, with a time zone.
-        grace: a run without a directory may be about to begin while its pin is not older.
-
-    Returns:
-        The files, and the pins that nobody needs: of runs that have their result, or that are gone.
+    A run without a directory may be about to begin while its pin is not older than ``grace``.
 
     Raises:
         DocumentError: a pin is damaged, so that nobody knows.
@@ -113,15 +102,7 @@ def modified(store: StatesStore, path: str) -> dt.datetime:
 
 
 class HeldPart(NamedTuple):
-    """A part that has states.
-
-    Attributes:
-        fingerprint: the folder of the states.
-        part: its name.
-        versions: how many versions it has.
-        newest: the number of the newest version.
-        version: that version; None if it is damaged.
-    """
+    """A part that has states under a fingerprint, with its newest version; None if that is damaged."""
 
     fingerprint: str
     part: str
@@ -145,13 +126,7 @@ class StatesLimits(Frozen):
 
 
 class Doomed(NamedTuple):
-    """What a prune of states removes: a version or a file, with the reason.
-
-    Attributes:
-        path: in the file system of the store.
-        size_bytes: its length.
-        reason: in words.
-    """
+    """What a prune of states removes: a version or a file, in the file system of the store, with the reason."""
 
     path: str
     size_bytes: int
@@ -286,15 +261,9 @@ def _superfluous(
 
 
 def remove_states(location: str, doomed: Sequence[Doomed], now: dt.datetime, limits: StatesLimits) -> None:
-    """Remove what ``doomed_states`` has found, but no file that a run has pinned since.
+    """Remove what ``doomed_states`` has found with these arguments, but no file that a run has pinned since.
 
     It is not an error if something is gone already.
-
-    Args:
-        location: as ``doomed_states`` was given it.
-        doomed: what it has found.
-        now: as it was given it.
-        limits: as it was given them.
     """
     storage = Storage(location)
     states = [one for one in doomed if _is_states(one.path)]

@@ -51,8 +51,6 @@ class MergedPart(Frozen):
     """A version of a part that is in a running merge.
 
     Attributes:
-        part: its name.
-        number: of the version.
         states: the ``states_checksum`` of the version: a number is given twice if all versions of a part were removed.
     """
 
@@ -62,12 +60,9 @@ class MergedPart(Frozen):
 
 
 class KeptMerge(Document):
-    """A running merge: the states of several part versions as one state for each key.
+    """A running merge: the states of several part versions, oldest first, as one state for each key.
 
     Attributes:
-        fingerprint: of what shaped the states.
-        run: the run directory that made it.
-        parts: the versions, oldest first.
         rows: that the states stand for: the sum of the rows of the versions.
         states: the files with the states, below the store. No key is in two of them.
     """
@@ -90,12 +85,7 @@ class KeptMerge(Document):
 
 
 class DroppedMerge(Document):
-    """A running merge that no night to come needs.
-
-    Attributes:
-        name: of the merge.
-        run: the run directory of the night that said so.
-    """
+    """A running merge that no night to come needs, and the run directory of the night that said so."""
 
     name: str
     run: str
@@ -117,12 +107,7 @@ class StatesStore(Storage):
         return [part for part in self.parts() if part > than and is_to_come(part, now) <= is_to_come(than, now)]
 
     def kept_parts(self, most: int | None, now: dt.datetime) -> set[str]:
-        """The newest parts; those that are to come are not counted, and are kept.
-
-        Args:
-            most: how many, beside those to come; None for all.
-            now: with a time zone.
-        """
+        """So many of the newest parts, or all; those that are to come are not counted, and are kept."""
         parts = self.parts()
         come = [part for part in parts if not is_to_come(part, now)]
         return set(parts) - set(come[: -most if most else 0])
@@ -317,10 +302,6 @@ def borrow_states(location: str, folder: Path) -> None:
 
     Documents are copied, as they are small. Files of states are linked; those that are not local are copied. Copies
     have the modes of what they are copies of, below a folder that is the user's alone.
-
-    Args:
-        location: the folder of the states of a job.
-        folder: the new one; what lies above it is made as the umask says.
 
     Raises:
         FileExistsError: there is something, be it a link of somebody else's.

@@ -96,13 +96,7 @@ Equal = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True)
 class Trial:
-    """One set of rows and all laws.
-
-    Attributes:
-        rows: the arguments, shape ``(rows,)``.
-        groups: of each row, shape ``(rows,)``.
-        seed: of its cuts and orders.
-    """
+    """One set of rows, each of a group, and all laws. The seed is that of its cuts and orders."""
 
     aggregate: PythonAggregate
     options: BaseModel

@@ -11,23 +11,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def lists_of(groups: Ints, values: pa.Array, groups_total: int) -> pa.Array:
-    """Lists from flat values.
-
-    Args:
-        groups: the group of each value, ascending, shape ``(values,)``.
-        values: shape ``(values,)``.
-        groups_total: lists there are to be; one without values is empty.
-    """
+    """So many lists from flat values, whose groups ascend; a list without values is empty."""
     offsets = np.searchsorted(groups, np.arange(groups_total + 1))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 def flattened(lists: pa.Array, groups: Ints) -> tuple[Ints, pa.Array]:
-    """The values of all lists, each with the group of its list; null lists have none.
-
-    Args:
-        lists: shape ``(lists,)``.
-        groups: the group of each list, shape ``(lists,)``.
-    """
+    """The values of all lists, each with the group of its list; null lists have none."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     return np.repeat(groups, lengths), lists.flatten()

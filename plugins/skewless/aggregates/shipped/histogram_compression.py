@@ -31,17 +31,7 @@ def compressed(points: HistogramPoints, limit: int, bins: int) -> HistogramPoint
 
 
 def _merge_closest(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Ints]:
-    """Merge closest neighbours until every group has ``bins`` points.
-
-    Args:
-        x: of all groups, shape ``(sizes.sum(),)``.
-        y: of all groups, shape ``(sizes.sum(),)``.
-        sizes: points of each group, all more than ``bins``, shape ``(groups,)``.
-        bins: points that each group is to have.
-
-    Returns:
-        ``x`` and ``y``, each of shape ``(groups, bins)``.
-    """
+    """Merge closest neighbours until every group has ``bins`` points; all have more. Shape ``(groups, bins)``."""
     x_done, y_done = np.empty((len(sizes), bins)), np.empty((len(sizes), bins), np.int64)
     rows = np.arange(len(sizes))
     halfway, spent = len(x), 0
@@ -69,7 +59,7 @@ def _merge_closest(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, 
 
 
 def _chosen(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Flags]:
-    """The merges of one round: pair ``i`` is point ``i`` and the next one.
+    """The merges of one round: pair ``i`` is point ``i`` and the next one; their ``x``, and whether they are merged.
 
     Merging one closest pair at a time takes gaps in ascending order of (gap, place), for a merge only
     ever widens the gaps beside it. So a group that needs ``k`` merges will merge every pair that
@@ -80,9 +70,6 @@ def _chosen(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Flags]:
       all gaps are 1, it is what merges every other pair in one round instead of one pair per round).
 
     Those pairs do not touch each other, and the group's closest pair is always among them.
-
-    Returns:
-        ``x`` of each pair if it is merged, and whether it is; each of the shape of ``x``.
     """
     gaps = np.full(len(x), np.inf)  # of the last point of a group: a wall
     gaps[:-1] = _distance(x[:-1], x[1:])

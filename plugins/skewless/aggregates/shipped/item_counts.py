@@ -22,12 +22,7 @@ def one_item_each(items: pa.Array) -> pa.Array:
 
 
 class ItemCounts:
-    """Numbers that add up, per pair of a group and an item.
-
-    Args:
-        item_type: Arrow type of the items; any plain one.
-        numbers: what the numbers are called.
-    """
+    """Numbers that add up, each by its name, per pair of a group and an item of any plain type."""
 
     def __init__(self, item_type: pa.DataType, numbers: Sequence[str]) -> None:
         self._numbers = tuple(numbers)
@@ -38,13 +33,7 @@ class ItemCounts:
         self._pending_rows = 0
 
     def add(self, groups: npt.NDArray[np.int64], items: pa.Array, numbers: Sequence[pa.Array]) -> None:
-        """Add rows to their pairs.
-
-        Args:
-            groups: shape ``(rows,)``.
-            items: no nulls, shape ``(rows,)``.
-            numbers: one array per number, each of shape ``(rows,)``.
-        """
+        """Add rows, without nulls, to their pairs: one array per number."""
         if len(groups):
             columns = [pa.array(groups, pa.int64()), one_item_each(items), *numbers]
             self._pending.append(pa.table(columns, schema=self._schema))

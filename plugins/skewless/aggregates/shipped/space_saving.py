@@ -122,11 +122,7 @@ class SpaceSavings(GroupsAccumulator):
 def pruned(table: pa.Table, floor: Ints, limit: int, capacity: int) -> tuple[pa.Table, Ints]:
     """Take groups of more than ``limit`` counters down to at most ``capacity``; the others stay.
 
-    Args:
-        table: ``group``, ``item``, ``low`` and ``certain``, each pair once.
-        floor: of each group, shape ``(groups,)``.
-        limit: counters that a group may have.
-        capacity: counters that a group is left with, at most; no more than ``limit``.
+    The table has ``group``, ``item``, ``low`` and ``certain``, each pair once.
     """
     groups, low = table.column("group").to_numpy(), table.column("low").to_numpy()
     sizes = np.bincount(groups, minlength=len(floor))

@@ -11,9 +11,8 @@ Three things are ours:
 - Points are compressed late: a key keeps up to ``SLACK * bins`` points and is then taken down to
   ``WORKING * bins``; only a state or a result has ``bins``. That is faster, and errs about as much as merging
   after every value: less on some data, more on other (the tests bound the difference, 2 bins' worth).
-- Compression works in rounds over all keys, and does many merges of a key in one round. It still gives
-  bit for bit what merging one closest pair (leftmost of equally close ones) at a time gives; see
-  ``histogram_compression``.
+- Compression works in rounds over all keys, and does many merges of a key in one round. It still gives bit for bit what
+  merging one closest pair (leftmost of equally close ones) at a time gives; see ``histogram_compression``.
 - Nulls and NaN are not counted: a NaN has no place on the axis, and pandas and Arrow do not keep the two
   apart. Infinities are counted, as outermost points that merge with others only when nothing else is
   left to merge (``bins=2``). ``-0.0`` counts as ``0.0``.
@@ -135,15 +134,8 @@ class StreamingHistograms(GroupsAccumulator):
 def cumulative_count(x: Floats, y: Ints, at: Floats) -> Floats:
     """How many values of a histogram are at most ``at``, about (procedure 3, Sum).
 
-    Half of a point's values lie below it, half above, spread to its neighbours' places along a trapezoid.
-
-    Args:
-        x: of the points, ascending, shape ``(points,)``.
-        y: of the points, shape ``(points,)``.
-        at: where to ask, shape ``(n,)``.
-
-    Returns:
-        Shape ``(n,)``: 0 below the first point, all from the last one on; infinite points count as a whole.
+    Half of a point's values lie below it, half above, spread to its neighbours' places along a trapezoid. The count is
+    0 below the first point, and all from the last one on; infinite points count as a whole.
     """
     total, below = float(y.sum()), float(y[x == -np.inf].sum())
     finite = np.isfinite(x)
@@ -162,13 +154,7 @@ def cumulative_count(x: Floats, y: Ints, at: Floats) -> Floats:
 def uniform(x: Floats, y: Ints, parts: int) -> Floats:
     """Where to cut so that every part has about the same number of values (procedure 4, Uniform).
 
-    Args:
-        x: of the points, ascending, at least one, shape ``(points,)``.
-        y: of the points, shape ``(points,)``.
-        parts: at least 1.
-
-    Returns:
-        The cuts, ascending, shape ``(parts - 1,)``; infinite where a cut falls among infinite values.
+    The cuts ascend, shape ``(parts - 1,)``, and are infinite where a cut falls among infinite values.
     """
     wanted = np.arange(1, parts) * (float(y.sum()) / parts)
     below, above = float(y[x == -np.inf].sum()), float(y[x == np.inf].sum())

@@ -31,10 +31,9 @@ LEAST, FALL = 0.05, 1.5
 class Forecast(ExpectedRows):
     """Loads in the next stage.
 
-    Loads are in rows of average cost: a row that takes twice the average time to reduce counts
-    two, and a task that is twice as fast has half the load. Where nothing was measured they are rows.
-    Where it is known what a row costs and what it costs to set a key up, a set-up counts as the rows that
-    take as long.
+    Loads are in rows of average cost: a row that takes twice the average time to reduce counts two, and a task that is
+    twice as fast has half the load. Where nothing was measured they are rows. Where it is known what a row costs and
+    what it costs to set a key up, a set-up counts as the rows that take as long.
 
     Attributes:
         parallelism: tasks that run side by side.
@@ -65,15 +64,8 @@ class Forecast(ExpectedRows):
     ) -> Forecast:
         """The forecast for the stage after ``report``.
 
-        Args:
-            job: the frozen job.
-            plan: the plan of the reported stage.
-            report: what happened.
-            waves: what the next stage admits; one wave by default, as long as there is one.
-            expected_keys: see the class; by default what the report's counts say.
-            memory: see the class.
-            counted_part: see the class.
-            costs_unlike: see the class.
+        By default the stage admits one wave, as long as there is one, and expects as many keys as the report's counts
+        say.
         """
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
@@ -203,9 +195,8 @@ class Forecast(ExpectedRows):
     def piece_backlog(self) -> Rows:
         """Backlog rows of each piece of ``placement_now``, shape ``(pieces,)``.
 
-        What a task left over is known, and what is left of a key; where a task has pieces of
-        several split keys, how it is made up is estimated (iterative proportional fitting, Deming
-        and Stephan 1940).
+        What a task left over is known, and what is left of a key; where a task has pieces of several split keys, how it
+        is made up is estimated (iterative proportional fitting, Deming and Stephan 1940).
         """
         now, count = self.placement_now, len(self.plan.tasks)
         pieces = now.pieces[now.key]

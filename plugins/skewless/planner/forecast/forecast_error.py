@@ -43,15 +43,7 @@ def misses(plan: RoutingPlan, report: StageReport, first: StageReport) -> Rows:
     """By how much queues differed from their forecast, as multiples of a fair share of the rows admitted.
 
     Of the last stage, and of the first one, for which an even spread was predicted: keys that nobody has seen yet
-    will spread as keys did then.
-
-    Args:
-        plan: of the last stage.
-        report: of the last stage.
-        first: of the first one, which may be the same.
-
-    Returns:
-        One-dimensional, adding up to about 0; nothing where nothing was admitted.
+    will spread as keys did then. They add up to about 0; nothing where nothing was admitted.
     """
     return np.concatenate([_missed(report, plan.expected_rows), _missed(first, ())])
 
@@ -88,15 +80,7 @@ def drift(first: Histogram, second: Histogram) -> float:
 
 
 def distance(first: Rows, second: Rows) -> float:
-    """The total variation distance of two samples over the same cells, sampling noise taken off.
-
-    Args:
-        first: rows of each cell, shape ``(cells,)``.
-        second: the same of the other sample.
-
-    Returns:
-        From 0 to 1; 0 if one of them is empty.
-    """
+    """The total variation distance of two samples over the same cells, sampling noise taken off; 0 if one is empty."""
     rows, others = float(first.sum()), float(second.sum())
     if not rows or not others:
         return 0.0

@@ -24,11 +24,7 @@ _STEEPEST = 0.95
 
 @dataclass(frozen=True, eq=False)
 class KeyCounts:
-    """How often the keys of a sample of the rows occur.
-
-    Attributes:
-        counts: rows of each key of the sample, at least 1, in any order, shape ``(keys,)``.
-    """
+    """How often the keys of a sample of the rows occur: at least once each, in any order."""
 
     counts: npt.NDArray[np.float64]
 
@@ -102,10 +98,9 @@ NAMED_FROM = 2
 
 @dataclass(frozen=True, eq=False)
 class KeySample:
-    """How often keys occur in a sample of the rows.
+    """How often keys occur in a sample of the rows: at least once each, in any order.
 
     Attributes:
-        counts: rows of each key of the sample, at least 1, in any order, shape ``(keys,)``.
         texts: the key text of each, None for the null key; None altogether where the texts are not known.
         spread: how much more the sample may be wrong than one of as many rows drawn one by one; see ``unit_spread``.
     """
@@ -120,12 +115,7 @@ class KeySample:
         return KeyCounts(self.counts.astype(np.float64))
 
     def histogram(self, ring_bits: int, head_limit: int) -> Histogram | None:
-        """The sample as if a stage had seen it; None where the texts of its keys are not known.
-
-        Args:
-            ring_bits: the ring has ``2**ring_bits`` slots.
-            head_limit: keys that are named at most.
-        """
+        """The sample as if a stage had seen it; None where the texts of its keys are not known."""
         if self.texts is None or not len(self.counts):
             return None
         slots = 1 << ring_bits
@@ -160,21 +150,15 @@ class KeySample:
 
 
 def unit_spread(counts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], part: float) -> float:
-    """By how much the error of a sample of whole stretches of rows exceeds that of rows drawn one by one.
+    """The factor, at least 1, by which the variance of a sample of stretches exceeds that of rows drawn one by one.
 
     Rows that lie together are alike: of a key that is hot for an hour, a source partition has many or none. What a
     sample of partitions taken evenly over the listing may miss is what changes from one of them to the next: the
     variance of those differences, over that of Poisson variables, is the design effect of a systematic sample (Kish
     1965; Wolter 1985, successive differences). Partitions that were all looked at leave no such error.
 
-    Args:
-        counts: sampled rows of some heavy keys in each source partition, in the order of the listing, shape
-            ``(partitions, keys)``.
-        rows: sampled rows of each partition, of all keys, shape ``(partitions,)``.
-        part: which part of the input's partitions was sampled.
-
-    Returns:
-        The factor of the variance, at least 1.
+    ``counts`` are the sampled rows of some heavy keys in each partition, in the order of the listing, shape
+    ``(partitions, keys)``; ``rows`` those of all keys; ``part`` of the input's partitions were sampled.
     """
     partitions, keys = counts.shape
     if partitions < 2 or not keys:

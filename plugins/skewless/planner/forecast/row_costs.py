@@ -20,11 +20,7 @@ FEW_UNLIKE = 0.02
 
 @dataclass(frozen=True)
 class RowCosts:
-    """Costs of rows, in rows of average cost, and speeds of tasks.
-
-    Attributes:
-        report: of the last stage.
-    """
+    """Costs of rows, in rows of average cost, and speeds of tasks, by the report of the last stage."""
 
     report: StageReport
 

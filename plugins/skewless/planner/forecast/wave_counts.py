@@ -19,18 +19,16 @@ from skewless.routing.hashing import key_hash
 class WaveCounts:
     """Rows of each item in each wave, as far as the reports tell.
 
-    An item is a key that the last report names, or a slot of the ring (all other keys in it), or
-    the rows without a key. These counts are exact: each item over the run; each slot with its named
-    keys in each stage; each stage; and a key from the first report on after which every report names it.
-    Its rows before that are estimated from the rows of its slot that belong to no key with an exact count,
-    in proportion to the totals. If a stage admitted several waves, its rows are divided among them in
-    proportion to their sizes.
+    An item is a key that the last report names, or a slot of the ring (all other keys in it), or the rows without a
+    key. These counts are exact: each item over the run; each slot with its named keys in each stage; each stage; and a
+    key from the first report on after which every report names it. Its rows before that are estimated from the rows of
+    its slot that belong to no key with an exact count, in proportion to the totals. If a stage admitted several waves,
+    its rows are divided among them in proportion to their sizes.
 
     Attributes:
         keys: the named keys, in text order.
         slots: the slot of each of them, shape ``(keys,)``.
-        by_item: rows, shape ``(waves, keys + slots of the ring + 1)``, in that order, the last
-            those without a key.
+        by_item: rows, shape ``(waves, keys + slots of the ring + 1)``, in that order, the last those without a key.
     """
 
     keys: tuple[str, ...]
@@ -39,13 +37,9 @@ class WaveCounts:
 
     @classmethod
     def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> WaveCounts:
-        """Recover the counts.
+        """Recover the counts from the reports of all stages, on their own ring or on one of so many slots.
 
-        Args:
-            job: the frozen job.
-            reports: of all its stages, in order; every wave has been admitted.
-            ring_slots: of the ring to count by; by default the reports' own. What a slot of a finer ring has is
-                estimated (``Histogram.on_ring``).
+        What a slot of a finer ring has is estimated (``Histogram.on_ring``).
 
         Raises:
             PlanError: a wave has not been admitted yet, or the reports are not of one run.
@@ -81,14 +75,7 @@ def _slots_of(keys: Sequence[str], size: int) -> Indices:
 
 
 def rows_by_stage(keys: Sequence[str], reports: Sequence[StageReport]) -> Rows:
-    """Rows of each item in each stage; see ``WaveCounts``.
-
-    Args:
-        keys: named by the last report, all of them, in any order.
-        reports: of the stages so far, in order, with rings of one size.
-
-    Returns:
-        Shape ``(reports, keys + slots of the ring + 1)``, never negative.
+    """Rows of each item in each stage, never negative, shape ``(reports, items)``; see ``WaveCounts``.
 
     Raises:
         PlanError: a report has seen fewer rows of a key, or of none, than the one before it.
@@ -160,20 +147,13 @@ WEIGHTS = (1.0, 0.5, 0.25, 0.0)
 
 
 def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
-    """The last histogram with its seen rows weighted by age.
+    """The last histogram with its seen rows weighted by age; None if all weigh alike, or no forecast was checked yet.
 
     Waves that are samples of the whole input are alike, and all rows seen have the same weight. In waves that come in
     order, keys begin and end. How fast they do is measured: which weights of the earlier stages would have predicted
     the last one best? Two numbers are fitted by least squares over the named keys, the slots of the ring and the rows
     without a key: the weight of a stage relative to the one after it, and the part of the forecast to believe. The rest
     of the rows is spread evenly over the ring, as rows of unseen keys.
-
-    Args:
-        job: the frozen job.
-        reports: of the stages so far, in order; the last one's counts are weighted.
-
-    Returns:
-        None if all rows have the same weight: waves are samples, or no forecast can be checked yet.
     """
     last = reports[-1].histogram
     if not job.in_order or len(reports) < 2 or not last.head or not reports[-1].admitted_rows:

@@ -16,20 +16,13 @@ MOST_STEPS = 12_000_000
 def without_cycles(
     key: Indices, task: Indices, rows: Rows, most_steps: int = MOST_STEPS
 ) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Rows of each pair such that every key and every task has what it had, and no cycle is left.
+    """Rows of each pair such that every key and every task has what it had, without cycles; and which pairs are left.
 
     Around a cycle of pairs (key, task), (key', task), (key', task'), ... rows can be handed from one
     to the next without changing any sum, until one of the pairs has none. A graph without cycles is a
     forest: at most ``keys + tasks - 1`` pairs are left.
 
-    Args:
-        key: of each pair, ascending; pairs are distinct, shape ``(pairs,)``.
-        task: of each pair, same shape.
-        rows: of each pair, same shape.
-        most_steps: after so many steps the cycles that are left stay; so do all of more than ``MOST_PAIRS`` pairs.
-
-    Returns:
-        The rows of each pair, and whether the pair is left, both of the same shape.
+    Pairs are distinct, by ascending key. Cycles stay after so many steps, and of more than ``MOST_PAIRS`` pairs.
     """
     first_task = int(key.max(initial=0)) + 1
     split = np.bincount(key, minlength=first_task)[key] > 1

@@ -30,15 +30,10 @@ EPSILON = 1e-4
 
 
 def choices_of(key: str, tasks: int, count: int) -> Sequence[int]:
-    """The choices of a key: distinct tasks, the same in every stage, independent of the ring.
+    """So many choices of a key: distinct tasks, the same in every stage, independent of the ring; at most all tasks.
 
     The first steps of a shuffle (Fisher and Yates 1938) of all tasks, with one independent hash of
     the key for each step. So none comes twice, and a further choice changes none of the others.
-
-    Args:
-        key: key text.
-        tasks: how many there are, at least 1.
-        count: how many choices, at least 1; more than there are tasks mean all of them.
     """
     if count >= tasks:
         return range(tasks)
@@ -56,17 +51,15 @@ def pour_over_choices(keys: Sequence[str], rows: Rows, base: Rows, counts: Indic
     """Pour each key, heaviest first, over its choices up to the lowest level that they have in common.
 
     A choice above that level gets nothing, nor does one that would get a sliver
-    (``pin_or_split.SLIVER`` of the fair share): it is not worth a partial state.
+    (``pin_or_split.SLIVER`` of the fair share): it is not worth a partial state. Equal levels are taken in the order of
+    the choices. Unless it is splittable, a key goes whole to the least loaded of its choices.
 
     Args:
         keys: their texts.
         rows: rows of each, shape ``(keys,)``.
         base: rows that each task has already, shape ``(tasks,)``.
         counts: how many choices each key has, shape ``(keys,)``.
-        splittable: if not, a key goes whole to the least loaded of its choices.
-
-    Returns:
-        Where each key goes; equal levels are taken in the order of the choices.
+        splittable: whether keys may be split.
     """
     levels: list[float] = base.tolist()
     sliver = SLIVER * (float(base.sum()) + float(rows.sum())) / len(levels) if splittable else math.inf
@@ -96,18 +89,12 @@ def heavy(shares: Rows, tasks: int) -> npt.NDArray[np.bool_]:
 
 
 def enough_choices(head: Rows, tasks: int) -> int:
-    """The fewest choices that a head key needs, so that no part of the head overloads its tasks.
+    """The fewest choices that a head key needs, so that no part of the head overloads its tasks; 2 at least.
 
     Nasir et al. 2016: the least d >= 2 such that for each h, for the h heaviest keys,
     ``sum(i <= h) p_i + (b/n)^d sum(h < i <= head) p_i + (b/n)^2 sum(i > head) p_i <= b/n + eps``
-    with ``b = n - n ((n-1)/n)^(h d)``, the expected number of different tasks among their h d choices.
-
-    Args:
-        head: shares p_i of the head keys, descending, adding up to at most 1, shape ``(head keys,)``.
-        tasks: n.
-
-    Returns:
-        2 at least, and ``tasks`` where no smaller number is enough: then every task is a choice.
+    with ``b = n - n ((n-1)/n)^(h d)``, the expected number of different tasks among their h d choices. ``head`` has the
+    shares p_i of the head keys, descending. Where no smaller number is enough it is ``tasks``, n.
     """
     if not len(head) or tasks <= 2:
         return min(2, tasks)

@@ -24,15 +24,9 @@ SPREAD_KEYS, SPREAD_TASKS, SPREAD_ROWS = 64, 64, 16
 
 
 def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
-    """The lowest level to which ``rows`` can be poured on top of ``base``.
+    """The lowest level to which ``rows`` can be poured on top of ``base``, the rows that each task has already.
 
-    Args:
-        base: rows each task has already, shape ``(tasks,)``.
-        rows: rows to pour.
-        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
-
-    Returns:
-        The least L with ``sum(max(0, L * speeds - base)) >= rows``; tasks above it take nothing.
+    The least L with ``sum(max(0, L * speeds - base)) >= rows``; tasks above it take nothing. Speeds are 1 by default.
     """
     speeds = np.ones(len(base)) if speeds is None else speeds
     order = np.argsort(base / speeds, kind="stable")
@@ -44,15 +38,10 @@ def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
 
 
 def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
-    """Fill the tasks one after the other up to the water level, heavy keys first.
+    """Fill the tasks one after the other up to the water level, heavy keys first; ``rows`` of the keys descend.
 
     The wrap-around rule of McNaughton (1959): only the key at the end of a task's room is split, so there
     are at most ``keys + tasks - 1`` pieces.
-
-    Args:
-        rows: rows of each key, descending, shape ``(keys,)``.
-        base: rows each task has already, shape ``(tasks,)``.
-        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
     """
     level, room = rooms(rows, base, speeds)
     order = mixed_order(rows, level)
@@ -61,15 +50,10 @@ def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
 
 
 def spread(rows: Rows, base: Rows, sizes: Rows | None = None) -> Placement:
-    """Give each task a part of every heavy key in proportion to its size, and pour the others.
+    """Give each task a part of every heavy key in proportion to its size, and pour the others; ``rows`` descend.
 
     However dear the rows of a heavy key are, no task then has more of them than another. The costs of light keys, of
     which a task has many, are even by themselves.
-
-    Args:
-        rows: rows of each key, descending, shape ``(keys,)``.
-        base: rows each task has already, shape ``(tasks,)``.
-        sizes: of the tasks, 1 each by default, shape ``(tasks,)``.
     """
     sizes = np.ones(len(base)) if sizes is None else sizes
     pieces = min(len(base), SPREAD_TASKS)

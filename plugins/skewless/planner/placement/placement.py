@@ -55,8 +55,7 @@ class Placement:
     def of_rows(cls, keys: int, key: Indices, task: Indices, rows: Rows) -> Placement:
         """From rows of pieces, in any order, several for one pair of key and task among them.
 
-        Every key has at least one piece. Rows become whole weights that add up; the largest
-        remainders get the rest.
+        Every key has at least one piece. Rows become whole weights that add up; the largest remainders get the rest.
         """
         tasks = int(task.max()) + 1 if len(task) else 1
         pairs, where = np.unique(key * tasks + task, return_inverse=True)

@@ -1,8 +1,7 @@
 """Moving as few rows as can be: tasks above the level hand over what is too much, and no more.
 
-Rows draw the numbers that they drew before. So what is left of a split key stays with its tasks,
-however unevenly they got through with it; and a task that has too much gives away the end of a
-segment of its share.
+Rows draw the numbers that they drew before. So what is left of a split key stays with its tasks, however unevenly they
+got through with it; and a task that has too much gives away the end of a segment of its share.
 """
 
 from __future__ import annotations
@@ -35,16 +34,12 @@ class _Wanted(NamedTuple):
 def rebalance(old: Placement, amounts: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
     """Level the tasks, up to a sliver, by cutting the segments of as few keys as possible.
 
-    Each task keeps its keys, lightest first, until it is at the water level: the heaviest is cut, and
-    one key with a state more is cheaper than many that move. What is over is laid end to end along
-    the tasks that have room. Cycles are then removed from the graph of keys and
-    tasks, so that there are at most ``keys + tasks - 1`` pairs.
+    Each task keeps its keys, lightest first, until it is at the water level: the heaviest is cut, and one key with a
+    state more is cheaper than many that move. What is over is laid end to end along the tasks that have room. Cycles
+    are then removed from the graph of keys and tasks, so that there are at most ``keys + tasks - 1`` pairs.
 
-    Args:
-        old: where each key goes now; keys are numbered heaviest first.
-        amounts: rows of each of its pieces, shape ``(pieces,)``.
-        base: rows each task has beside them, shape ``(tasks,)``.
-        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
+    ``amounts`` are the rows of each piece of ``old``, whose keys are numbered heaviest first; ``base`` the rows that
+    each task has beside them.
     """
     if not old.keys:
         return old
@@ -126,12 +121,7 @@ def _ranges(keys: Indices, count: int) -> tuple[Indices, Indices]:
 
 
 def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iterator[tuple[int, int]]:
-    """The segments of one key, so that each task comes to have about the rows it should have.
-
-    Args:
-        pieces: task, weight and rows of each segment.
-        target: rows by task; at least one.
-    """
+    """The segments of one key, so that each task comes to have about the rows it should have."""
     lacks = dict(target)
     kept = []
     for task, _, rows in pieces:

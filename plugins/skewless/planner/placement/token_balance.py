@@ -34,10 +34,7 @@ def evened(ring: Ring, slot_rows: Rows, fixed: Rows | None = None) -> Ring:
     gives its last token away, or the emptiest one gets another; then the next fullest and the next
     emptiest, and so on. It ends when no reducer has a change that helps.
 
-    Args:
-        ring: as it is.
-        slot_rows: rows of each slot, shape ``(2**ring_bits,)``.
-        fixed: rows that each reducer has beside those of its slots, shape ``(reducers,)``; none by default.
+    ``slot_rows`` are the rows of each slot; ``fixed`` those that each reducer has beside its slots, none by default.
     """
     if float(slot_rows.sum()) < ROWS_PER_REDUCER * len(ring.tokens):
         return ring
@@ -67,10 +64,7 @@ class _Search:
         self.tries = 0
 
     def _arc(self, after: int, upto: int, tokens: int) -> float:
-        """Rows of the slots that start after one hash and up to another, clockwise.
-
-        A ring of one token has all of them.
-        """
+        """Rows of the slots that start after one hash and up to another, clockwise: all, on a ring of one token."""
         if upto == after:
             return self.total if tokens == 1 else 0.0
         low, high = self._slots(after), self._slots(upto)
@@ -114,7 +108,6 @@ class _Search:
         return kept > 0
 
     def _give(self, reducer: int) -> _Change | None:
-        """Remove a reducer's last token: its rows go to the next one clockwise."""
         if self.tokens[reducer] == 1:
             return None
         place = _place(reducer, self.tokens[reducer] - 1)
@@ -124,7 +117,6 @@ class _Search:
         return self._move(reducer, after & _REDUCER, rows, place, added=False)
 
     def _take(self, reducer: int) -> _Change | None:
-        """Add a token for a reducer: it takes rows from the next one clockwise."""
         place = _place(reducer, self.tokens[reducer])
         before, after = self.places.add(place)
         rows = self._arc(before >> REDUCER_BITS, place >> REDUCER_BITS, len(self.places) - 1)

@@ -14,17 +14,10 @@ from skewless.routing.ring import LARGEST_RING, Ring
 
 
 def overloaded(queues: Sequence[float], threshold: float) -> int | None:
-    """The reducer that is overloaded, if there is one: ``Qmax > Qs (1 + threshold)``.
+    """The index of the reducer that is overloaded, if there is one: ``Qmax > Qs (1 + threshold)``.
 
-    DPA load balancer, section 4.1, formula 1.
-
-    Args:
-        queues: items queued at each reducer.
-        threshold: the paper's tau, at least 0.
-
-    Returns:
-        The index of the longest queue if it is longer than the second longest by more than the
-        threshold, else None. Of two longest none is overloaded, and one reducer alone never is.
+    DPA load balancer, section 4.1, formula 1: the longest queue, if it is longer than the second longest by more than
+    the threshold (the paper's tau). Of two longest none is overloaded, and one reducer alone never is.
     """
     if len(queues) < 2:
         return None
@@ -39,16 +32,9 @@ def is_power_of_two(n: int) -> bool:
 
 
 def halved(ring: Ring, reducer: int) -> Ring | None:
-    """Take the upper half of its tokens from a reducer; slots move only away from it.
+    """Take the upper half of its tokens from a reducer; slots move only away from it. None if it has one token left.
 
     DPA load balancer, section 4.2, token halving.
-
-    Args:
-        ring: the ring as it is.
-        reducer: who is overloaded; the number of its tokens is a power of two.
-
-    Returns:
-        The ring after it, or None where the reducer has one token left: it ran out of halving.
 
     Raises:
         PlanError: the number of its tokens is no power of two.
@@ -60,18 +46,9 @@ def halved(ring: Ring, reducer: int) -> Ring | None:
 
 
 def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
-    """Double the tokens of everyone but a reducer; no slot moves to it.
+    """Double the tokens of everyone but an overloaded reducer; no slot moves to it.
 
-    DPA load balancer, section 4.2, token doubling.
-
-    Args:
-        ring: the ring as it is.
-        reducer: who is overloaded.
-        limit: tokens that a reducer may hold, at most.
-
-    Returns:
-        The ring after it, or None where somebody would hold more than the limit, or where there
-        is nobody else.
+    DPA load balancer, section 4.2, token doubling. None where a reducer would hold more than the limit, or is alone.
 
     Raises:
         PlanError: the reducer is not on the ring.
@@ -86,12 +63,7 @@ def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
 
 
 def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
-    """How often a reducer was halved, on a ring on which all began with the same tokens.
-
-    Args:
-        ring: the ring as it is.
-        initial_tokens: tokens of each reducer to begin with, a power of two.
-        reducer: of whom.
+    """How often a reducer was halved, on a ring on which all began with the same tokens, a power of two.
 
     Raises:
         PlanError: no number of halvings leads to this ring.
@@ -104,15 +76,10 @@ def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
 
 
 def doubling_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
-    """How often all others were doubled for a reducer, on a ring on which all began with the same tokens.
+    """How often all others were doubled for a reducer, where all began with the same tokens, a power of two.
 
     With n_i rounds for reducer i and N for all of them, reducer j holds ``2**(N - n_j)`` times its first
     tokens. So the logarithms of these factors add up to ``(R - 1) N``, which gives N, and then n_j.
-
-    Args:
-        ring: the ring as it is.
-        initial_tokens: tokens of each reducer to begin with, a power of two.
-        reducer: of whom.
 
     Raises:
         PlanError: no number of doublings leads to this ring.
@@ -129,11 +96,6 @@ def doubling_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
 
 
 def _log2_tokens(ring: Ring, reducer: int) -> int:
-    """The logarithm of a reducer's tokens.
-
-    Raises:
-        PlanError: they are no power of two, or the reducer is not on the ring.
-    """
     _refuse_stranger(ring, reducer)
     tokens = ring.tokens[reducer]
     if not is_power_of_two(tokens):

@@ -39,15 +39,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
 
 
 def _walked(plan: RoutingPlan, keys: Sequence[str], rows: Rows, base: Rows, capacity: float) -> tuple[Placement, int]:
-    """Each key, heaviest first, at the first reducer with room; and how many found none.
-
-    Args:
-        plan: a ring whose reducers have one task each.
-        keys: their texts.
-        rows: rows of each, shape ``(keys,)``.
-        base: rows that each task has already, shape ``(tasks,)``.
-        capacity: rows that a task may have.
-    """
+    """Each key, heaviest first, at the first reducer with room, on a ring of one task each; and how many found none."""
     # Neighbouring slots of one reducer are one stop on the way around the ring.
     changes = np.diff(plan.slot_tasks, prepend=-1) != 0
     stops, stop_of = plan.slot_tasks[changes].astype(np.int64), np.cumsum(changes) - 1

@@ -1,8 +1,7 @@
 """``halving``: an overloaded reducer loses half of its tokens, and the ring moves its keys on.
 
-Token halving of the DPA load balancer (sections 4.1 and 4.2). Few keys are disturbed, as slots
-only move away from the overloaded reducer; but it may run out of tokens, and a single heavy key
-stays as heavy wherever it goes.
+Token halving of the DPA load balancer (sections 4.1 and 4.2). Few keys are disturbed, as slots only move away from the
+overloaded reducer; but it may run out of tokens, and a single heavy key stays as heavy wherever it goes.
 """
 
 from __future__ import annotations

@@ -12,14 +12,12 @@ class Proposal(NamedTuple):
     """A change, or the reason why one that was due cannot be made.
 
     Attributes:
-        action: its name.
-        sentence: what it does, in words.
-        placement: of every head key of the forecast, by task index of the proposed plan; null leaves
-            all of them to ring and buckets.
+        placement: of every head key of the forecast, by task index of the proposed plan; null leaves all of them to
+            ring and buckets.
         ring: the new ring; null keeps the present one.
         factors: the new elasticity factors; null keeps the present ones.
-        redraw: whether split keys and rows without a key are drawn anew. Needed where what is left of
-            a split key is no fair sample of its shares; not where shares are shifted piece by piece.
+        redraw: whether split keys and rows without a key are drawn anew. Needed where what is left of a split key is no
+            fair sample of its shares; not where shares are shifted piece by piece.
         refusal: why it cannot be done; empty where it can.
     """
 

@@ -45,11 +45,7 @@ _WORDS = re.compile(r" - ([^-\n]{1,160})$")
 
 
 def bucket(scheme: str, place: str) -> Any:
-    """The client of a bucket or container.
-
-    Args:
-        scheme: of the path, like ``s3a``.
-        place: the bucket, or ``container@account...``, as the path has it.
+    """The client of a bucket, or of ``container@account...``, under a scheme like ``s3a``.
 
     Raises:
         OSError: the environment does not say how to reach it.
@@ -68,11 +64,7 @@ def opened(
     scheme: str, place: str, retries: int, retry_seconds: float, pause_seconds: float, answer_seconds: float,
     connect_seconds: float,
 ) -> Any:  # fmt: skip
-    """A client of its own of a bucket or container, that asks so often and waits so long.
-
-    Raises:
-        OSError: the environment does not say how to reach it.
-    """
+    """A client of its own of a bucket or container, that asks so often and waits so long; errors as of ``bucket``."""
     with answered():
         return from_url(
             f"{'gs' if scheme == 'gcs' else scheme}://{place}",

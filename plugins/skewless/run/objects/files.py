@@ -37,12 +37,9 @@ _trusted: list[Any] = []
 
 
 class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """The files of all buckets of a scheme. A path in it is ``BUCKET/KEY``.
+    """The files of all buckets of a scheme, like ``s3a``. A path in it is ``BUCKET/KEY``.
 
     All methods are fsspec's own, with its arguments. They raise ``OSError`` and its kinds, as a local file system.
-
-    Args:
-        scheme: ``s3``, ``s3a``, ``gs``, ``abfss``, ...
     """
 
     def __init__(self, scheme: str) -> None:

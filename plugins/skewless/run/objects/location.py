@@ -60,19 +60,11 @@ def plain_path(location: str) -> str:
 
 
 def as_written(fs: fsspec.AbstractFileSystem, location: str, inner: str) -> str:
-    """The path of a file, spelled like the location by which its file system was opened.
+    """The path of a file, spelled like the location by which its file system was opened; a local one without a scheme.
 
     fsspec reduces a location to a path in its file system. The URI that it makes from this path may have another scheme
     (``s3://`` for ``s3a://``) or lack a part of the authority (the account of ``abfss://container@account/``). Spark,
     which reads through Hadoop's file systems, would look elsewhere.
-
-    Args:
-        fs: what fsspec made of the location.
-        location: as a spec, a setting or a command has it.
-        inner: the path as the file system lists it, on the same bucket, container or host.
-
-    Returns:
-        A local path without a scheme; any other one with the scheme and the authority of the location.
 
     Raises:
         RunDirectoryError: the path is of another bucket, container or host.

@@ -24,10 +24,8 @@ _SOMETHING_THERE = frozenset({errno.EEXIST, errno.ENOTEMPTY})
 def exchange(draft: Path, target: Path, *, allow_gap: bool) -> None:
     """Put ``draft`` in the place of ``target``; what was there, if anything, ends up at ``draft``.
 
-    Args:
-        draft: a folder of the same file system.
-        target: where readers look.
-        allow_gap: whether two renames will do where folders cannot be exchanged: for an instant there is no target.
+    Both are on one file system. Where it cannot exchange folders, two renames will do with ``allow_gap``: for an
+    instant there is no target.
 
     Raises:
         FileNotFoundError: the draft is gone: somebody has moved it away. The target is as it was.

@@ -34,13 +34,7 @@ _KEPT = re.compile(r"(\d{8}T\d{6}Z)-.+")
 
 
 class Place(NamedTuple):
-    """Where a day is published.
-
-    Attributes:
-        target: the published folder.
-        beside: the sibling of the output folder.
-        day: the name of the target below the output folder, as one name.
-    """
+    """Where a day is published: the folder, the sibling of the output folder, and the day as one name below them."""
 
     target: Path
     beside: Path
@@ -58,12 +52,7 @@ class Place(NamedTuple):
 
 
 class KeptVersion(NamedTuple):
-    """A version that was published before.
-
-    Attributes:
-        folder: where it is kept.
-        since: when it was moved there, in UTC: it was published until then.
-    """
+    """A version of a day that was published until it was moved to a folder beside it, in UTC."""
 
     folder: Path
     since: dt.datetime
@@ -87,12 +76,7 @@ def turns_folder(output_path: str) -> str:
 
 
 def beside_table(output_path: str, root: str) -> str:
-    """Where turns and states of a table's results are kept, below the data root: ``tables/NAME-DIGEST``.
-
-    Args:
-        output_path: as ``Job.output_path`` names a table.
-        root: the data root, a path or a URL.
-    """
+    """Where turns and states of a table's results are kept, below the data root: ``tables/NAME-DIGEST``."""
     name = re.split(r"[./]", output_path.rstrip("/"))[-1]
     return f"{root.rstrip('/')}/tables/{name}-{hashlib.sha256(output_path.encode()).hexdigest()[:8]}"
 
@@ -131,16 +115,10 @@ def make_beside(output_path: str) -> Path:
 
 
 def clear_drafts(place: Place, turn: int, now: dt.datetime, but: Path | None = None) -> None:
-    """Move away the drafts of this turn and of earlier ones: their attempts were killed, or are late.
+    """Move away the drafts, all but one, of this turn and of earlier ones: their attempts were killed, or are late.
 
     An attempt without a draft cannot publish, so one that wakes late changes nothing. Where an attempt was killed
     after its exchange, the old version lies in the place of its draft, and is kept.
-
-    Args:
-        place: the day.
-        turn: drafts of this turn and of lower ones are moved.
-        now: the time that kept versions are stamped with.
-        but: a draft to be left alone.
     """
     for slot in _slots(place.drafts):
         if _turn_of(slot) > turn or slot == but:

@@ -106,19 +106,11 @@ def with_turn(job: Job, turn: int, turns: Turns) -> Job:
 
 
 def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
-    """Publish a validated result, unless a later run of the day has published.
+    """Publish a validated result, unless a later run of the day has published; ``superseded`` then says which.
 
     It may be killed, paused and called again at any moment, by several processes at once. If the run's version lies in
     the published folder, whole, nothing changes; if it was damaged since, it is repaired from the committed result,
-    unless a later run has published.
-
-    Args:
-        run: its directory.
-        turns: of the output folder's days: ``Turns(open_store(turns_folder(job.output_path)))``.
-        now: the time; old versions are kept for ``output.grace_hours`` from when they were replaced.
-
-    Returns:
-        The record; its ``superseded`` says by whom, if a later run has published.
+    unless a later run has published. Old versions are kept for ``output.grace_hours`` from when they were replaced.
 
     Raises:
         QualityError: the result failed validation.

@@ -70,13 +70,9 @@ class PublishedFile(Frozen):
 
 
 class VersionManifest(Document):
-    """What a published folder holds, and who published it: ``_published`` in it.
+    """What a published folder holds, exactly, and which run published it in which turn: ``_published`` in it.
 
-    Attributes:
-        by: the run.
-        turn: its turn.
-        name: of the version; the names of its files end with it, so no other version has them.
-        files: exactly the files of the version.
+    The names of the files end with that of the version, so no other version has them.
     """
 
     by: Identity
@@ -86,12 +82,7 @@ class VersionManifest(Document):
 
 
 class Overtaken(Frozen):
-    """The run by which another one was superseded.
-
-    Attributes:
-        by: the run that has published the day, in a later turn.
-        turn: its turn.
-    """
+    """The run that has published the day in a later turn than a run, which is superseded by it."""
 
     by: Identity
     turn: Count
@@ -104,9 +95,8 @@ class Publication(Document):
         path: the published folder.
         rows: rows of the input that it accounts for.
         keys: rows of the result.
-        turn: of the run.
-        superseded: by whom, if a later run of the day published before this one had finished; then the result of
-            this run never became visible, or no longer is.
+        superseded: by whom, if a later run of the day published before this one had finished; then the result of this
+            run never became visible, or no longer is.
         snapshot: of a table, the snapshot or version that published it.
     """
 
