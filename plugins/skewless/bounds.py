@@ -45,29 +45,48 @@ def makespan(loads: Floats, parallelism: int) -> float:
     return float(max(ends))
 
 
+class Keys(NamedTuple):
+    """The keys that are placed.
+
+    Attributes:
+        total: rows of all keys.
+        heaviest: key text and rows of the heaviest key, if one is known.
+        splittable: whether a key may be split.
+        weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.
+    """
+
+    total: float
+    heaviest: tuple[str, float] | None
+    splittable: bool
+    weights: npt.ArrayLike | None = None
+
+    def known(self) -> Floats:
+        """The rows of the known keys, heaviest first.
+
+        Raises:
+            PlanError: the weights are above the total, or their largest is not that of the heaviest key.
+        """
+        known = heaviest_first([] if self.weights is None else self.weights, self.total)[0]
+        if self.weights is None:
+            return np.array([self.heaviest[1]]) if self.heaviest else known
+        if self.heaviest and not (known.size and abs(known[0] - self.heaviest[1]) <= ROUNDING * self.heaviest[1]):
+            required = f"weights whose largest is {self.heaviest[1]:g}, as the heaviest key"
+            raise PlanError("certificate", required, f"{known[:1].tolist()}")
+        return known
+
+
 def certify(
-    total: float,
-    tasks: int,
-    makespan: float | None,
-    heaviest: tuple[str, float] | None,
-    splittable: bool,
-    *,
-    weights: npt.ArrayLike | None = None,
-    speeds: npt.ArrayLike | None = None,
-    states: int | None = None,
-    predicted: bool = False,
-) -> Certificate:
+    keys: Keys, tasks: int, makespan: float | None, *, speeds: npt.ArrayLike | None = None,
+    states: int | None = None, predicted: bool = False,
+) -> Certificate:  # fmt: skip
     """Hold a largest load to the best of the bounds that hold and say what follows.
 
     Args:
-        total: rows of all keys.
+        keys: what is placed.
         tasks: tasks that run side by side, at least 1, however many a plan has: a decision and a finished run are
             both held to all of them being busy all the time.
         makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None if it was not
             measured: then nothing is claimed.
-        heaviest: key text and rows of the heaviest key, if one is known.
-        splittable: whether a key may be split.
-        weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.
         speeds: of the tasks, shape ``(tasks,)``.
         states: (known key, task) pairs of the plan.
         predicted: whether the makespan is a forecast's, which may be too low, and not a measured one.
@@ -76,30 +95,24 @@ def certify(
         PlanError: the numbers cannot belong to one plan: weights above the total or below ``heaviest``,
             another number of speeds than tasks, or a measured makespan below the bound, which no plan can have.
     """
-    known = heaviest_first([] if weights is None else weights, total)[0]
-    key, rows = heaviest or (None, float(known[0]) if known.size else 0.0)
-    if weights is None:
-        known = np.array([rows]) if heaviest else known
-    elif heaviest and not (known.size and abs(known[0] - rows) <= ROUNDING * rows):
-        raise PlanError(
-            "certificate", f"weights whose largest is {rows:g}, as the heaviest key", f"{known[:1].tolist()}"
-        )
+    known, total, splittable = keys.known(), keys.total, keys.splittable
+    key, rows = keys.heaviest or (None, float(known[0]) if known.size else 0.0)
     fastest = None if speeds is None else fastest_first(speeds)
     if fastest is not None and len(fastest) != tasks:
         raise PlanError("certificate", f"speeds of {tasks} tasks", f"{len(fastest)} speeds")
     bounds = known_bounds(known, total, tasks, splittable, fastest)
     best = best_bound(bounds)
     lower = upper = None
-    if weights is not None and makespan is not None:
+    if keys.weights is not None and makespan is not None:
         fast, all_speeds = (1.0, float(tasks)) if fastest is None else (float(fastest[0]), float(fastest.sum()))
         try:
             lower = needed_states(known, float(known.sum()), makespan * fast, makespan * all_speeds, splittable)
         except PlanError:
             lower = None  # a predicted makespan may be a few rows short of what its keys come to
-        keys = int(np.count_nonzero(known))
+        held = int(np.count_nonzero(known))
         # Any best plan can be relieved of cycles (a key that meets another twice) without moving a load,
         # within the tasks it uses: then it is a forest, of at most D + W - 1 pairs.
-        upper = states_upper(keys, tasks) if splittable else keys
+        upper = states_upper(held, tasks) if splittable else held
     return Certificate(
         total_rows=total,
         tasks=tasks,
@@ -142,7 +155,6 @@ def _gap(makespan: float | None, best: Bound, predicted: bool) -> float | None:
 def _conclusion(
     bounds: list[Bound], best: Bound, tasks: int, makespan: float | None, heaviest: str | None, part: float
 ) -> str:
-    """What follows: whether more tasks would help, whether it is balanced, or how much is missing."""
     fairest, alone = bounds[0].rows, next((one.rows for one in bounds if one.name == "heaviest key"), 0.0)
     if not fairest:
         return "nothing is queued"
@@ -235,7 +247,6 @@ def _top_keys(ordered: Floats, reach: Floats) -> Bound:
 
 
 def _crowded_at_speeds(ordered: Floats, fastest: Floats) -> Bound:
-    """``n(k) t(k)`` for the best k, see ``known_bounds``."""
     keys = len(ordered)
     # At T = (keys + W) / sum(speeds) the tasks end at least T * sum(speeds) - W = keys keys of weight 1.
     turns = (fastest * ((keys + len(fastest)) / fastest.sum())).astype(np.int64) + 1

@@ -66,11 +66,8 @@ def mapper_named(name: str, at: str) -> PythonMapper:
 def places(mapped: pa.RecordBatch, source_rows: Any, rows: int, mapper: PythonMapper, schema: pa.Schema) -> Any:
     """Check that a mapper keeps its contract, and number the rows that it made from each row of its batch.
 
-    Returns:
-        The source rows and, for each mapped row, its place among those of the same source row, from 0.
-
-    Raises:
-        MapError: it broke the contract.
+    The source rows come back and, for each mapped row, its place among those of the same source row, from 0. A broken
+    contract is a ``MapError``.
     """
     at = f"mapper {mapper.name!r}"
     if (

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.bounds import (
+    Keys,
     best_bound,
     certify,
     fastest_first,
@@ -108,7 +109,7 @@ def test_a_bound_from_some_of_the_keys_holds_for_all(
 )
 def test_each_bound_of_whole_keys_is_attained(weights: list[int], tasks: int, optimum: float, name: BoundName) -> None:
     assert whole_bound(weights, tasks) == optimum == best_whole(weights, [1] * tasks)
-    certificate = certify(sum(weights), tasks, optimum, None, splittable=False, weights=weights)
+    certificate = certify(Keys(sum(weights), None, splittable=False, weights=weights), tasks, optimum)
     assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
 
 
@@ -126,7 +127,9 @@ def test_each_bound_of_whole_keys_at_speeds_is_attained(
     weights: list[int], speeds: list[int], optimum: float, name: BoundName
 ) -> None:
     assert whole_bound_at_speeds(weights, speeds) == optimum == best_whole(weights, speeds)
-    certificate = certify(sum(weights), len(speeds), optimum, None, splittable=False, weights=weights, speeds=speeds)
+    certificate = certify(
+        Keys(sum(weights), None, splittable=False, weights=weights), len(speeds), optimum, speeds=speeds
+    )
     assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
 
 
@@ -217,10 +220,8 @@ def test_some_best_plan_makes_no_more_states_than_the_certificate_says(weights: 
         for chosen in itertools.product(places, repeat=len(weights))
         if end_of(chosen, weights, speeds) <= optimum
     )
-    certificate = certify(
-        sum(weights), len(speeds), float(optimum), None, splittable=True,
-        weights=weights, speeds=speeds, states=fewest,
-    )  # fmt: skip
+    keys = Keys(sum(weights), None, splittable=True, weights=weights)
+    certificate = certify(keys, len(speeds), float(optimum), speeds=speeds, states=fewest)
     assert certificate.states_lower is not None
     assert certificate.states_upper is not None
     assert certificate.states_lower <= fewest <= certificate.states_upper
@@ -236,7 +237,7 @@ def test_whole_keys_have_one_state_each_and_keys_without_rows_none() -> None:
 
 @pytest.mark.parametrize(("splittable", "lower", "upper"), [(False, 2, 2), (True, 2, 9)], ids=["whole", "at will"])
 def test_a_key_that_may_not_be_split_has_one_state(splittable: bool, lower: int, upper: int) -> None:
-    certificate = certify(16, 8, 8, ("k", 8), splittable, weights=[0, 8, 3])
+    certificate = certify(Keys(16, ("k", 8), splittable=splittable, weights=[0, 8, 3]), 8, 8)
     assert (certificate.states_lower, certificate.states_upper) == (lower, upper)
 
 
@@ -256,12 +257,15 @@ def test_a_third_of_the_rows_on_three_tasks_needs_no_fourth_piece() -> None:
 )
 def test_the_conclusion_is_plain(splittable: bool, makespan: float, conclusion: str) -> None:
     for weights in ([3100, 1000, 1000], None):
-        assert certify(10_000, 8, makespan, ("x", 3100), splittable, weights=weights).conclusion == conclusion
+        assert (
+            certify(Keys(10_000, ("x", 3100), splittable=splittable, weights=weights), 8, makespan).conclusion
+            == conclusion
+        )
 
 
 def test_more_tasks_do_not_help_below_the_heaviest_key_although_others_meet() -> None:
     weights = [100, *[51] * 10]
-    certificate = certify(610, 10, 102, ("x", 100), splittable=False, weights=weights)
+    certificate = certify(Keys(610, ("x", 100), splittable=False, weights=weights), 10, 102)
     assert (certificate.bound_rows, certificate.bound_name) == (102, "several heavy keys")
     assert certificate.conclusion == (
         "more tasks will not help below 100 rows: key 'x' alone is 16% of the rows and its aggregates may not be split"
@@ -270,37 +274,39 @@ def test_more_tasks_do_not_help_below_the_heaviest_key_although_others_meet() ->
 
 
 def test_heavy_keys_that_have_to_meet_are_named_by_their_number() -> None:
-    certificate = certify(9, 2, 6, None, splittable=False, weights=[3, 3, 3])
+    certificate = certify(Keys(9, None, splittable=False, weights=[3, 3, 3]), 2, 6)
     assert certificate.conclusion == (
         "no plan is clearly better: the 3 heaviest keys, which may not be split, "
         "cannot be spread more thinly over 2 tasks"
     )
-    assert certify(9, 2, 9, None, splittable=False, weights=[3, 3, 3]).conclusion == (
+    assert certify(Keys(9, None, splittable=False, weights=[3, 3, 3]), 2, 9).conclusion == (
         "the largest task is 50% above the bound"
     )
 
 
 def test_a_heaviest_key_without_a_name_is_called_so() -> None:
-    assert "the heaviest key alone" in certify(100, 4, 50, None, splittable=False, weights=[50, 30, 20]).conclusion
+    assert (
+        "the heaviest key alone" in certify(Keys(100, None, splittable=False, weights=[50, 30, 20]), 4, 50).conclusion
+    )
 
 
 def test_a_certificate_without_the_weights_says_nothing_of_states() -> None:
-    certificate = certify(800, 8, 120, ("k", 90), splittable=False)
+    certificate = certify(Keys(800, ("k", 90), splittable=False), 8, 120)
     assert (certificate.bound_name, certificate.states) == ("fair share", None)
     assert (certificate.states_lower, certificate.states_upper) == (None, None)
 
 
 def test_the_speeds_of_tasks_are_in_the_fair_share() -> None:
-    certificate = certify(100, 3, 25, ("k", 40), splittable=True, speeds=[2, 1, 1])
+    certificate = certify(Keys(100, ("k", 40), splittable=True), 3, 25, speeds=[2, 1, 1])
     assert (certificate.fair_rows, certificate.bound_rows, certificate.gap) == (25, 25, 0)
-    slow = certify(100, 3, 40, ("k", 80), splittable=False, speeds=[2, 1, 1])
+    slow = certify(Keys(100, ("k", 80), splittable=False), 3, 40, speeds=[2, 1, 1])
     assert (slow.bound_rows, slow.bound_name) == (40, "heaviest key")
 
 
 def test_nothing_to_place_has_bounds_of_nothing() -> None:
     assert whole_bound([], 3) == whole_bound_at_speeds([], [1, 2]) == fair(0, 3) == 0
     assert whole_bound([], 4, total=10) == 2.5
-    certificate = certify(0, 3, 0, None, splittable=False, weights=[0, 0], states=0)
+    certificate = certify(Keys(0, None, splittable=False, weights=[0, 0]), 3, 0, states=0)
     assert (certificate.conclusion, certificate.states_lower, certificate.states_upper) == ("nothing is queued", 0, 0)
 
 
@@ -320,11 +326,11 @@ def test_nothing_to_place_has_bounds_of_nothing() -> None:
         (lambda: states_lower([4, 4], 2, 3, splittable=True), "states: expected tasks that hold 8 rows, but got a"),
         (lambda: states_lower([4], 2, 3, splittable=False), "states: expected a level of 4 or more, as a key may"),
         (
-            lambda: certify(9, 2, 9, ("k", 4), splittable=True, weights=[5, 4]),
+            lambda: certify(Keys(9, ("k", 4), splittable=True, weights=[5, 4]), 2, 9),
             "certificate: expected weights whose largest is 4, as the heaviest key, but got [5.0]",
         ),
         (
-            lambda: certify(9, 2, 9, None, splittable=True, speeds=[1]),
+            lambda: certify(Keys(9, None, splittable=True), 2, 9, speeds=[1]),
             "certificate: expected speeds of 2 tasks, but got 1 speeds",
         ),
     ],
@@ -356,6 +362,6 @@ def test_a_hundred_thousand_keys_on_ten_thousand_tasks_take_no_second() -> None:
     speeds = np.linspace(1.0, 3.0, 10_000)
     total = float(weights.sum())
     began = time.perf_counter()
-    certify(total, 10_000, 1e6, ("k", 1e6), splittable=False, weights=weights, speeds=speeds)
-    certify(total, 10_000, 1e6, ("k", 1e6), splittable=False, weights=weights)
+    certify(Keys(total, ("k", 1e6), splittable=False, weights=weights), 10_000, 1e6, speeds=speeds)
+    certify(Keys(total, ("k", 1e6), splittable=False, weights=weights), 10_000, 1e6)
     assert time.perf_counter() - began < 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.bounds import certify
+from skewless.bounds import Keys, certify
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.decision import Decision
@@ -186,7 +186,7 @@ def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:
 def test_a_certificate_names_the_bound_that_holds(
     total: float, makespan: float, heaviest: tuple[str, float] | None, splittable: bool, bound: float, words: str
 ) -> None:
-    certificate = certify(total, 8, makespan, heaviest, splittable)
+    certificate = certify(Keys(total, heaviest, splittable=splittable), 8, makespan)
     assert certificate.bound_rows == bound
     assert certificate.gap == pytest.approx(makespan / bound - 1 if bound else 0)
     assert words in certificate.conclusion

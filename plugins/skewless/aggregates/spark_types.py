@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from skewless.aggregates.argument_types import decimal_digits
@@ -33,6 +35,12 @@ def arrow_type_of(spark_type: str) -> pa.DataType:
     """The Arrow type of a plain Spark SQL type; that of a string for any other, which ``plain_required`` refuses."""
     digits = decimal_digits(spark_type)
     return pa.decimal128(*digits) if digits else _ARROW.get(spark_type, pa.string())
+
+
+def column_type(options: Any, spark_type: str) -> pa.DataType:
+    """``arrow_type_of``, for aggregates whose options do not matter."""
+    del options
+    return arrow_type_of(spark_type)
 
 
 def spark_type_of(arrow_type: pa.DataType) -> str:

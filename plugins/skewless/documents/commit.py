@@ -70,11 +70,7 @@ class StepCommit(Document):
         return self
 
     def count(self, name: str) -> int:
-        """One of the counts.
-
-        Raises:
-            DocumentError: the commit has none of that name.
-        """
+        """One of the counts; a ``DocumentError`` if the commit has none of that name."""
         if name not in self.counts:
             raise DocumentError(f"commit of {self.step}", f"a count of {name}", "none", "run the step again")
         return self.counts[name]

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
-from skewless.documents.window import InputFile, JobWindow, some_of
+from skewless.documents.window import NO_WINDOW, InputFile, JobWindow, some_of
 from skewless.errors import PlanError
 from skewless.spec.input import TABLES, FileFormat, TableName
 from skewless.spec.part import Part
@@ -192,14 +192,20 @@ class Job(Document):
 
     @model_validator(mode="after")
     def _of_its_window(self) -> Self:
-        if (self.window is None) != (not self.spec.lengths):
+        found, several = tuple(one.length for one in self.covered.windows), self.spec.windows
+        if bool(found) != bool(self.spec.lengths):
             raise unmet("a window just where the spec keeps states", "one of the two alone")
-        found = tuple(one.length for one in self.window.windows) if self.window else ()
-        if self.spec.windows is not None and found != self.spec.windows:
-            raise unmet(f"the windows of its spec, {list(self.spec.windows)}", str(list(found))[:80])
-        if self.window is not None and (self.window.parts[-1].units[1] if self.window.parts else 0) != len(self.units):
+        if several is not None and found != several:
+            raise unmet(f"the windows of its spec, {list(several)}", str(list(found))[:80])
+        ends = [part.units[1] for part in self.covered.parts]
+        if found and max(ends, default=0) != len(self.units):
             raise unmet(f"parts with all {len(self.units):,} units", "others")
         return self
+
+    @property
+    def covered(self) -> JobWindow:
+        """Its window, or what stands for none."""
+        return self.window or NO_WINDOW
 
     @property
     def part(self) -> Part:
@@ -225,7 +231,7 @@ class Job(Document):
         about = "" if all(unit.counted for unit in self.units) else "about "
         files = len({unit.path for unit in self.units})
         cut = f", cut into {len(self.units):,} units" if files < len(self.units) else ""
-        undated = self.window.undated if self.window else 0
+        undated = self.covered.undated
         passed = f", {undated:,} files without a day left out" if undated else ""
         return f"{of_table}{about}{self.rows:,} rows in {files:,} files{cut}{passed}"
 
@@ -279,31 +285,19 @@ class Job(Document):
         return len(self.waves)
 
     def wave_rows(self, wave: int) -> int:
-        """Rows of one wave, as ``rows`` counts them.
-
-        Raises:
-            PlanError: the job has not so many waves.
-        """
+        """Rows of one wave, as ``rows`` counts them; a ``PlanError`` if the job has not so many."""
         if not 0 <= wave < len(self.waves):
             raise PlanError("job", f"a wave of its {len(self.waves)}", f"wave {wave}")
         return sum(self.units[ordinal].rows for ordinal in self.waves[wave])
 
     def admitted_rows(self, waves: tuple[int, int]) -> int:
-        """Rows that a stage admits which takes in the waves ``first <= wave < end``.
-
-        Raises:
-            PlanError: the job has not so many waves.
-        """
+        """Rows of the waves ``first <= wave < end``; a ``PlanError`` if the job has not so many."""
         if not 0 <= waves[0] <= waves[1] <= len(self.waves):
             raise PlanError("job", f"waves within its {len(self.waves)}", f"those from {waves[0]} to {waves[1]}")
         return sum(self.wave_rows(wave) for wave in range(*waves))
 
     def admitted_units(self, waves: tuple[int, int]) -> tuple[int, ...]:
-        """The ordinals of the source partitions of the waves ``first <= wave < end``, ascending.
-
-        Raises:
-            PlanError: the job has not so many waves.
-        """
+        """The ordinals of the source partitions of the waves ``first <= wave < end``, ascending; errors as above."""
         self.admitted_rows(waves)
         return tuple(sorted(ordinal for wave in self.waves[slice(*waves)] for ordinal in wave))
 

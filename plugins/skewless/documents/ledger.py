@@ -146,7 +146,7 @@ def balance(
     """
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
-    unchanged = job.window.unchanged_rows if job.window else 0
+    unchanged = job.covered.unchanged_rows
     return Ledger(
         lines=lines,
         input_rows=whole,
@@ -214,7 +214,6 @@ def _run_problems(
 
 
 def _part_problems(parts: Sequence[PartLine], input_rows: int, unchanged_rows: int) -> list[str]:
-    """What does not add up in a part, or over all parts of a window."""
     problems = [
         f"part {line.part} has {line.new_rows:,} new rows of the {line.listed_rows:,} listed"
         for line in parts
@@ -229,16 +228,15 @@ def _part_problems(parts: Sequence[PartLine], input_rows: int, unchanged_rows: i
     return problems
 
 
-def _window_problems(job: Job, windows: Sequence[WindowLine], *, merged: bool) -> list[str]:
-    """What does not add up in a window, once the result is merged."""
-    expected = [one.name for one in job.window.windows] if job.window and merged else []
-    if (came := [one.name for one in windows]) != expected:
+def _window_problems(job: Job, lines: Sequence[WindowLine], *, merged: bool) -> list[str]:
+    expected = [one.name for one in job.covered.windows] if merged else []
+    if (came := [line.name for line in lines]) != expected:
         return [
             f"there are lines of the windows {', '.join(came) or 'none'} instead of {', '.join(expected) or 'none'}"
         ]
     return [
         f"window {line.name} has {line.rows:,} rows of the {line.of_parts_rows:,} in the states of its parts"
-        for line in windows
+        for line in lines
         if line.rows != line.of_parts_rows
     ]
 
@@ -246,10 +244,8 @@ def _window_problems(job: Job, windows: Sequence[WindowLine], *, merged: bool) -
 def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) -> None:
     """Check a stage before it commits: against the listing, the commit before it and its own files.
 
-    ``left_over`` are the backlog rows that the stage before it has committed, ``on_disk`` those in its own files.
-
-    Raises:
-        LedgerError: something does not add up; the message says what.
+    ``left_over`` are the backlog rows that the stage before it has committed, ``on_disk`` those in its own files. What
+    does not add up is a ``LedgerError``.
     """
     problems = list(stage_problems([LedgerLine.of(job, report)], left_over))
     if on_disk != report.backlog_rows:
@@ -261,11 +257,7 @@ def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) ->
 
 
 def require_all_processed(job: Job, reports: Sequence[StageReport], where: str) -> None:
-    """Refuse to merge before all rows are reduced.
-
-    Raises:
-        LedgerError: some input or backlog is left, so the result would lack rows.
-    """
+    """Refuse to merge before all rows are reduced, by a ``LedgerError``: the result would lack rows."""
     processed = sum(report.processed_rows for report in reports)
     whole = input_rows(job, reports)
     if not reports or processed != whole or reports[-1].waves[1] < len(job.waves):

@@ -90,7 +90,6 @@ class Histogram(Frozen):
 
 
 def _folded(rows: Sequence[int], slots: int) -> tuple[int, ...]:
-    """Counts by slot, by the slots of a ring of another size."""
     counts = np.array(rows, dtype=np.int64)
     if slots <= len(counts):
         return tuple(counts.reshape(slots, -1).sum(axis=1).tolist())

@@ -298,6 +298,9 @@ class JobWindow(Frozen):
         return {name: sum(getattr(part, name) for part in self.parts) for name in CHANGES}
 
 
+#: The window of a job that has none: no parts, no rows, nothing that was left out.
+NO_WINDOW = JobWindow.model_construct(store="", fingerprint="", shapes={}, parts=(), windows=())
+
 #: What may have become of a file, as ``WindowPart`` counts it.
 CHANGES: Sequence[str] = ("reused", "added", "replaced", "removed")
 

@@ -60,11 +60,7 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
 
 
 def first_ring(routing: Routing, where: str = "spec") -> Ring:
-    """The ring of the first plan: fine enough for as many reducers as ``adaptive`` may add.
-
-    Raises:
-        SpecError: a reducer would own nothing on it.
-    """
+    """The ring of the first plan: fine enough for as many reducers as ``adaptive`` may add; none owns nothing on it."""
     most, tokens = routing.most_reducers, routing.initial_tokens
     fine = ring_bits_for(most, tokens)
     bits = routing.ring_bits or fine
@@ -136,9 +132,6 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
 
     The plan has what it expects of each task. It is the plain ring where the last run is no guide; its sentence says
     so. If there was no run before, nothing speaks against the last one.
-
-    Raises:
-        PlanError: the policy splits a key that may not be split.
     """
     plain = first_plan(job)
     if not plans_from(job.spec, "last_run") or not plain.waves[1]:
@@ -163,11 +156,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
 
 
 def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
-    """The first plan from a sample of the keys, with what it expects of each task; ``plain`` if that tells nothing.
-
-    Raises:
-        PlanError: the policy splits a key that may not be split.
-    """
+    """The first plan from a sample of the keys, with what it expects of each task; ``plain`` if that tells nothing."""
     if not plans_from(job.spec, "sample") or not plain.waves[1]:
         return plain
     histogram = sample.histogram(plain.ring.ring_bits, job.spec.routing.head_limit)
@@ -282,7 +271,6 @@ def _words(taken: PricedPlan) -> str:
 
 
 def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, known: _Known) -> Budget:
-    """The spec's, or the one that suits the forecast."""
     if job.spec.routing.budget is not None:
         return Budget(plain.budget_rows, "")
     is_last = forecast.waves[1] == len(job.waves)
@@ -316,7 +304,6 @@ def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
 
 
 def _name(job: Job) -> str:
-    """The last run, by its folder."""
     return job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
 
 

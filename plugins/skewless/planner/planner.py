@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skewless.bounds import certify
+from skewless.bounds import Keys, certify
 from skewless.document import LARGEST_COUNT, shortened
 from skewless.documents.decision import Candidate, Certificate, Decision
 from skewless.documents.job import Job
@@ -31,11 +31,7 @@ from skewless.spec.routing import ENGINES
 
 
 def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport] = ()) -> Decision:
-    """Decide about the stage after ``report``, purely from the documents; earlier reports tell what stages cost.
-
-    Raises:
-        PlanError: plan and report are not of the same stage.
-    """
+    """Decide about the stage after ``report``, purely from the documents; earlier reports tell what stages cost."""
     _refuse_unlike(plan, report)
     if job.spec.mode == "observe":
         return _observed(job, plan, report, earlier)
@@ -195,29 +191,21 @@ def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certifica
 
     As in the certificate of a run, the bound takes all tasks that run side by side to be busy all the time.
     """
-    keys = forecast.head_loads
-    heaviest = int(np.argmax(keys)) if len(keys) else None
+    loads = forecast.head_loads
+    first = int(np.argmax(loads)) if len(loads) else None
+    heaviest = None if first is None else (forecast.keys[first], float(loads[first]))
     speeds = forecast.speeds_under(taken.routing)
     if speeds is not None and len(speeds) > forecast.parallelism:
         # Nobody knows which executor core a task will get, so no key can be held to the speed of one.
-        return certify(
-            float(taken.loads.sum()), forecast.parallelism, taken.makespan_rows, heaviest=None, splittable=True,
-            predicted=True,
-        )  # fmt: skip
+        whole = Keys(float(taken.loads.sum()), None, splittable=True)
+        return certify(whole, forecast.parallelism, taken.makespan_rows, predicted=True)
     total = taken.loads if speeds is None else taken.loads * speeds
     if speeds is not None:
         # A core that has had no task is taken to be as fast as the median one.
         speeds = np.append(speeds, np.ones(forecast.parallelism - len(speeds)))
+    known = Keys(max(float(total.sum()), float(loads.sum())), heaviest, job.splittable, weights=loads)
     return certify(
-        total=max(float(total.sum()), float(keys.sum())),
-        tasks=forecast.parallelism,
-        makespan=taken.makespan_rows,
-        heaviest=None if heaviest is None else (forecast.keys[heaviest], float(keys[heaviest])),
-        splittable=job.splittable,
-        weights=keys,
-        speeds=speeds,
-        states=taken.placement.states,
-        predicted=True,
+        known, forecast.parallelism, taken.makespan_rows, speeds=speeds, states=taken.placement.states, predicted=True
     )
 
 

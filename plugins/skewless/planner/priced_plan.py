@@ -114,11 +114,7 @@ class PricedPlan:
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[PricedPlan]:
-    """Standing still, first, and whatever the policy proposes, each with its predicted loads.
-
-    Raises:
-        PlanError: the policy splits a key that may not be split.
-    """
+    """Standing still, first, and whatever the policy proposes, each with its predicted loads."""
     still = PricedPlan(
         forecast=forecast,
         proposal=Proposal("stand still", "change nothing"),
@@ -182,11 +178,7 @@ def choose(priced: Sequence[PricedPlan], *, strict: bool = False) -> PricedPlan:
 
 
 def refuse_unsafe(job: Job, forecast: Forecast, placement: Placement) -> None:
-    """Refuse a placement that splits a key whose aggregates may not be split.
-
-    Raises:
-        PlanError: names the key.
-    """
+    """Refuse, by a ``PlanError``, a placement that splits a key whose aggregates may not be split."""
     if job.splittable or not len(placement.split):
         return
     key = forecast.keys[int(placement.split[0])]

@@ -153,7 +153,6 @@ def wasted_rows(rows: float, known: float, tasks: int, spread: float) -> float:
 
 
 def _stages(stop: list[int], start: int, left: int) -> int:
-    """Stages from here on under the choices made so far."""
     count = 1
     while start < left:
         start, count = stop[start], count + 1

@@ -97,10 +97,8 @@ class Replayed(Frozen):
 def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> Replayed:
     """What the recorded run, all of whose reports are given, would have come to under a policy.
 
-    A run that was warm-started has its first plan; the plain ring is the default, and of engine ``combine``.
-
-    Raises:
-        PlanError: the run is not finished, or the policy has no safe plan for the job.
+    A run that was warm-started has its first plan; the plain ring is the default, and of engine ``combine``. A run that
+    is not finished, or a policy without a safe plan for the job, is a ``PlanError``.
     """
     played = counted_run(job, reports, policy, plan)
     error = _error(job, reports, played)
@@ -362,7 +360,6 @@ def _whole(amounts: Rows, total: int, most: Indices | None = None) -> Indices:
 
 
 class _Pairs:
-    """Rows of pairs of task and item, added up over the stages."""
 
     def __init__(self, items: int) -> None:
         self._items = items
@@ -370,7 +367,6 @@ class _Pairs:
         self._rows: list[Rows] = []
 
     def add(self, tasks: Indices, items: Indices, rows: Rows) -> None:
-        """Rows of one stage, any pair any number of times."""
         self._numbers.append(tasks * self._items + items)
         self._rows.append(rows)
 

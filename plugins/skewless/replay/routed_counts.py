@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from skewless.planner.placement.placement import Indices, Placement, Rows
-from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 
 
 class Layout:
@@ -24,10 +24,7 @@ class Layout:
     def __init__(self, plan: RoutingPlan, keys: Sequence[str], slots: Indices, buckets: Indices) -> None:
         self.plan = plan
         on_ring = plan.slot_tasks[slots].astype(np.int64) + buckets % plan.slot_factors[slots]
-        shares: list[Weights] = [
-            plan.head.get(key) or ((task, WHOLE_WEIGHT),) for key, task in zip(keys, on_ring.tolist(), strict=True)
-        ]
-        self.keys = Placement.of_shares(shares) if plan.head else Placement.pinned(on_ring)
+        self.keys = Placement.under(plan.head, keys, on_ring)
         self.factors = plan.slot_factors.astype(np.int64)
         self.starts = np.cumsum(self.factors) - self.factors
         self.slot = np.repeat(np.arange(len(self.factors)), self.factors)

@@ -46,6 +46,12 @@ def key_hash(key: str) -> int:
     return mmh3.hash(_padded(key), KEY_SEED, signed=False)
 
 
+def key_slots(keys: Sequence[str], slots: int) -> npt.NDArray[np.int64]:
+    """The slot of each key on a ring of so many slots, a power of two."""
+    hashes = np.fromiter(map(key_hash, keys), dtype=np.int64, count=len(keys))
+    return hashes >> (32 - (slots.bit_length() - 1))
+
+
 def bucket_hash(key: str) -> int:
     """The hash that chooses a key's bucket, independent of the ring's; unsigned, so that no bucket is negative."""
     return mmh3.hash(_padded(key), BUCKET_SEED, signed=False)

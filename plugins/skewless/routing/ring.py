@@ -193,11 +193,7 @@ class VirtualTask(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """Read ``3-1-4`` back.
-
-        Raises:
-            PlanError: the name is none of a virtual task.
-        """
+        """Read ``3-1-4`` back; any other name is a ``PlanError``."""
         try:
             reducer, bucket, factor = (int(part) for part in name.split("-"))
         except ValueError:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skewless.bounds import certify, makespan
+from skewless.bounds import Keys, certify, makespan
 from skewless.documents.decision import Certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
@@ -26,7 +26,7 @@ def stage_makespan(job: Job, report: StageReport) -> float | None:
 def stage_certificate(job: Job, report: StageReport) -> Certificate:
     """The certificate of one stage by the fair share alone: the rows of the heaviest key are not counted by stage."""
     slots, took = job.spec.routing.parallelism, stage_makespan(job, report)
-    return certify(float(report.processed_rows), slots, took, heaviest=None, splittable=True)
+    return certify(Keys(float(report.processed_rows), None, splittable=True), slots, took)
 
 
 class StageFigures(NamedTuple):
@@ -64,10 +64,7 @@ def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
         PlanError: the makespan in the reports is below the bound.
     """
     took = [stage.makespan_rows for stage in stages]
-    return certify(
-        total=float(sum(stage.processed_rows for stage in stages)),
-        tasks=job.spec.routing.parallelism,
-        makespan=None if None in took else sum(one for one in took if one is not None),
-        heaviest=stages[-1].heaviest if stages else None,
-        splittable=job.splittable,
-    )
+    rows = float(sum(stage.processed_rows for stage in stages))
+    keys = Keys(rows, stages[-1].heaviest if stages else None, splittable=job.splittable)
+    whole = None if None in took else sum(one for one in took if one is not None)
+    return certify(keys, job.spec.routing.parallelism, whole)

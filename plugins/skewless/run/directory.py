@@ -214,11 +214,7 @@ class RunDirectory(Storage):
         return self.committed(step) if self.exists(commit_path(step)) else None
 
     def committed(self, step: str) -> StepCommit:
-        """The commit of a step that must have one.
-
-        Raises:
-            RunDirectoryError: the step has not committed.
-        """
+        """The commit of a step that must have one; without it, a ``RunDirectoryError``."""
         name = commit_path(step)
         commit = self.read(name, StepCommit)
         self.require_its_own(name, f"the commit of {step}", commit.step == step, f"that of {commit.step[:120]!r}")
@@ -261,16 +257,12 @@ class RunDirectory(Storage):
         return self._lines().newest
 
     def _lines(self) -> PartLines:
-        if self.job().window is None or (commit := self.commit_of(RESULT_STEP)) is None:
+        if not self.job().spec.lengths or (commit := self.commit_of(RESULT_STEP)) is None:
             return PartLines(parts=())
         return self.committed_document(commit, PART_LINES, PartLines)
 
     def committed_document(self, commit: StepCommit, name: str, kind: type[Doc]) -> Doc:
-        """Read a document that a commit lists.
-
-        Raises:
-            RunDirectoryError: the commit does not list it, or lists other content.
-        """
+        """Read a document; a ``RunDirectoryError`` if the commit does not list it, or lists other content."""
         for file in commit.of_kind(DOCUMENT):
             if file.path.endswith(f"/{name}"):
                 text = self.text_of(file.path)

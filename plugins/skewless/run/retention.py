@@ -116,7 +116,6 @@ def _read(location: str) -> FoundRun | None:
 
 
 def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:
-    """Size and last change of each file of a run."""
     if not isinstance(run.fs, LocalFileSystem):
         return {
             str(path): (int(facts.get("size") or 0), _moment(facts))

@@ -44,23 +44,14 @@ class Storage:
         return f"{self._location}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether a document is there.
-
-        Raises:
-            RunDirectoryError: the file system does not say.
-        """
+        """Whether a document is there; a ``RunDirectoryError`` if the file system does not say."""
         try:
             return bool(self.fs.exists(f"{self.root}/{name}"))
         except OSError as err:
             raise self._unreadable(name, err) from None
 
     def read(self, name: str, kind: type[Doc]) -> Doc:
-        """Read a document.
-
-        Raises:
-            RunDirectoryError: it is not there.
-            DocumentError: it cannot be read as ``kind``.
-        """
+        """Read a document; a ``RunDirectoryError`` if it is not there, a ``DocumentError`` if it is no ``kind``."""
         return kind.from_sealed(self.text_of(name), where=self.path(name))
 
     def fields(self, name: str, kind: type[Document]) -> dict[str, Any]:
@@ -68,11 +59,7 @@ class Storage:
         return kind.sealed_fields(self.text_of(name), where=self.path(name))
 
     def text_of(self, name: str) -> bytes:
-        """The bytes of a file.
-
-        Raises:
-            RunDirectoryError: it is not there, or cannot be read.
-        """
+        """The bytes of a file; a ``RunDirectoryError`` if it is not there, or cannot be read."""
         try:
             text: bytes = self.fs.cat_file(f"{self.root}/{name}")
         except (FileNotFoundError, NotADirectoryError):
@@ -90,11 +77,7 @@ class Storage:
         )
 
     def write_once(self, name: str, document: Document) -> bool:
-        """Write a document, whole, unless it is there already.
-
-        Returns:
-            True if this call wrote it, False if it was there.
-        """
+        """Write a document, whole, unless it is there already; whether this call wrote it."""
         full = f"{self.root}/{name}"
         try:
             if is_object(self._location):
@@ -117,11 +100,7 @@ class Storage:
         return True
 
     def write_same(self, name: str, document: Doc) -> Doc:
-        """Write a document that every attempt would write alike, and return the one that counts.
-
-        Raises:
-            RunDirectoryError: a different one was written before.
-        """
+        """Write a document that every attempt would write alike; a ``RunDirectoryError`` if another one is there."""
         if self.write_once(name, document):
             return document
         found = self.read(name, type(document))
@@ -135,21 +114,13 @@ class Storage:
         return found
 
     def require_its_own(self, name: str, required: str, alike: bool, came: str) -> None:
-        """Refuse a whole document that lies in the place of another one.
-
-        Raises:
-            DocumentError: says which document it is.
-        """
+        """Refuse, by a ``DocumentError``, a whole document that lies in the place of another one."""
         if not alike:
             hint = "restore the file from a copy, or begin a new run directory"
             raise DocumentError(self.path(name), required, came, hint)
 
     def verify(self, file: CommittedFile) -> None:
-        """Check that a committed file is as its commit says.
-
-        Raises:
-            RunDirectoryError: it is gone or differs.
-        """
+        """Check that a committed file is as its commit says; a ``RunDirectoryError`` if it is gone or differs."""
         path = f"{self.root}/{file.path}"
         try:
             size = int(self.fs.size(path))
@@ -203,11 +174,7 @@ def file_checksum(fs: Any, path: str) -> str:
 
 
 def content_checksum(fs: Any, path: str) -> str:
-    """SHA-256 of a whole file in hex, for files that are copied without a look at their pages.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """SHA-256 of a whole file in hex, for files that are copied without a look at their pages."""
     with for_short_reads(fs, path) as opened:
         return _digest(opened)
 

@@ -18,11 +18,7 @@ MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
 
 
 def require_client_mode(mode: object, where: str) -> None:
-    """Refuse to have drivers on machines of the cluster: a step is followed, and ended, where it was submitted.
-
-    Raises:
-        SpecError: the mode is another one than ``client``, which is the default.
-    """
+    """Refuse to have drivers on machines of the cluster: a step is followed, and ended, where it was submitted."""
     if mode not in {None, "", "client"}:
         raise SpecError(where, "the deploy mode client", repr(mode)[:80], "use client")
 

@@ -132,7 +132,6 @@ class Input(Tagged):
     @field_validator("path")
     @classmethod
     def _name_of_table(cls, path: str, info: ValidationInfo) -> str:
-        """Refuse a name that no Iceberg catalog can have a table of."""
         named = path.count(".") >= 2 and all(part.strip() for part in path.split("."))
         if is_named(info.data.get("format", "")) and not named:
             raise unmet("catalog.namespace.table, like local.lake.clicks", repr(path)[:80])

@@ -49,11 +49,7 @@ def option_schema(name: str) -> dict[str, Any]:
 
 
 def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> JobSpec:
-    """The spec with the options given for one run, by their short names.
-
-    Raises:
-        SpecError: an option is not known, or its value is not one that the spec may have.
-    """
+    """The spec with the options given for one run, by their short names; a ``SpecError`` if it may not have them."""
     unknown = next((name for name in given if name not in OPTIONS), None)
     if unknown is not None:
         raise SpecError(where, "known options", shortened(unknown), nearest(unknown[:80], OPTIONS))
@@ -73,11 +69,7 @@ def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> J
 
 
 def parse_options(text: str, where: str) -> dict[str, JsonValue]:
-    """Options that were written as one JSON object.
-
-    Raises:
-        SpecError: it is none.
-    """
+    """Options that were written as one JSON object; anything else is a ``SpecError``."""
     try:
         given = json.loads(text)
     except (ValueError, RecursionError):
@@ -88,11 +80,7 @@ def parse_options(text: str, where: str) -> dict[str, JsonValue]:
 
 
 def refuse_more_waves(spec: JobSpec, most: int | None, where: str) -> None:
-    """Refuse more waves than whoever runs the stages has stages for.
-
-    Raises:
-        SpecError: says how many there may be.
-    """
+    """Refuse, by a ``SpecError``, more waves than whoever runs the stages has stages for."""
     if most is not None and len(spec.routing.waves) > most:
         raise SpecError(
             f"{where}, field routing.waves", f"at most {most} waves, as the DAG has stages for so many",

@@ -86,8 +86,7 @@ def part_at(moment: dt.datetime, timezone: str, unit: PartUnit, offset: int = 0)
 def part_named(date: str, hour: str | None, timezone: str, unit: PartUnit, where: str) -> Part:
     """The part that somebody has named: a date like ``2026-01-31``, and for a job of hours an hour (``Part.hour``).
 
-    Raises:
-        SpecError: it is no such part, or that day has no such hour; ``where`` stands before the name of the field.
+    A part that there is not is a ``SpecError``; ``where`` stands before the name of the field.
     """
     try:
         day = dt.date.fromisoformat(date)
@@ -192,11 +191,7 @@ def part_place(part: Part) -> int:
 
 
 def refuse_shared_paths(path: str, unit: PartUnit, where: str) -> None:
-    """Refuse a path that two parts would share.
-
-    Raises:
-        SpecError: names the path and both parts; or the path names no part at all.
-    """
+    """Refuse, by a ``SpecError``, a path that two parts would share, or that names no part at all."""
     begin = dt.date(2024, 1, 1)
     days = [*(begin + dt.timedelta(days=day) for day in range(400)), *(begin.replace(year=2025 + n) for n in range(9))]
     # Every hour of some days: what tells hours apart does not depend on the day.
@@ -261,11 +256,7 @@ class DatedPath:
     """
 
     def __init__(self, path: str, where: str) -> None:
-        """Take a path apart that names each part, see ``refuse_shared_paths``.
-
-        Raises:
-            SpecError: its parts cannot be listed.
-        """
+        """Take a path apart that names each part; a ``SpecError`` if its parts cannot be listed."""
         # For each directive a sign that no path has, so that the rest can be taken apart as a path.
         text = _FIELD.sub(_as_signs, path)
         pieces = text.split("/")
@@ -320,7 +311,6 @@ def path_of_all_parts(path: str) -> str:
 
 
 def _as_signs(found: re.Match[str]) -> str:
-    """A field of a path with a sign for each directive."""
     form = found[2] or {"date": "%Y-%m-%d", "hour": "%H"}[found[1]]
     signs = {f"%{one}": chr(at + 1) for at, one in enumerate(_SIGNS)} | {"%%": "%"}
     return "".join(signs.get(one, one) for one in re.split("(%.)", form))

@@ -1,15 +1,19 @@
-"""Reading a job spec: a YAML file, with overrides ``path.to.field=value`` from a command."""
+"""Reading a job spec: YAML as far as a spec needs it, with overrides ``path.to.field=value`` from a command.
+
+A spec has plain values, each key once, no aliases, no tags, and a limit to its length.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
-from skewless.document import sentence_of, shortened
+from skewless.document import one_line, sentence_of, shortened
 from skewless.errors import SpecError, nearest
-from skewless.spec.plain_yaml import LONGEST_TEXT, YamlFault, read_yaml
 from skewless.spec.spec import JobSpec
 
 #: Fields of a spec are not nested deeper.
@@ -52,7 +56,6 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
 
 
 def _apply_override(raw: dict[str, Any], override: str) -> None:
-    """Set one dotted field in the raw mapping; numbers step into lists."""
     dotted, equals, text = override.partition("=")
     where = f"override {shortened(override)}"
     if not equals or not all(dotted.split(".")) or dotted.count(".") > _DEEPEST:
@@ -87,3 +90,108 @@ def _index(target: list[Any], part: str, where: str) -> int:
             where, f"a position below {len(target)}", shortened(part), nearest(part[:80], known) if known else ""
         )
     return int(part)
+
+
+#: Characters of a text: people read specs, and Airflow parses each DAG file every few seconds.
+LONGEST_TEXT = 1 << 18
+#: A plain scalar (without quotes) that is not text has fewer characters: no number needs as many.
+_LONGEST_NUMBER = 400
+_TEXT = "tag:yaml.org,2002:str"
+
+
+class YamlFault(ValueError):  # noqa: N818  # whoever knows which file it is raises the error
+    """Why a text is not the YAML of a spec, as a sentence; what to do; and the line, from 1, if one is known."""
+
+    def __init__(self, fact: str, hint: str = "", line: int | None = None) -> None:
+        super().__init__(fact)
+        self.fact, self.hint, self.line = fact, hint, line
+
+
+def read_yaml(text: str) -> Any:
+    """The value of a YAML text.
+
+    Raises:
+        YamlFault: it is not YAML, has a key twice, an alias or a tag, a value that cannot exist (the 30th of
+            February), or is too long or nested too deeply.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise YamlFault(f"it has more than {LONGEST_TEXT:,} characters")
+    try:
+        return yaml.load(text, _PlainLoader)  # noqa: S506  # a SafeLoader that is stricter still
+    except yaml.YAMLError as err:
+        raise _in_words(err) from None
+    except RecursionError:
+        raise YamlFault("it is nested too deeply") from None
+    except YamlFault:
+        raise
+    except ValueError as err:  # PyYAML's own, of dates and numbers
+        raise YamlFault(f"a value cannot be read ({one_line(str(err), 200)})", "quote it if it is text") from None
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """A loader that refuses keys given twice (PyYAML keeps the last one), aliases and tags.
+
+    A spec has no use for aliases, and a few lines of them can stand for gigabytes or for themselves. Nor has it for
+    tags, which name the type that a value is made of.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
+            raise YamlFault("an alias (*name) is not allowed", "repeat the value", mark.line + 1)
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag != "!":
+            raise YamlFault(f"the tag {tag[:80]!r} is not allowed", "remove it", event.start_mark.line + 1)
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.ScalarNode):
+            node.value = _whole(node)
+            if node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
+                fact = f"a number or a date cannot have {len(node.value):,} characters"
+                raise YamlFault(fact, "quote it if it is text", node.start_mark.line + 1)
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        written: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in written:
+                    fact = f"the key {key.value[:80]!r} is given twice"
+                    raise YamlFault(fact, "keep one of the two", key.start_mark.line + 1)
+                written.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _whole(node: yaml.ScalarNode) -> str:
+    """The text of a scalar; a character that JSON's escapes give as two halves becomes one again."""
+    text: str = node.value
+    if text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise YamlFault("an escape is half of a character", "write both halves", node.start_mark.line + 1) from None
+
+
+#: What PyYAML finds wrong, as a sentence with a hint. Its own words tell how it parses, not what the author wrote.
+_SENTENCES = (
+    (r"found character '\\t'.*", "a tab is not allowed in YAML", "indent with spaces"),
+    (r"found character (?P<sign>'.+') that.*", "a value cannot begin with {sign}", "quote it"),
+    (r"mapping values are not allowed here", "a ':' is not allowed here", "quote the value, or check the indentation"),
+    (r"expected the node content, but found (?P<sign>'.+')", "a value is missing before {sign}", ""),
+    (r"expected (?P<signs>.+), but got .*", "{signs} is missing", "close the list or the mapping"),
+    (r"expected <block end>, but found .*", "the indentation does not fit the lines before", ""),
+    (r"found unexpected end of stream", "a quoted text does not end", "close the quotes"),
+    (r"could not find expected ':'", "a ':' is missing", "write 'field: value'"),
+    (r"but found another document", "a second document begins here", "remove the '---'"),
+)
+
+
+def _in_words(err: yaml.YAMLError) -> YamlFault:
+    problem = one_line(str(getattr(err, "problem", None) or getattr(err, "reason", None) or "bad syntax"), 200)
+    mark = getattr(err, "problem_mark", None)
+    line = mark.line + 1 if mark else None
+    for pattern, fact, hint in _SENTENCES:
+        if found := re.fullmatch(pattern, problem):
+            return YamlFault(fact.format(**found.groupdict()), hint, line)
+    return YamlFault(f"this is not valid YAML ({problem})", "", line)

@@ -172,14 +172,12 @@ def _default(field: dict[str, Any]) -> str:
 
 
 def _code(value: Any) -> str:
-    """A value as YAML on one line."""
     flow = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True)
     text = flow.removesuffix("\n").removesuffix("\n...")
     return f"`{text.removeprefix('{').removesuffix('}') if isinstance(value, dict) else text}`"
 
 
 def _kind(field: dict[str, Any], whole: dict[str, Any], paths: dict[int, str]) -> str:
-    """What a field may be, in words."""
     if "$ref" in field:
         path = paths[id(whole["$defs"][field["$ref"].rpartition("/")[2]])]
         return f"[mapping](#{''.join(sign for sign in path.lower() if sign.isalnum() or sign in '-_')})"
@@ -196,7 +194,6 @@ def _kind(field: dict[str, Any], whole: dict[str, Any], paths: dict[int, str]) -
 
 
 def _plain_kind(field: dict[str, Any]) -> str:
-    """What a field that holds no others may be."""
     if "const" in field:
         return _code(field["const"])
     if "enum" in field:

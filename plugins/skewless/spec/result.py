@@ -45,7 +45,6 @@ _DEEPEST = 8
 
 
 def _as_json(value: Any, name: str, depth: int = 0) -> Any:
-    """A value of YAML as one of JSON."""
     if isinstance(value, dt.date):  # a datetime is one too
         return value.isoformat()
     if depth > _DEEPEST:
@@ -175,6 +174,22 @@ class Window(Frozen):
         """Of how many parts states are kept: None for all."""
         longest = self.lengths[-1]
         return longest and (self.keep or longest + 7)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it adds to the key of a result."""
+        return (WINDOW_COLUMN,) if self.several else ()
+
+
+class NoWindow(NamedTuple):
+    """What a job without a window has in its place: it keeps nothing."""
+
+    lengths: tuple[int | None, ...] = ()
+    several: tuple[int, ...] | None = None
+    columns: tuple[str, ...] = ()
+    states: str | None = None
+    verify: int | None = None
+    kept_parts: int | None = 0
 
 
 class SortColumn(NamedTuple):

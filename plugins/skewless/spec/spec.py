@@ -13,7 +13,7 @@ from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input
 from skewless.spec.part import refuse_shared_paths
-from skewless.spec.result import WINDOW_COLUMN, Length, Output, Quality, Window, as_window
+from skewless.spec.result import Length, NoWindow, Output, Quality, Window, as_window
 from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import Schedule
 
@@ -130,8 +130,7 @@ class JobSpec(Frozen):
             if partition.lower() == "hour":
                 raise unmet("another name than that of the column of hours in output.partition", repr(partition))
             taken["hour"] = "the partition column of hours"
-        if self.windows is not None:
-            taken[WINDOW_COLUMN] = "the column that tells windows apart"
+        taken |= dict.fromkeys(self.covered.columns, "the column that tells windows apart")
         roles = [(column, "a key column") for column in self.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         for name, role in roles:
@@ -157,7 +156,6 @@ class JobSpec(Frozen):
 
     @model_validator(mode="after")
     def _window_of_parts(self) -> Self:
-        """A window is made of parts, and needs their states."""
         if self.window is None:
             for where, given in (("input.parts", self.input.parts), ("quality.freshness", self.quality.freshness)):
                 if given is not None:
@@ -165,13 +163,12 @@ class JobSpec(Frozen):
             return self
         if self.state == "forward":
             raise unmet("state: merge with a window, which keeps states", "state: forward")
-        if self.window.states is None and not self.output.is_table and "{date" in self.output.path:
+        if self.states_path is None and not self.output.is_table and "{date" in self.output.path:
             raise unmet("window.states, as output.path differs from part to part", "none")
         self._require_parts()
         return self
 
     def _require_parts(self) -> None:
-        """Refuse an input whose parts cannot be told apart."""
         unit, path = self.schedule.unit, self.input.path
         if not self.input.takes(self.input.format, "parts"):
             raise unmet("an input whose parts can be told, with a window", f"format {self.input.format}")
@@ -191,31 +188,36 @@ class JobSpec(Frozen):
             raise unmet(err.required or "a path that names each part", err.came) from None
 
     @property
+    def covered(self) -> Window | NoWindow:
+        """Its window, or what stands for none."""
+        return self.window or NoWindow()
+
+    @property
     def lengths(self) -> tuple[int | None, ...]:
         """How many parts each window covers, ascending, and None for all parts; empty if the job keeps no states."""
-        return () if self.window is None else self.window.lengths
+        return self.covered.lengths
 
     @property
     def windows(self) -> tuple[int, ...] | None:
         """The lengths of several windows, each of which has rows of its own in the result; None if it has none."""
-        return None if self.window is None else self.window.several
+        return self.covered.several
 
     @property
     def result_key(self) -> tuple[str, ...]:
         """The columns in which no two rows of the result are alike: the key, and of several windows the window."""
-        return self.key if self.windows is None else (*self.key, WINDOW_COLUMN)
+        return (*self.key, *self.covered.columns)
 
     @property
     def states_path(self) -> str | None:
         """Where states are kept; None if the spec does not say."""
-        return self.window.states if self.window else None
+        return self.covered.states
 
     @property
     def verified_keys(self) -> int | None:
         """About so many keys are compared with all rows; None if none are."""
-        return self.window.verify if self.window else None
+        return self.covered.verify
 
     @property
     def kept_parts(self) -> int | None:
         """Of how many parts states are kept: None for all; 0 for a job that keeps none."""
-        return 0 if self.window is None else self.window.kept_parts
+        return self.covered.kept_parts

@@ -233,7 +233,7 @@ class PartReading(NamedTuple):
 def readings(job: Job) -> list[PartReading]:
     """What a prepared run reads, part by part."""
     found = []
-    for part in job.window.parts if job.window else ():
+    for part in job.covered.parts:
         units = job.units[slice(*part.units)]
         if units:
             why = "what was added" if part.base is not None else "all of it, as files were replaced or removed"

@@ -119,7 +119,6 @@ class _Found:
 
     @classmethod
     def of(cls, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None, now: dt.datetime) -> _Found:
-        """Look into the store."""
         found = cls(store, parts, store.kept_parts(held_parts, now), now)
         for name in store.merges():
             try:
@@ -158,7 +157,6 @@ class _Found:
         return part.part in self._held and self._now - followed < _FOLLOWED_LATELY
 
     def running(self) -> list[RunningMerge]:
-        """What the planner is told of the running merges."""
         return [
             RunningMerge(tuple((part.part, part.number) for part in one.parts), *_size(one.states))
             for one in self.merges.values()
@@ -184,7 +182,6 @@ class _Found:
             yield Addition(part, before, after, *_size(files)), files
 
     def files(self) -> dict[str, tuple[CommittedFile, ...]]:
-        """All files by the names of what they hold."""
         parts = {name_of((ident,)): one.states for ident, one in self._versions.items() if one is not None}
         parts |= {name_of((one.ident,)): files for one, files in self.additions()}
         return parts | {name: one.states for name, one in self.merges.items()}
@@ -204,7 +201,6 @@ class _Found:
         return None
 
     def pass_over(self, name: str, why: str) -> None:
-        """Plan without it."""
         self.faults.append(f"{name} ({why})")
         if self.merges.pop(name, None) is None:
             ident = next(ident for ident in self._versions if name_of((ident,)) == name)
@@ -224,5 +220,4 @@ def _sizes(one: Numbered) -> PartStates:
 
 
 def _size(files: Sequence[CommittedFile]) -> tuple[int, int]:
-    """States and bytes."""
     return sum(file.rows for file in files), sum(file.size_bytes for file in files)

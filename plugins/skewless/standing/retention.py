@@ -39,11 +39,7 @@ class Pin(Document):
 
 
 def pin(window: JobWindow, run: RunDirectory) -> bool:
-    """Keep the states that a run has chosen from being removed.
-
-    Returns:
-        Whether all of them are still there; if not, the run has to choose anew.
-    """
+    """Keep the states that a run has chosen from being removed; false if some are gone: the run has to choose anew."""
     store = StatesStore(window.store)
     based = [part for part in window.parts if part.base is not None]
     if not based:
@@ -196,7 +192,6 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
 
 
 def _unnamed(store: StatesStore, now: dt.datetime, limits: StatesLimits, kept: set[str]) -> Iterator[Doomed]:
-    """Files of states that nothing names."""
     for full, about in store.fs.find(f"{store.root}/{STATES_STEP}", detail=True).items():
         path = str(full)[len(store.root) + 1 :]
         if _checked_by(path) in kept:
@@ -293,6 +288,5 @@ def _stores(location: str) -> Iterator[StatesStore]:
 
 
 def _since_written(store: StatesStore, now: dt.datetime) -> dt.timedelta:
-    """How long ago something was added."""
     versions = [version_path(part, number) for part in store.parts() for number in store.numbers(part)[-1:]]
     return min(_ages(store, [FINGERPRINT, *versions], now).values())

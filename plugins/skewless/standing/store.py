@@ -118,12 +118,7 @@ class StatesStore(Storage):
         return sorted(int(match[1]) for match in matches if match)
 
     def version(self, part: str, number: int) -> PartVersion:
-        """A version of a part.
-
-        Raises:
-            DocumentError: it is damaged, or that of another part.
-            RunDirectoryError: it is gone.
-        """
+        """A version of a part; a ``RunDirectoryError`` if it is gone, a ``DocumentError`` if it is damaged."""
         name = version_path(part, number)
         version = self.read(name, PartVersion)
         self.require_its_own(name, f"a version of part {part}", version.part == part, f"one of {version.part[:80]!r}")
@@ -145,9 +140,7 @@ class StatesStore(Storage):
     def usable(self, part: str, number: int) -> PartVersion:
         """A version of a part whose files have the lengths and footers that it names, without damage that a run found.
 
-        Raises:
-            DocumentError: it is damaged, or that of another part.
-            RunDirectoryError: it, or one of its files, is gone or damaged.
+        Otherwise, errors as of ``version``.
         """
         version = self.version(part, number)
         if self.exists(aside := dropped_path(name_of(((part, number),)))):
@@ -162,9 +155,6 @@ class StatesStore(Storage):
         """Add a version of a part, unless this run has added one that can be used: then that one counts.
 
         Its files are on the disk before it is, and so is its name before it counts.
-
-        Returns:
-            The version that counts for this run, with its number.
         """
         numbers = self.numbers(version.part)
         for number in reversed(numbers):
@@ -201,12 +191,7 @@ class StatesStore(Storage):
         return sorted(kept - dropped)
 
     def merge(self, name: str) -> KeptMerge:
-        """A running merge.
-
-        Raises:
-            DocumentError: it is damaged, or another one.
-            RunDirectoryError: it is gone.
-        """
+        """A running merge; errors as of ``version``."""
         merge = self.read(merge_path(name), KeptMerge)
         self.require_its_own(merge_path(name), f"running merge {name}", merge.name == name, f"{merge.name[:80]!r}")
         return merge

@@ -36,11 +36,7 @@ FEW_PARTS = 3
 
 
 def plan_windows(night: Night) -> WindowChoice:
-    """Choose how the results of a night are made, and what is kept for the next one.
-
-    Raises:
-        PlanError: a window has no parts, or is no end of the longest one.
-    """
+    """Choose how the results of a night are made, and what is kept for the next one."""
     ways_of = _Ways(night)
     steps: dict[str, MergeStep] = {}
     results: dict[str, str] = {}
@@ -101,7 +97,6 @@ class _Ways:
         self.additions = {} if self.in_order else {(one.part, one.before): one for one in night.additions}
 
     def all_of(self, window: Window) -> list[_Way]:
-        """All four, the impossible ones among them."""
         return [self._merge_all(window), self._running_merges(window), self._subtract(window), self._touched(window)]
 
     def price(self, way: _Way, window: Window) -> float:
@@ -287,7 +282,6 @@ def _ones(parts: Iterable[PartId]) -> list[Piece]:
 
 
 def _suffixes(piece: Piece) -> list[Piece]:
-    """All of them, the longest first."""
     return [piece[at:] for at in range(len(piece))]
 
 

@@ -37,7 +37,6 @@ def typed(
 
 
 def _guessed(values: pa.Array) -> list[str]:
-    """The Spark SQL types that fit the values."""
     kinds = [field.type for field in values.type] if pa.types.is_struct(values.type) else [values.type]
     return [spark_type_of(kind) for kind in kinds]
 
@@ -284,7 +283,6 @@ class Trial:
 
     @property
     def _whole(self) -> GroupsAccumulator:
-        """All rows in one batch."""
         return self._fed([(self.rows, self.groups)])
 
     @property
@@ -309,11 +307,9 @@ class Trial:
 
     @property
     def _alone(self) -> list[Batch]:
-        """Each row in a batch of its own."""
         return [(self.rows.slice(n, 1), self.groups[n : n + 1]) for n in range(len(self.rows))]
 
     def _accumulator(self, total: int) -> GroupsAccumulator:
-        """A fresh one with so many groups open."""
         made = self.aggregate.accumulator(self.options, self.spark_types)
         open_groups(made, 0, total)
         if total:

@@ -1,4 +1,4 @@
-"""One list per group, of values in order of group."""
+"""One list per group, of values in order of group; and values without nulls."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ def lists_of(groups: Ints, values: pa.Array, groups_total: int) -> pa.Array:
     """So many lists from flat values, whose groups ascend; a list without values is empty."""
     offsets = np.searchsorted(groups, np.arange(groups_total + 1))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def without_nulls(values: pa.Array, groups: Ints) -> tuple[pa.Array, Ints]:
+    """The values that are not null, each with its group."""
+    if not values.null_count:
+        return values, groups
+    there = pc.is_valid(values)
+    return values.filter(there), groups[there.to_numpy(zero_copy_only=False)]
 
 
 def flattened(lists: pa.Array, groups: Ints) -> tuple[Ints, pa.Array]:

@@ -169,7 +169,6 @@ def _closest_pair(heap: list[tuple[float, int]], gaps: list[float], y: list[int]
 
 
 def _finite_gap(left: float, right: float) -> float:
-    """``_distance`` of two points."""
     gap = right - left
     if math.isinf(gap):
         return _LARGEST if math.isinf(left) or math.isinf(right) else _LARGEST_BETWEEN_FINITE

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.spark_types import arrow_type_of, plain_required
+from skewless.aggregates.shipped.group_lists import without_nulls
+from skewless.aggregates.spark_types import column_type, plain_required
 
 #: Values that are no group's any more are let go of when there are this many of them.
 STALE_VALUES = 1 << 17
@@ -43,9 +44,8 @@ class Latest(GroupsAccumulator):
     def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         """See ``GroupsAccumulator.update``."""
         self._reach(groups_total)
-        if self._ignore_nulls and values.null_count:
-            there = pc.is_valid(values)
-            values, groups = values.filter(there), groups[there.to_numpy(zero_copy_only=False)]
+        if self._ignore_nulls:
+            values, groups = without_nulls(values, groups)
         if not len(groups):
             return
         rows = np.full(groups_total, -1, np.int64)
@@ -79,13 +79,8 @@ class Latest(GroupsAccumulator):
         self._places = np.append(self._places, np.full(more, -1, np.int64))
 
 
-def _same(options: Any, spark_type: str) -> pa.DataType:
-    del options
-    return arrow_type_of(spark_type)
-
-
 def _held(options: Any, spark_type: str) -> pa.DataType:
-    return pa.struct([("value", _same(options, spark_type))])
+    return pa.struct([("value", column_type(options, spark_type))])
 
 
 LATEST = PythonAggregate(
@@ -96,9 +91,9 @@ LATEST = PythonAggregate(
     instead="last",
     options=LatestOptions,
     accepts=plain_required,
-    argument_type=_same,
+    argument_type=column_type,
     state_type=_held,
-    result_type=_same,
+    result_type=column_type,
     create=Latest,
     state_bytes=16,
 )

@@ -129,7 +129,6 @@ class Sessions(GroupsAccumulator):
         self._open_rows = np.append(self._open_rows, np.zeros(more, np.int64))
 
     def _put_in(self, came: SessionRows) -> None:
-        """Sessions or single events, those of a group in order of arrival."""
         if not len(came.groups):
             return
         came = came.at(np.argsort(came.groups, kind="stable"))
@@ -187,7 +186,6 @@ def _unscaled(values: pa.Array) -> Places:
 
 
 def _as_values(places: Places, kind: pa.DataType) -> pa.Array:
-    """Places in the type of the column."""
     if not pa.types.is_decimal(kind):
         return pa.array(places).cast(kind)
     halves = np.stack([places, places >> 63], axis=1)  # the high half is all sign

@@ -29,9 +29,9 @@ from pydantic import BaseModel, Field
 
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.group_lists import flattened, lists_of
+from skewless.aggregates.shipped.group_lists import flattened, lists_of, without_nulls
 from skewless.aggregates.shipped.item_counts import ItemCounts
-from skewless.aggregates.spark_types import arrow_type_of, plain_required
+from skewless.aggregates.spark_types import column_type, plain_required
 
 Ints = npt.NDArray[np.int64]
 
@@ -59,9 +59,7 @@ class SpaceSavings(GroupsAccumulator):
 
     def update(self, values: pa.Array, groups: Ints, groups_total: int) -> None:
         """See ``GroupsAccumulator.update``; nulls do not count."""
-        if values.null_count:
-            there = pc.is_valid(values)
-            values, groups = values.filter(there), groups[there.to_numpy(zero_copy_only=False)]
+        values, groups = without_nulls(values, groups)
         ones = pa.array(np.ones(len(groups), np.int64))
         self._add(groups, values, ones, ones, groups_total)
 
@@ -138,13 +136,8 @@ def pruned(table: pa.Table, floor: Ints, limit: int, capacity: int) -> tuple[pa.
     return table, floor + taken
 
 
-def _argument(options: Any, spark_type: str) -> pa.DataType:
-    del options
-    return arrow_type_of(spark_type)
-
-
 def _result(options: Any, spark_type: str) -> pa.DataType:
-    counter = [("item", _argument(options, spark_type)), ("count", pa.int64()), ("error", pa.int64())]
+    counter = [("item", column_type(options, spark_type)), ("count", pa.int64()), ("error", pa.int64())]
     return pa.list_(pa.struct(counter))
 
 
@@ -173,7 +166,7 @@ SPACE_SAVING = PythonAggregate(
     mergeable=True,
     options=SpaceSavingOptions,
     accepts=plain_required,
-    argument_type=_argument,
+    argument_type=column_type,
     state_type=_state,
     result_type=_result,
     create=SpaceSavings,

@@ -124,7 +124,6 @@ class StreamingHistograms(GroupsAccumulator):
             self._pending, self._pending_rows = [], 0
 
     def _all_points(self) -> HistogramPoints:
-        """The points, with the waiting rows among them, not compressed."""
         points = with_groups(self._points, self._groups_total)
         if not self._pending:
             return points

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.group_lists import flattened, lists_of
+from skewless.aggregates.shipped.group_lists import flattened, lists_of, without_nulls
 from skewless.aggregates.shipped.item_counts import ItemCounts
-from skewless.aggregates.spark_types import arrow_type_of, plain_required
+from skewless.aggregates.spark_types import column_type, plain_required
 
 
 class ValueCounts(GroupsAccumulator):
@@ -29,9 +29,7 @@ class ValueCounts(GroupsAccumulator):
 
     def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         """See ``GroupsAccumulator.update``; nulls do not count."""
-        if values.null_count:
-            there = pc.is_valid(values)
-            values, groups = values.filter(there), groups[there.to_numpy(zero_copy_only=False)]
+        values, groups = without_nulls(values, groups)
         self._add(groups, values, pa.array(np.ones(len(groups), np.int64)), groups_total)
 
     def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
@@ -74,13 +72,8 @@ class ValueCounts(GroupsAccumulator):
             self._items.counted()
 
 
-def _argument(options: Any, spark_type: str) -> pa.DataType:
-    del options
-    return arrow_type_of(spark_type)
-
-
 def _counts_type(options: Any, spark_type: str) -> pa.DataType:
-    return pa.list_(pa.struct([("value", _argument(options, spark_type)), ("count", pa.int64())]))
+    return pa.list_(pa.struct([("value", column_type(options, spark_type)), ("count", pa.int64())]))
 
 
 VALUE_COUNTS = PythonAggregate(
@@ -88,7 +81,7 @@ VALUE_COUNTS = PythonAggregate(
     mergeable=True,
     invertible=True,
     accepts=plain_required,
-    argument_type=_argument,
+    argument_type=column_type,
     state_type=_counts_type,
     result_type=_counts_type,
     create=lambda _: ValueCounts(),

@@ -10,7 +10,7 @@ import numpy as np
 
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.placement.placement import Indices, Rows
-from skewless.routing.hashing import key_hash
+from skewless.routing.hashing import key_slots
 from skewless.routing.plan import RoutingPlan
 
 #: A key must have been seen so often before the next wave's rows are predicted from that alone. Of the keys seen once
@@ -144,9 +144,8 @@ class ExpectedRows:
         light[self._order] = False
         light &= (seen > 0) | (left > 0)
         numbers = np.flatnonzero(light)
-        some = map(texts.__getitem__, numbers.tolist())
-        hashes = np.fromiter(map(key_hash, some), dtype=np.int64, count=len(numbers))
-        return hashes >> (32 - self.plan.ring.ring_bits), seen[numbers], left[numbers]
+        some = [texts[number] for number in numbers.tolist()]
+        return key_slots(some, 1 << self.plan.ring.ring_bits), seen[numbers], left[numbers]
 
     @property
     def null_wave(self) -> float:

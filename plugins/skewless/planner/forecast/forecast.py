@@ -17,7 +17,7 @@ from skewless.planner.forecast.key_sample import KeyCounts
 from skewless.planner.forecast.row_costs import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import bucket_hash, key_hash
-from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 
 _FITTING_ROUNDS = 8
@@ -102,7 +102,6 @@ class Forecast(ExpectedRows):
 
     @cached_property
     def _hashes(self) -> tuple[Indices, Indices]:
-        """Ring hash and bucket hash of each head key."""
         ring = np.fromiter(map(key_hash, self.keys), dtype=np.int64, count=len(self.keys))
         if not self.plan.factors:
             return ring, np.zeros(len(self.keys), dtype=np.int64)
@@ -121,18 +120,7 @@ class Forecast(ExpectedRows):
     @cached_property
     def placement_now(self) -> Placement:
         """Where each head key of this forecast goes under the plan of the reported stage."""
-        return self.placement_under(self.plan)
-
-    def placement_under(self, plan: RoutingPlan) -> Placement:
-        """Where each head key goes under a plan: to its shares, or where ring and buckets say."""
-        on_ring = self.on_ring(plan)
-        if not plan.head:
-            return Placement.pinned(on_ring)
-        tasks = on_ring.tolist()
-        shares: list[Weights] = [
-            plan.head.get(key) or ((task, WHOLE_WEIGHT),) for key, task in zip(self.keys, tasks, strict=True)
-        ]
-        return Placement.of_shares(shares)
+        return Placement.under(self.plan.head, self.keys, self.on_ring(self.plan))
 
     def on_ring(self, plan: RoutingPlan) -> Indices:
         """The task index that ring and buckets give each head key, shape ``(len(keys),)``."""

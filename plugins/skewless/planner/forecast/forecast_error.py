@@ -14,7 +14,7 @@ import numpy as np
 
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.placement.placement import Rows
-from skewless.routing.hashing import key_hash
+from skewless.routing.hashing import key_slots
 from skewless.routing.plan import RoutingPlan
 
 #: The dispersion of a forecast that is the first of its run: twice the error of a sample.
@@ -65,14 +65,11 @@ def _missed(report: StageReport, expected: Sequence[int]) -> Rows:
 
 
 def drift(first: Histogram, second: Histogram) -> float:
-    """The distance of the keys that were seen, sampling noise taken off.
+    """The distance, from 0 to 1, of the keys that were seen, sampling noise taken off; 0 if one of them is empty.
 
     Keys that both name are compared one by one, all others added up per slot of the ring, and rows
     without a key for themselves. Adding up can only bring shares nearer (data processing inequality):
     the keys differ by at least so much. Of rings of different sizes the smaller one's slots are taken.
-
-    Returns:
-        From 0, the same, to 1, no key in common; 0 if one of them is empty.
     """
     common = sorted(set(first.head) & set(second.head))
     slots = min(len(first.seen_tail), len(second.seen_tail))
@@ -94,10 +91,7 @@ def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
     """After stage 0, how far the keys differ from what the first plan says that it was made from, in words.
 
     The first plan keeps what it expected of each task, not of each key; so the tasks' queues are compared, and
-    the keys differ by at least as much.
-
-    Returns:
-        Nothing where the first plan was not made from a forecast, or after another stage.
+    the keys differ by at least as much. Nothing is said where it was not made from a forecast, or after another stage.
     """
     if plan.epoch or not plan.expected_rows or not report.admitted_rows:
         return ""
@@ -114,8 +108,7 @@ def _cells(histogram: Histogram, common: list[str], slots: int) -> Rows:
     tail = np.array(histogram.seen_tail, dtype=np.float64).reshape(slots, -1).sum(axis=1)
     shared = set(common)
     others = [key for key in histogram.head if key not in shared]
-    hashes = np.fromiter(map(key_hash, others), dtype=np.int64, count=len(others))
     rows = np.array([histogram.head[key][0] for key in others], dtype=np.float64)
-    tail += np.bincount(hashes >> (32 - (slots.bit_length() - 1)), weights=rows, minlength=slots)
+    tail += np.bincount(key_slots(others, slots), weights=rows, minlength=slots)
     named = [histogram.head[key][0] for key in common]
     return np.concatenate([np.array(named, dtype=np.float64), tail, [float(histogram.seen_null_rows)]])

@@ -12,7 +12,7 @@ from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.errors import PlanError
 from skewless.planner.placement.placement import Indices, Rows
-from skewless.routing.hashing import key_hash
+from skewless.routing.hashing import key_slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class WaveCounts:
             reports = [one.model_copy(update={"histogram": one.histogram.on_ring(ring_slots)}) for one in reports]
         keys = tuple(sorted(reports[-1].histogram.head))
         size = len(reports[-1].histogram.seen_tail)
-        slots = _slots_of(keys, size)
+        slots = key_slots(keys, size)
         by_stage = rows_by_stage(keys, reports)
         by_item = np.zeros((len(job.waves), len(keys) + size + 1))
         for report, rows in zip(reports, by_stage, strict=True):
@@ -69,18 +69,13 @@ class WaveCounts:
         return rows
 
 
-def _slots_of(keys: Sequence[str], size: int) -> Indices:
-    hashes = np.fromiter(map(key_hash, keys), dtype=np.int64, count=len(keys))
-    return hashes >> (32 - (size.bit_length() - 1))
-
-
 def rows_by_stage(keys: Sequence[str], reports: Sequence[StageReport]) -> Rows:
     """Rows of each item in each stage, never negative, shape ``(reports, items)``; see ``WaveCounts``.
 
     Raises:
         PlanError: a report has seen fewer rows of a key, or of none, than the one before it.
     """
-    slots = _slots_of(keys, len(reports[-1].histogram.seen_tail))
+    slots = key_slots(keys, len(reports[-1].histogram.seen_tail))
     rows: Rows = np.diff(_cumulated(keys, slots, reports), axis=0, prepend=0.0)
     if rows.min() < 0.0:
         stage = reports[int(np.argwhere(rows < 0.0)[0][0])].stage
@@ -121,7 +116,7 @@ def slot_rows(histogram: Histogram) -> Rows:
     """Rows seen in each slot, those of named keys included, shape ``(2**ring_bits,)``."""
     size = len(histogram.seen_tail)
     seen = np.array([rows for rows, _ in histogram.head.values()], dtype=np.float64)
-    heads = np.bincount(_slots_of(tuple(histogram.head), size), weights=seen, minlength=size)
+    heads = np.bincount(key_slots(tuple(histogram.head), size), weights=seen, minlength=size)
     return np.array(histogram.seen_tail, dtype=np.float64) + heads
 
 

@@ -57,7 +57,6 @@ class _Forest:
         self.steps = 0
 
     def add(self, pair: int, one: int, other: int) -> None:
-        """Add a pair; where it closes a cycle, a pair of that is emptied and left out."""
         mine, others = self._tree_of(one), self._tree_of(other)
         if mine == others:
             self._close(pair, one, other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -50,6 +50,14 @@ class Placement:
         flat = chain.from_iterable(chain.from_iterable(shares))
         pairs = np.fromiter(flat, dtype=np.int64, count=2 * int(pieces.sum())).reshape(-1, 2)
         return cls(len(shares), np.repeat(np.arange(len(shares)), pieces), pairs[:, 0], pairs[:, 1])
+
+    @classmethod
+    def under(cls, head: Mapping[str, Weights], keys: Sequence[str], on_ring: Indices) -> Placement:
+        """Where keys go under the head of a plan: to their shares, or where ring and buckets say."""
+        if not head:
+            return cls.pinned(on_ring)
+        tasks = zip(keys, on_ring.tolist(), strict=True)
+        return cls.of_shares([head.get(key) or ((task, WHOLE_WEIGHT),) for key, task in tasks])
 
     @classmethod
     def of_rows(cls, keys: int, key: Indices, task: Indices, rows: Rows) -> Placement:

@@ -162,7 +162,6 @@ def _unit(weights: list[int], tasks: int) -> int:
 
 
 def _merged(segments: Segments) -> Segments:
-    """Neighbours of one task as one."""
     merged: Segments = []
     for task, weight in segments:
         if merged and merged[-1][0] == task:

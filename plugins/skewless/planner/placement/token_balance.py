@@ -72,7 +72,6 @@ class _Search:
         return rows if upto > after else rows + self.total
 
     def _slots(self, token: int) -> int:
-        """Slots whose start is at or before a hash."""
         return (token >> (32 - self.bits)) + 1
 
     def go_through(self) -> bool:
@@ -167,7 +166,6 @@ class _Places:
         return self.count
 
     def add(self, place: int) -> tuple[int, int]:
-        """Add a place; the places before and after it, clockwise."""
         number, at = self._find(place)
         beside = self._before(number, at), self._from(number, at)
         self.blocks[number].insert(at, place)

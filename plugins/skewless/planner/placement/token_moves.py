@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from skewless.errors import PlanError
-from skewless.routing.ring import LARGEST_RING, Ring
+from skewless.planner.placement.placement import Rows
+from skewless.routing.ring import LARGEST_RING, Ring, VirtualTask
 
 
 def overloaded(queues: Sequence[float], threshold: float) -> int | None:
@@ -26,6 +29,13 @@ def overloaded(queues: Sequence[float], threshold: float) -> int | None:
     return longest if queues[longest] > second * (1.0 + threshold) else None
 
 
+def overloaded_reducer(tasks: Sequence[VirtualTask], loads: Rows, threshold: float) -> int | None:
+    """The reducer whose tasks together are overloaded, if there is one."""
+    first = [at for at, task in enumerate(tasks) if task.bucket == 0]
+    found = overloaded(np.add.reduceat(loads, first).tolist(), threshold)
+    return None if found is None else tasks[first[found]].reducer
+
+
 def is_power_of_two(n: int) -> bool:
     """Whether a number is 1, 2, 4, 8 and so on."""
     return n > 0 and n & (n - 1) == 0
@@ -34,10 +44,7 @@ def is_power_of_two(n: int) -> bool:
 def halved(ring: Ring, reducer: int) -> Ring | None:
     """Take the upper half of its tokens from a reducer; slots move only away from it. None if it has one token left.
 
-    DPA load balancer, section 4.2, token halving.
-
-    Raises:
-        PlanError: the number of its tokens is no power of two.
+    DPA load balancer, section 4.2, token halving. The number of its tokens is a power of two, or it is a ``PlanError``.
     """
     tokens = 1 << _log2_tokens(ring, reducer)
     if tokens == 1:
@@ -49,9 +56,6 @@ def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
     """Double the tokens of everyone but an overloaded reducer; no slot moves to it.
 
     DPA load balancer, section 4.2, token doubling. None where a reducer would hold more than the limit, or is alone.
-
-    Raises:
-        PlanError: the reducer is not on the ring.
     """
     _refuse_stranger(ring, reducer)
     tokens = {other: count if other == reducer else 2 * count for other, count in ring.tokens.items()}
@@ -65,8 +69,7 @@ def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
 def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
     """How often a reducer was halved, on a ring on which all began with the same tokens, a power of two.
 
-    Raises:
-        PlanError: no number of halvings leads to this ring.
+    It is a ``PlanError`` if no number of halvings leads to this ring.
     """
     rounds = initial_tokens.bit_length() - 1 - _log2_tokens(ring, reducer)
     if not is_power_of_two(initial_tokens) or rounds < 0:
@@ -78,11 +81,9 @@ def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
 def doubling_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
     """How often all others were doubled for a reducer, where all began with the same tokens, a power of two.
 
-    With n_i rounds for reducer i and N for all of them, reducer j holds ``2**(N - n_j)`` times its first
-    tokens. So the logarithms of these factors add up to ``(R - 1) N``, which gives N, and then n_j.
-
-    Raises:
-        PlanError: no number of doublings leads to this ring.
+    With n_i rounds for reducer i and N for all of them, reducer j holds ``2**(N - n_j)`` times its first tokens. So the
+    logarithms of these factors add up to ``(R - 1) N``, which gives N, and then n_j. It is a ``PlanError`` if no number
+    of doublings leads to this ring.
     """
     began = initial_tokens.bit_length() - 1
     logs = {other: _log2_tokens(ring, other) - began for other in ring.reducers}

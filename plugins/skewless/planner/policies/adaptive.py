@@ -72,12 +72,10 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
 
 
 def _held(forecast: Forecast) -> Rows:
-    """Load of each task that comes from head keys, as things are, shape ``(tasks,)``."""
     return sums(forecast.placement_now.task, forecast.piece_loads, len(forecast.plan.tasks))
 
 
 def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposal]:
-    """The tail evened out by tokens, the head on top; a key above the level that must stay whole is left alone."""
     slots = (forecast.tail_backlog + forecast.tail_wave) * forecast.tail_cost
     fixed = sums(forecast.placement_now.first_tasks, _alone(job, forecast, level), len(forecast.plan.tasks))
     ring = evened(forecast.plan.ring, slots, fixed)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.token_moves import doubled, doubling_rounds, overloaded
+from skewless.planner.placement.token_moves import doubled, doubling_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import LARGEST_RING
 
@@ -26,12 +24,9 @@ _TOO_MANY = f"a reducer would hold more than {TOKEN_LIMIT:,} tokens, or the ring
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Double the tokens of all but the overloaded reducer, if there is one, at most ``rounds`` times."""
     ring, routing = forecast.plan.ring, job.spec.routing
-    first = [at for at, task in enumerate(forecast.plan.tasks) if task.bucket == 0]
-    queues = np.add.reduceat(forecast.loads_unchanged(), first).tolist()
-    found = overloaded(queues, routing.policy.threshold)
-    if found is None:
+    reducer = overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), routing.policy.threshold)
+    if reducer is None:
         return ()
-    reducer = ring.reducers[found]
     words = f"double the tokens of all reducers but {reducer}"
     try:
         rounds = doubling_rounds(ring, routing.initial_tokens, reducer)

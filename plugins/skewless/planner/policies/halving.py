@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.token_moves import halved, halving_rounds, overloaded
+from skewless.planner.placement.token_moves import halved, halving_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import Ring
 
@@ -21,12 +19,9 @@ from skewless.routing.ring import Ring
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Halve the tokens of the overloaded reducer, if there is one, at most ``rounds`` times."""
     ring = forecast.plan.ring
-    first = [at for at, task in enumerate(forecast.plan.tasks) if task.bucket == 0]
-    queues = np.add.reduceat(forecast.loads_unchanged(), first).tolist()
-    found = overloaded(queues, job.spec.routing.policy.threshold)
-    if found is None:
+    reducer = overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), job.spec.routing.policy.threshold)
+    if reducer is None:
         return ()
-    reducer = ring.reducers[found]
     tokens = ring.tokens[reducer]
     try:
         reason = _reason_against(job, ring, reducer)

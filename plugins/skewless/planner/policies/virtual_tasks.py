@@ -46,14 +46,12 @@ class _Group(NamedTuple):
         return self.tasks[0].factor
 
     def merged(self) -> _Group:
-        """Each two siblings as one task."""
         half = self.factor // 2
         rows, states = self.rows[:half] + self.rows[half:], self.states[:half] + self.states[half:]
         return _Group(tasks_of(self.reducer, half), rows, states)
 
 
 class _Change(NamedTuple):
-    """All tasks of one reducer, before and after."""
 
     verb: str
     before: Sequence[VirtualTask]
@@ -70,7 +68,6 @@ class _Limit(NamedTuple):
     states: float
 
     def holds(self, group: _Group, part: float = 1.0) -> bool:
-        """Whether all tasks stay within a part of it."""
         return float(group.rows.max()) <= self.rows * part and float(group.states.max()) <= self.states * part
 
 
@@ -102,7 +99,6 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
 
 
 def _groups(forecast: Forecast) -> list[_Group]:
-    """The tasks by reducer, which is their order in a plan."""
     tasks, loads = forecast.plan.tasks, forecast.loads_unchanged()
     states = np.array([load.states for load in forecast.report.tasks], dtype=np.int64)
     first = [at for at, task in enumerate(tasks) if task.bucket == 0]
@@ -124,7 +120,6 @@ def _changing(forecast: Forecast, action: str, changes: Sequence[_Change]) -> Pr
 
 
 def _refusal(stuck: Sequence[_Group], max_factor: int, free: bool) -> Sequence[Proposal]:
-    """What was due and cannot be done, in one proposal."""
     if not stuck:
         return ()
     named = ", ".join(str(group.reducer) for group in stuck[:_NAMED])

@@ -45,11 +45,7 @@ _WORDS = re.compile(r" - ([^-\n]{1,160})$")
 
 
 def bucket(scheme: str, place: str) -> Any:
-    """The client of a bucket, or of ``container@account...``, under a scheme like ``s3a``.
-
-    Raises:
-        OSError: the environment does not say how to reach it.
-    """
+    """The client of a bucket or ``container@account...``; an ``OSError`` if the environment does not tell."""
     settings = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith(SETTINGS)))
     return _bucket(scheme, place, settings, os.getpid())
 

@@ -53,11 +53,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         return str(path).rpartition("://")[2].rstrip("/")
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write an object unless there is one; whether it has this content. See ``client.create``.
-
-        Raises:
-            RunDirectoryError: the store lets every writer win.
-        """
+        """See ``client.create``; a ``RunDirectoryError`` if the store lets every writer win."""
         store, key = self._split(path)
         if not any(store is one for one in _trusted):
             if not refuses_second_writer(store, posixpath.dirname(key)):
@@ -169,11 +165,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         delete(store, [key])
 
     def rm(self, path: str | Sequence[str], recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Remove objects, or with ``recursive`` all below a folder.
-
-        Raises:
-            FileNotFoundError: there is nothing.
-        """
+        """Remove objects, or with ``recursive`` all below a folder; a ``FileNotFoundError`` if there is nothing."""
         del maxdepth
         for one in [path] if isinstance(path, str) else path:
             found = self.find(one) if recursive else [self._strip_protocol(one)]

@@ -32,11 +32,7 @@ def open_location(location: str) -> tuple[Any, str]:
 
 
 def for_short_reads(fs: Any, path: str) -> IO[bytes]:
-    """A file, opened for a few short reads; a local one without fsspec's own layers, which take twice as long.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
+    """A file, opened for a few short reads; a local one without fsspec's own layers, which take twice as long."""
     opened: IO[bytes] = open(path, "rb", buffering=0) if isinstance(fs, LocalFileSystem) else fs.open(path, "rb")  # noqa: PTH123, SIM115
     return opened
 

@@ -50,11 +50,7 @@ def exchange(draft: Path, target: Path, *, allow_gap: bool) -> None:
 
 
 def require_exchange(folder: Path, *, allow_gap: bool) -> None:
-    """Try in a folder of ours whether its file system can exchange folders.
-
-    Raises:
-        SpecError: it cannot, and the spec does not allow a gap.
-    """
+    """Try in a folder of ours whether its file system can exchange folders; a ``SpecError`` if it must and cannot."""
     if allow_gap:
         return
     place = folder / f"{PROBE}{secrets.token_hex(8)}"
@@ -132,7 +128,6 @@ def _refusal(folder: Path) -> SpecError:
 
 
 def _renamed_across(draft: Path, target: Path) -> bool:
-    """Exchange two folders by Linux's ``renameat2``; False where that is not to be had."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False

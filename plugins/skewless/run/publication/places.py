@@ -59,11 +59,7 @@ class KeptVersion(NamedTuple):
 
 
 def beside(output_path: str) -> Path:
-    """The sibling of an output folder, beside what a link leads to.
-
-    Raises:
-        RunDirectoryError: the output is not on a local or shared file system.
-    """
+    """The sibling of an output folder, beside what a link leads to; a ``RunDirectoryError`` on an object store."""
     if "://" in output_path:
         raise RunDirectoryError("output.path", "a path of a local or shared file system", repr(output_path))
     real = Path(os.path.realpath(output_path))
@@ -87,23 +83,14 @@ def turns_of_table(output_path: str, root: str) -> str:
 
 
 def place_of(job: Job) -> Place:
-    """Where the result of a job is published.
-
-    Raises:
-        RunDirectoryError: the output is not on a local or shared file system.
-    """
+    """Where the result of a job is published; errors as of ``beside``."""
     sibling = beside(job.output_path)
     below = PurePosixPath(published_path(job)).relative_to(job.output_path)
     return Place(Path(os.path.realpath(job.output_path)) / below, sibling, "--".join(below.parts))
 
 
 def make_beside(output_path: str) -> Path:
-    """Make the sibling of an output folder, and refuse one that is on another file system: a mount point has such.
-
-    Raises:
-        SpecError: says so.
-        RunDirectoryError: the output is not on a local or shared file system.
-    """
+    """Make the sibling of an output folder; a ``SpecError`` if it is on another file system: a mount point has such."""
     sibling, output = beside(output_path), Path(os.path.realpath(output_path))
     make_folder(sibling)
     if output.exists() and output.stat().st_dev != sibling.stat().st_dev:

@@ -145,7 +145,6 @@ def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[s
 
 
 class _Publisher:
-    """One attempt to publish a run."""
 
     def __init__(
         self, run: RunDirectory, job: Job, result: StepCommit, place: Place, turns: Turns, now: dt.datetime
@@ -253,7 +252,6 @@ class _Publisher:
         return self._recorded(over)
 
     def _sweep(self) -> None:
-        """Remove what earlier attempts have left, and old versions past their grace period."""
         clear_drafts(self.place, self.job.turn, self.now)
         grace = dt.timedelta(hours=self.job.spec.output.grace_hours)
         for version in past_grace(self.place.beside, self.now, grace):
@@ -265,11 +263,7 @@ def _where(who: str) -> str:
 
 
 def require_passed(run: RunDirectory, report: QualityReport) -> None:
-    """Refuse a result that failed its validation.
-
-    Raises:
-        QualityError: names the failed expectations and their numbers.
-    """
+    """Refuse a result that failed its validation: a ``QualityError`` names the failed expectations and numbers."""
     if not report.success:
         failed = [check.sentence for check in report.checks if not check.success]
         raise QualityError(

@@ -43,11 +43,7 @@ class Identity(Frozen):
 
     @classmethod
     def parse(cls, text: str, where: str) -> Identity:
-        """Read what ``str`` gave.
-
-        Raises:
-            DocumentError: the text is not an identity.
-        """
+        """Read what ``str`` gave; any other text is a ``DocumentError``."""
         found = re.fullmatch(r"([0-9a-f]{64}) (.*)", text, re.DOTALL)
         if found is None:
             raise DocumentError(where, "the identity of a run", repr(text[:120]), "it was edited by hand")
