@@ -61,11 +61,7 @@ class Keys(NamedTuple):
     weights: npt.ArrayLike | None = None
 
     def known(self) -> Floats:
-        """The rows of the known keys, heaviest first.
-
-        Raises:
-            PlanError: the weights are above the total, or their largest is not that of the heaviest key.
-        """
+        """The rows of the known keys, heaviest first; a ``PlanError`` if they contradict the heaviest or the total."""
         known = heaviest_first([] if self.weights is None else self.weights, self.total)[0]
         if self.weights is None:
             return np.array([self.heaviest[1]]) if self.heaviest else known

@@ -86,11 +86,7 @@ class Document(Frozen):
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "document") -> Self:
-        """Read a document back.
-
-        Raises:
-            DocumentError: the text is not a JSON object, is of another version, or breaks the schema.
-        """
+        """Read a document; a ``DocumentError`` if it is no JSON object, of another version, or breaks the schema."""
         try:
             # Documents are large, so the cause of a fault is looked for only after one was found.
             # A lone surrogate is not UTF-8; it is passed on, and pydantic refuses it.
@@ -125,11 +121,7 @@ class Document(Frozen):
 
     @classmethod
     def from_sealed(cls, text: bytes, where: str = "document") -> Self:
-        """Read a stored document back.
-
-        Raises:
-            DocumentError: it was cut or changed since it was written, is of another version, or breaks the schema.
-        """
+        """Read a stored document; a ``DocumentError`` also if it was cut or changed since it was written."""
         return cls.from_json(cls._unsealed(text, where), where)
 
     @classmethod
@@ -138,9 +130,6 @@ class Document(Frozen):
 
         Checks only that the document is whole and of this version. A plan takes a twentieth of the time of
         ``from_sealed``.
-
-        Raises:
-            DocumentError: it was cut or changed since it was written, or is of another version.
         """
         body = cls._unsealed(text, where)
         fields = json.loads(body)

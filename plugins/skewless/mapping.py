@@ -46,11 +46,7 @@ class PythonMapper:
 
 
 def mapper_named(name: str, at: str) -> PythonMapper:
-    """The mapper registered under a name. It is loaded now, and no other one is.
-
-    Raises:
-        SpecError: there is none or there are several, or the object is not a mapper.
-    """
+    """The mapper registered under a name; it is loaded now, and no other one is. Anything else is a ``SpecError``."""
     known = entry_points(group=GROUP)
     found = {(one.name, one.value): one for one in known if one.name == name}
     if not found:

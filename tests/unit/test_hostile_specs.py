@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from skewless.aggregates.registered import RegisteredAggregates
 from skewless.errors import SpecError
 from skewless.spec.options import OPTIONS, parse_options, with_options
-from skewless.spec.reading import LONGEST_TEXT
-from skewless.spec.reading import load_spec, parse_spec
+from skewless.spec.reading import LONGEST_TEXT, load_spec, parse_spec
 from skewless.spec.spec import JobSpec
 from tests.tiers import mostly_long
 from tests.unit.hostile import VALUES, fuzz, mutated, refused, require_sentence

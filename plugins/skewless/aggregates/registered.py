@@ -24,12 +24,7 @@ class RegisteredAggregates(Mapping[str, PythonAggregate]):
         self._loaded: dict[str, PythonAggregate] = {}
 
     def __getitem__(self, name: str) -> PythonAggregate:
-        """The aggregate of a name.
-
-        Raises:
-            KeyError: nobody registered the name.
-            AggregateError: two packages did, or what is registered is no aggregate of that name.
-        """
+        """The aggregate of a name; an ``AggregateError`` if two packages registered it, or it is none of that name."""
         if name not in self._loaded:
             self._loaded[name] = _loaded(name, self._points[name])
         return self._loaded[name]

@@ -140,10 +140,7 @@ def balance(
     parts: Sequence[PartLine] = (),
     windows: Sequence[WindowLine] = (),
 ) -> Ledger:
-    """Draw up the ledger of a run, from its committed reports, by stage from 0.
-
-    ``state_rows`` are the rows in the merged states; with several windows, in those of the longest.
-    """
+    """Draw up the ledger of a run; ``state_rows`` are those in the merged states, of several windows in the longest."""
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
     unchanged = job.covered.unchanged_rows
@@ -165,10 +162,7 @@ def balance(
 
 
 def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str, ...]:
-    """Everything that does not add up within consecutive stages, or between two of them.
-
-    ``left_over`` are the backlog rows of the stage before the first.
-    """
+    """Everything that does not add up within consecutive stages, or between two, after a backlog that was left over."""
     problems = []
     for line in lines:
         at = f"stage {line.stage}"

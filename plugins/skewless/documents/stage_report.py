@@ -192,10 +192,7 @@ class StageReport(Document):
 
 
 class ReportWithoutTails(StageReport):
-    """A report for readers that need no counts by slot: its histogram has none, however many the document has.
-
-    With a ring of a million slots, most of the time of reading goes into them.
-    """
+    """A report for readers that need no counts by slot, as reading these takes most of the time on a large ring."""
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "document") -> Self:

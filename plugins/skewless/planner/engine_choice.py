@@ -48,9 +48,8 @@ WHOLE_ENOUGH = 1.03
 def choose_engine(
     job: Job, counts: KeyCounts | None, rows: int, splits: int, largest_split: int = 0, *, named: bool = True
 ) -> EngineChoice:
-    """The engine for the rows that are left.
+    """The engine for the rows that are left, of which ``combine`` would read the largest split in one (0: unknown).
 
-    ``combine`` would read them in so many splits, the largest of ``largest_split`` rows (0 where it is not known).
     Without ``named`` heavy keys, ``bypass`` cannot split them.
     """
     asked = job.spec.engine

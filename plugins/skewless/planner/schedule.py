@@ -91,10 +91,7 @@ def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:
 
 
 def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:
-    """The same where loads will miss their forecast as they did last time.
-
-    No later stage is shorter than the rows of a whole key that came unforeseen.
-    """
+    """The same where loads will miss their forecast as last time; no later stage is shorter than a whole key."""
     left = np.maximum(loads - budget, 0.0)
     largest = max(float(left.mean()), min(whole, float(left.max())))
     return budget + largest + BACKLOG_COST_ROWS * float(left.mean())

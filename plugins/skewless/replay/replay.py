@@ -142,11 +142,7 @@ def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Rou
 
 
 def _under(job: Job, policy: str) -> Job:
-    """The job run with another policy, its rows routed; tokens that it cannot begin with are left to its own choice.
-
-    Another policy has its own defaults, and is not strict: what it would have done under the planner's promise is
-    asked.
-    """
+    """The job run with another policy's defaults, in stages; tokens that it cannot begin with are its own choice."""
     routing = job.spec.routing
     tokens = routing.tokens
     if policy in {"halving", "doubling"} and tokens is not None and tokens & (tokens - 1):
@@ -338,10 +334,7 @@ class CountedRun:
 
 
 def _whole(amounts: Rows, total: int, most: Indices | None = None) -> Indices:
-    """Round down, and give what is missing from ``total`` to the largest remainders, the first of equals.
-
-    No amount is rounded up above ``most``, as long as others are left to take it.
-    """
+    """Round down, and give what is missing to the largest remainders, the first of equals, up to ``most``."""
     # What floating point makes of a whole number must not be rounded down to the one below.
     whole = np.floor(amounts + 1e-6).astype(np.int64)
     spare = total - int(whole.sum())
@@ -360,7 +353,6 @@ def _whole(amounts: Rows, total: int, most: Indices | None = None) -> Indices:
 
 
 class _Pairs:
-
     def __init__(self, items: int) -> None:
         self._items = items
         self._numbers: list[Indices] = []

@@ -103,10 +103,7 @@ OFFSET_BITS = 40
 
 
 def pack_origin(partition: int, offset: int) -> int:
-    """One signed 64-bit integer from (source partition, offset), ordered like the pair.
-
-    Room for 2**23 source partitions of 2**40 rows each.
-    """
+    """One signed 64-bit integer, ordered like the pair: room for 2**23 source partitions of 2**40 rows each."""
     return (partition << OFFSET_BITS) | offset
 
 

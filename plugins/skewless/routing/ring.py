@@ -91,10 +91,7 @@ class Ring(Frozen):
 
     @property
     def _slots_of_tokens(self) -> Ints:
-        """The number of slots between each token and the one before it; slots after the last token belong to the first.
-
-        A slot is identified by its start: as many slots lie before a token as starts do.
-        """
+        """Slots from one token to the next, by their starts; those after the last token belong to the first."""
         return np.diff((self.places[0] >> (32 - self.ring_bits)) + 1, prepend=0)
 
     @cached_property
@@ -179,10 +176,7 @@ def _texts(numbers: Ints, digits: int) -> npt.NDArray[np.uint8]:
 
 
 class VirtualTask(NamedTuple):
-    """``(reducer, bucket, factor)``: bucket ``bucket`` of the ``factor`` buckets of a reducer.
-
-    It becomes exactly one Spark partition. ``factor`` is a power of two.
-    """
+    """Bucket ``bucket`` of the ``factor`` (a power of two) buckets of a reducer: exactly one Spark partition."""
 
     reducer: int
     bucket: int

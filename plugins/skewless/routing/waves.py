@@ -40,10 +40,7 @@ def cut_waves(rows: Sequence[int], weights: Sequence[float], *, in_order: bool =
 
 
 def _fitting(order: Sequence[int], rows: Sequence[int], room: float) -> list[int]:
-    """The next partitions of which more than half fits into the room; the smallest one if there is none.
-
-    A giant partition must not get into the small first wave because there is room for one more row.
-    """
+    """The next partitions of which more than half fits into the room, as no giant one must; else the smallest one."""
     wave, left = [], room
     for ordinal in order:
         if left <= 0:

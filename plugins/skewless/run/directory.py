@@ -46,11 +46,7 @@ class Fence(Protocol):
     """The right to commit a step. It ends when somebody else is granted it under a higher fencing number."""
 
     def admit(self, attempt: str) -> None:
-        """Record that this attempt is the one that commits, if the right still holds at that moment.
-
-        Raises:
-            SkewlessError: it no longer holds; nothing was written.
-        """
+        """Record that this attempt commits, if the right still holds; else it is a ``SkewlessError``."""
 
 
 class Attempt:
@@ -77,17 +73,11 @@ class Attempt:
         )
 
     def report(self, paths: Sequence[str]) -> None:
-        """Take note of the data files that tasks have written, by their full paths as ``path`` makes them.
-
-        Beside them there may be files of tasks that were repeated or thought dead: those are not listed.
-        """
+        """Take note of the data files that tasks have written: those of tasks that were repeated are not among them."""
         self._reported += [f"{self.run.root}/{path[len(self.run.path('')) :]}" for path in paths]
 
     def listed(self, folder: str, ending: str = ".parquet") -> list[str]:
-        """The data files below a folder that this attempt has written, sorted.
-
-        Only the writer lists, and only its own attempt, unless its tasks have reported what they wrote.
-        """
+        """The data files below a folder that this attempt has written, sorted: as reported, or as they lie there."""
         below = f"{self.run.root}/{self.folder}/{folder}".rstrip("/") + "/"
         found = [path for path in self._reported if path.startswith(below)] or self.run.fs.find(below.rstrip("/"))
         return sorted(path for path in found if path.endswith(ending))
@@ -97,10 +87,7 @@ class Attempt:
         return path[len(self.run.root) + 1 :]
 
     def described(self, kind: str, path: str, rows: int, *, copied: bool = False) -> CommittedFile:
-        """A listed path as a commit names it, with its length and checksum as they are now.
-
-        A file that will be copied without being read needs a checksum of all of it.
-        """
+        """A listed path as a commit names it now; with a checksum of all of it if it will be copied unread."""
         fs = self.run.fs
         return CommittedFile(
             kind=kind, path=self.relative(path), rows=rows, size_bytes=int(fs.size(path)),
@@ -162,10 +149,7 @@ class RunDirectory(Storage):
     _parsed: tuple[bytes, Job] | None = None
 
     def job(self) -> Job:
-        """The frozen job.
-
-        Its text is read and compared at each call, but parsed once: an input of 100,000 files takes seconds to parse.
-        """
+        """The frozen job; read at each call, but parsed once: an input of 100,000 files takes seconds to parse."""
         text = self.text_of("job.json")
         if self._parsed is None or self._parsed[0] != text:
             self._parsed = text, Job.from_sealed(text, where=self.path("job.json"))
@@ -199,10 +183,7 @@ class RunDirectory(Storage):
         return self.write_same(f"decisions/{decision.stage:04d}.json", decision)
 
     def decide(self, stage: int, planner: Planner) -> Decision:
-        """Decide about a stage, at least 1, and write the decision; an earlier decision stands.
-
-        The planner is given, as a run directory stores decisions and makes none.
-        """
+        """Decide about a stage, at least 1, by a planner, and write the decision; an earlier decision stands."""
         name = f"decisions/{stage:04d}.json"
         if self.exists(name):
             return self.decision(stage)
@@ -275,9 +256,6 @@ class RunDirectory(Storage):
         """Commit a step for an attempt that its fence admitted, and that ended before it could commit.
 
         Nothing is committed if somebody has removed its manifest since, to have the step done anew.
-
-        Raises:
-            DocumentError: the manifest cannot be read, or is of another attempt.
         """
         name = f"{step}/attempts/{attempt}/{MANIFEST}"
         if self.exists(commit_path(step)) or not self.exists(name):

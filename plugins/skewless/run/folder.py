@@ -53,11 +53,7 @@ def absolute_root(root: str) -> str:
 def make_run_folder(root: str, group: str = "") -> None:
     """Make the folder of a run, unless it exists: whoever made it has decided who may enter, beside the owner.
 
-    Folders above it are made as the umask says.
-
-    Raises:
-        RunDirectoryError: the group cannot be given the folder.
-        OSError: it cannot be made.
+    Folders above it are made as the umask says. A group that cannot be given it is a ``RunDirectoryError``.
     """
     if os.path.isdir(root):  # noqa: PTH112  # paths are text here, as fsspec has them
         return

@@ -23,11 +23,7 @@ _SHORT = {"window": "length", "policy": "name"}
 
 
 def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
-    """Read a spec file and apply ``path.to.field=value`` overrides, the value read as YAML.
-
-    Raises:
-        SpecError: the file is missing, is not a YAML mapping, or breaks the schema.
-    """
+    """Read a spec file and apply ``path.to.field=value`` overrides, the value read as YAML; else a ``SpecError``."""
     where = f"spec {path}"
     try:
         with Path(path).open(encoding="utf-8") as opened:

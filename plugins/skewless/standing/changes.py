@@ -82,10 +82,7 @@ RANK_STEP, RANK_END = 1 << 8, 1 << 29
 
 
 def ranks_between(known: Sequence[SeenFile], units: Sequence[tuple[str, int]]) -> dict[str, tuple[int, ...]] | None:
-    """Places for so many units of new files among those of the files that are known, in the order of paths.
-
-    They are None if there is no room left between two known ones.
-    """
+    """Places for so many units of new files among those of known files, by paths; None if there is no room."""
     merged = sorted([*((one.path, 0, one.ranks) for one in known), *((path, count, ()) for path, count in units)])
     found: dict[str, tuple[int, ...]] = {}
     last, waiting = -1, list[tuple[str, int]]()

@@ -58,13 +58,10 @@ def fingerprint_of(
 ) -> Fingerprint:
     """The fingerprint of the states of a job.
 
-    Args:
-        spec: the spec.
-        types: Spark SQL type of each column that is a key or an argument, by name.
-        code: a checksum of the code of each aggregate and mapper, by its name.
-        engine: the version of Spark, whose functions make native states. A patch release does not change them.
-        fields: of a table, what each column is that is read: a name may come to stand for another column.
-        inputs: with a map, the Spark SQL type of each column of the input that it reads.
+    ``types`` are the Spark SQL types of the columns that are keys or arguments, ``inputs``, with a map, of those that
+    it reads. ``code`` has a checksum of the code of each aggregate and mapper; the ``engine`` is the version of Spark,
+    whose functions make native states, without its patch release. Of a table, ``fields`` tell what each column is that
+    is read: a name may come to stand for another column.
     """
     given = spec.input
     # The types of what is read stand for themselves. Without a header, names say where in a line a column is.

@@ -151,7 +151,6 @@ class _Found:
         return self._versions[ident]
 
     def _stays(self, part: MergedPart) -> bool:
-        """Whether no prune removes a version before this run ends."""
         later = [number for number in self._store.numbers(part.part) if number > part.number]
         followed = modified(self._store, version_path(part.part, later[0])) if later else self._now
         return part.part in self._held and self._now - followed < _FOLLOWED_LATELY

@@ -107,11 +107,7 @@ class Night(NamedTuple):
 
     @property
     def longest(self) -> Piece:
-        """The parts of the longest window.
-
-        Raises:
-            PlanError: a window has no parts, or is no end of the longest one.
-        """
+        """The parts of the longest window; a ``PlanError`` if a window has no parts, or is no end of it."""
         longest = max((window.piece for window in self.windows), key=len, default=())
         if not longest or not all(one.parts and longest[-len(one.parts) :] == one.piece for one in self.windows):
             raise PlanError("windows of a night", "windows with parts, each the end of the longest one", "another one")

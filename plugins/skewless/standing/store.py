@@ -138,10 +138,7 @@ class StatesStore(Storage):
         return None, tuple(faults)
 
     def usable(self, part: str, number: int) -> PartVersion:
-        """A version of a part whose files have the lengths and footers that it names, without damage that a run found.
-
-        Otherwise, errors as of ``version``.
-        """
+        """A version of a part whose files have the lengths and footers that it names; errors as of ``version``."""
         version = self.version(part, number)
         if self.exists(aside := dropped_path(name_of(((part, number),)))):
             raise RunDirectoryError.saying(
@@ -287,9 +284,6 @@ def borrow_states(location: str, folder: Path) -> None:
 
     Documents are copied, as they are small. Files of states are linked; those that are not local are copied. Copies
     have the modes of what they are copies of, below a folder that is the user's alone.
-
-    Raises:
-        FileExistsError: there is something, be it a link of somebody else's.
     """
     kept = Storage(location)
     folder.parent.mkdir(parents=True, exist_ok=True)

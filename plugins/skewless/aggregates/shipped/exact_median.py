@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.argument_types import number_required
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.group_lists import flattened, lists_of
+from skewless.aggregates.shipped.item_counts import flattened, lists_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

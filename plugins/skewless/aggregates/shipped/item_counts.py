@@ -1,4 +1,4 @@
-"""Counts per group and item, of all groups of a task, in one Arrow table."""
+"""Items of all groups of a task: in one list per group, and counted per group and item in one Arrow table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Ints = npt.NDArray[np.int64]
+
 #: Rows wait uncounted until there are this many of them, or half as many as there are counted pairs.
 PENDING_ROWS = 1 << 18
+
+
+def lists_of(groups: Ints, values: pa.Array, groups_total: int) -> pa.Array:
+    """So many lists from flat values, whose groups ascend; a list without values is empty."""
+    offsets = np.searchsorted(groups, np.arange(groups_total + 1))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def without_nulls(values: pa.Array, groups: Ints) -> tuple[pa.Array, Ints]:
+    """The values that are not null, each with its group."""
+    if not values.null_count:
+        return values, groups
+    there = pc.is_valid(values)
+    return values.filter(there), groups[there.to_numpy(zero_copy_only=False)]
+
+
+def flattened(lists: pa.Array, groups: Ints) -> tuple[Ints, pa.Array]:
+    """The values of all lists, each with the group of its list; null lists have none."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    return np.repeat(groups, lengths), lists.flatten()
 
 
 def one_item_each(items: pa.Array) -> pa.Array:
@@ -32,7 +54,7 @@ class ItemCounts:
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
 
-    def add(self, groups: npt.NDArray[np.int64], items: pa.Array, numbers: Sequence[pa.Array]) -> None:
+    def add(self, groups: Ints, items: pa.Array, numbers: Sequence[pa.Array]) -> None:
         """Add rows, without nulls, to their pairs: one array per number."""
         if len(groups):
             columns = [pa.array(groups, pa.int64()), one_item_each(items), *numbers]

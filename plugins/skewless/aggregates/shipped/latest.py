@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.group_lists import without_nulls
+from skewless.aggregates.shipped.item_counts import without_nulls
 from skewless.aggregates.spark_types import column_type, plain_required
 
 #: Values that are no group's any more are let go of when there are this many of them.
@@ -30,10 +30,7 @@ class LatestOptions(BaseModel, strict=True, extra="forbid", frozen=True):
 
 
 class Latest(GroupsAccumulator):
-    """The latest values of all keys of a task.
-
-    A state holds the value in a struct, so that a key whose latest value is null differs from one without a row.
-    """
+    """The latest values, each in a struct: a key whose latest value is null differs from one without a row."""
 
     def __init__(self, options: LatestOptions) -> None:
         self._ignore_nulls = options.ignore_nulls

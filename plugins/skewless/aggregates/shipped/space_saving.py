@@ -29,8 +29,7 @@ from pydantic import BaseModel, Field
 
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.group_lists import flattened, lists_of, without_nulls
-from skewless.aggregates.shipped.item_counts import ItemCounts
+from skewless.aggregates.shipped.item_counts import ItemCounts, flattened, lists_of, without_nulls
 from skewless.aggregates.spark_types import column_type, plain_required
 
 Ints = npt.NDArray[np.int64]
@@ -118,10 +117,7 @@ class SpaceSavings(GroupsAccumulator):
 
 
 def pruned(table: pa.Table, floor: Ints, limit: int, capacity: int) -> tuple[pa.Table, Ints]:
-    """Take groups of more than ``limit`` counters down to at most ``capacity``; the others stay.
-
-    The table has ``group``, ``item``, ``low`` and ``certain``, each pair once.
-    """
+    """Take groups of more than ``limit`` counters of a table, each pair once, down to at most ``capacity``."""
     groups, low = table.column("group").to_numpy(), table.column("low").to_numpy()
     sizes = np.bincount(groups, minlength=len(floor))
     over = sizes > limit
@@ -146,10 +142,7 @@ def _state(options: Any, spark_type: str) -> pa.DataType:
 
 
 def _agree(one: Any, other: Any, options: Any, rows: int) -> bool:
-    """Whether each value may have one count: ``count - error <= true <= count``, and at most the floor if it is absent.
-
-    The floor is at most rows / (capacity + 1), see above.
-    """
+    """Whether each value may have one count: from ``count - error`` to ``count``; to the floor if absent."""
     floor = rows // (options.capacity + 1)
     # By ``repr``, as NaN equals nothing.
     ours, theirs = (

@@ -67,7 +67,6 @@ class StreamingHistograms(GroupsAccumulator):
     """The streaming histograms of all keys of a task.
 
     Flat arrays only: 16 bytes per point and waiting row (24 if it came from a state), and 8 per key.
-    ``state`` and ``evaluate`` change nothing: asking in between does not alter what comes out later.
     """
 
     def __init__(self, options: StreamingHistogramOptions) -> None:
@@ -86,11 +85,7 @@ class StreamingHistograms(GroupsAccumulator):
         self._take(ValueRows(groups.astype(np.int64), x + 0.0, None), groups_total)
 
     def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-        """Procedure 2; see ``GroupsAccumulator.merge``.
-
-        Raises:
-            AggregateError: where a state is none that ``state`` gives.
-        """
+        """Procedure 2; an ``AggregateError`` where a state is none that ``state`` gives."""
         lengths = pc.fill_null(pc.list_value_length(states), 0).to_numpy()
         x_column, y_column = states.flatten().flatten()
         x, y = x_column.to_numpy(zero_copy_only=False), y_column.to_numpy(zero_copy_only=False)
@@ -172,10 +167,7 @@ def uniform(x: Floats, y: Ints, parts: int) -> Floats:
 
 
 def _agree(one: Any, other: Any, options: Any, rows: int) -> bool:
-    """Whether both have the same number of values, and the same points as long as there are fewer than ``bins``.
-
-    No error is stated of the places of points that stand for several values.
-    """
+    """Whether both have as many values; and the same points if these are single values, which have no error."""
     del rows
     if min(len(one), len(other)) < options.bins:
         return bool(one == other)

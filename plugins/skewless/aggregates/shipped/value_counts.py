@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.group_lists import flattened, lists_of, without_nulls
-from skewless.aggregates.shipped.item_counts import ItemCounts
+from skewless.aggregates.shipped.item_counts import ItemCounts, flattened, lists_of, without_nulls
 from skewless.aggregates.spark_types import column_type, plain_required
 
 

@@ -167,10 +167,7 @@ class ExpectedRows:
 
     @cached_property
     def tail_wave(self) -> Rows:
-        """Rows of all other keys among those admitted, per slot of the ring.
-
-        Rows discounted from named keys are assigned to unseen keys.
-        """
+        """Rows of all other keys among those admitted, per slot of the ring, with those discounted from named keys."""
         slots, seen, _ = self._light_head
         tail = np.array(self._remembered.seen_tail, dtype=np.float64)
         unseen = float((self._all_keys[1] - self._fresh)[self._order].sum()) / len(tail)

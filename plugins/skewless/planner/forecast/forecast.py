@@ -62,11 +62,7 @@ class Forecast(ExpectedRows):
         counted_part: float = 0.0,
         costs_unlike: bool = False,
     ) -> Forecast:
-        """The forecast for the stage after ``report``.
-
-        By default the stage admits one wave, as long as there is one, and expects as many keys as the report's counts
-        say.
-        """
+        """The forecast for the stage after ``report``; by default it admits one wave, as long as there is one."""
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
         seen = report.histogram.seen_rows, report.waves[1]
@@ -310,10 +306,7 @@ def _setup_rows(job: Job) -> float:
 
 
 def _tail(plan: RoutingPlan, slots: Rows, null_rows: float) -> Rows:
-    """Rows of each task from the ring's slots and from rows without a key, shape ``(tasks,)``.
-
-    A reducer's tail is taken to spread evenly over its key buckets.
-    """
+    """Rows of each task from the ring's slots, spread evenly over key buckets, and from rows without a key."""
     reducers = np.bincount(plan.slot_tasks, weights=slots, minlength=len(plan.tasks))
     _, buckets, factors = plan.task_table.T
     first = np.arange(len(buckets)) - buckets

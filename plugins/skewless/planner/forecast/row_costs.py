@@ -46,10 +46,7 @@ class RowCosts:
         return unlike / done
 
     def of_keys(self, keys: Sequence[str]) -> Rows:
-        """Cost of a row of each of these keys, which the report names, shape ``(len(keys),)``.
-
-        A key that was not timed costs as much as others that were not.
-        """
+        """Cost of a row of each of these keys, which the report names; others cost as the tail does."""
         costs = np.full(len(keys), self.tail_cost)
         mean = self.mean_seconds
         if mean is None:

@@ -37,9 +37,7 @@ class WaveCounts:
 
     @classmethod
     def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> WaveCounts:
-        """Recover the counts from the reports of all stages, on their own ring or on one of so many slots.
-
-        What a slot of a finer ring has is estimated (``Histogram.on_ring``).
+        """Recover the counts from the reports of all stages, on their own ring or (``Histogram.on_ring``) on another.
 
         Raises:
             PlanError: a wave has not been admitted yet, or the reports are not of one run.
@@ -70,11 +68,7 @@ class WaveCounts:
 
 
 def rows_by_stage(keys: Sequence[str], reports: Sequence[StageReport]) -> Rows:
-    """Rows of each item in each stage, never negative, shape ``(reports, items)``; see ``WaveCounts``.
-
-    Raises:
-        PlanError: a report has seen fewer rows of a key, or of none, than the one before it.
-    """
+    """Rows of each item in each stage, shape ``(reports, items)``; a ``PlanError`` if a report counts fewer."""
     slots = key_slots(keys, len(reports[-1].histogram.seen_tail))
     rows: Rows = np.diff(_cumulated(keys, slots, reports), axis=0, prepend=0.0)
     if rows.min() < 0.0:

@@ -52,14 +52,8 @@ def pour_over_choices(keys: Sequence[str], rows: Rows, base: Rows, counts: Indic
 
     A choice above that level gets nothing, nor does one that would get a sliver
     (``pin_or_split.SLIVER`` of the fair share): it is not worth a partial state. Equal levels are taken in the order of
-    the choices. Unless it is splittable, a key goes whole to the least loaded of its choices.
-
-    Args:
-        keys: their texts.
-        rows: rows of each, shape ``(keys,)``.
-        base: rows that each task has already, shape ``(tasks,)``.
-        counts: how many choices each key has, shape ``(keys,)``.
-        splittable: whether keys may be split.
+    the choices. Unless it is splittable, a key goes whole to the least loaded of its choices. Each key has its ``rows``
+    and a number of choices (``counts``); each task has ``base`` rows already.
     """
     levels: list[float] = base.tolist()
     sliver = SLIVER * (float(base.sum()) + float(rows.sum())) / len(levels) if splittable else math.inf

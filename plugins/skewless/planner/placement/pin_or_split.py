@@ -71,10 +71,7 @@ def spread(rows: Rows, base: Rows, sizes: Rows | None = None) -> Placement:
 
 
 def place_whole(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
-    """Give each key, heaviest first, to the task that is done with it first (LPT, Graham 1969).
-
-    For aggregates whose keys may not be split.
-    """
+    """Give each key whole, heaviest first, to the task that is done with it first (LPT, Graham 1969)."""
     tasks = np.full(len(rows), -1, dtype=np.int64)
     return Placement.pinned(_longest_first(tasks, rows, base, speeds))
 
@@ -135,10 +132,7 @@ def wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indic
     """Lay keys end to end along the rooms of the tasks, roomiest first, and cut them where a room ends.
 
     The end of a room within a sliver of the end of a key is moved there. All ends lie on one line, so what one task
-    gets too much or too little is made up by the next, and slivers never add up.
-
-    Returns:
-        Key, task and rows of each piece.
+    gets too much or too little is made up by the next, and slivers never add up. Each piece has a key, a task and rows.
     """
     if not len(keys):
         return keys, keys, rows

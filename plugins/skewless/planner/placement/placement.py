@@ -124,10 +124,9 @@ class Placement:
         return len(self._pairs(1 + int(self.task.max(initial=0)))[0])
 
     def overlap(self, other: Placement) -> tuple[Indices, Indices, Rows]:
-        """Where pieces of this placement and of another meet, if a row's draw stays the same.
+        """Where pieces here and of another placement meet, if a row's draw stays the same.
 
-        Returns:
-            For each stretch the piece here, the piece there, and what part of the piece here it is.
+        Each stretch has the piece here, the piece there, and what part of the piece here it is.
         """
         mine, theirs = np.cumsum(self.weight), np.cumsum(other.weight)
         cuts = distinct(np.concatenate([mine, theirs]))

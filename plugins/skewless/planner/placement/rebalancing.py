@@ -151,10 +151,7 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
 
 
 def _unit(weights: list[int], tasks: int) -> int:
-    """The weight of one cell in Spark's table of this key's shares: cuts are multiples of it.
-
-    As ``placement.whole_weights`` has it for so many tasks; or that of the shares as they are.
-    """
+    """The weight of one cell in Spark's table of this key's shares: cuts are multiples of it."""
     unit = WHOLE_WEIGHT // cells_of(tasks)
     for weight in weights:
         unit = min(unit, weight & -weight)

@@ -86,10 +86,7 @@ class _Search:
         return self.changes > before
 
     def _try(self, reducer: int, change: Callable[[int], _Change | None]) -> bool:
-        """Make up to so many changes of one kind, and keep as many of them as help most.
-
-        One token alone may do harm, as its rows go wherever the ring says, and the next one good.
-        """
+        """Make so many changes, and keep as many as help most: one alone may do harm, and the next one good."""
         made: list[_Change] = []
         best, kept, gained = -1e-9 * self.total**2, 0, 0.0
         while len(made) < LOOK_AHEAD:

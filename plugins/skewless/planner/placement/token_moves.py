@@ -67,10 +67,7 @@ def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
 
 
 def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
-    """How often a reducer was halved, on a ring on which all began with the same tokens, a power of two.
-
-    It is a ``PlanError`` if no number of halvings leads to this ring.
-    """
+    """How often a reducer was halved, where all began with the same tokens, a power of two; else a ``PlanError``."""
     rounds = initial_tokens.bit_length() - 1 - _log2_tokens(ring, reducer)
     if not is_power_of_two(initial_tokens) or rounds < 0:
         came = f"{ring.tokens[reducer]} of {initial_tokens} tokens"

@@ -52,7 +52,6 @@ class _Group(NamedTuple):
 
 
 class _Change(NamedTuple):
-
     verb: str
     before: Sequence[VirtualTask]
     after: Sequence[VirtualTask]

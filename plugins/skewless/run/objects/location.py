@@ -14,9 +14,7 @@ from skewless.run.objects import OBJECT_SCHEMES
 def open_location(location: str) -> tuple[Any, str]:
     """The file system of a path or URL, and the path in it.
 
-    Raises:
-        ImportError: a package is not installed; the error names it.
-        ValueError: the scheme is unknown, or no bucket is named.
+    A package that is not installed is an ``ImportError``, an unknown scheme, or none of a bucket, a ``ValueError``.
     """
     if not is_object(location):
         fs, path = fsspec.core.url_to_fs(location)

@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 class KeptVersion(NamedTuple):
-    """A version of a day that was published until it was moved to a folder beside it, in UTC."""
+    """A folder with a version of a day, and until when, in UTC, it was the published one."""
 
     folder: Path
     since: dt.datetime

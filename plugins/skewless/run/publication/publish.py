@@ -145,7 +145,6 @@ def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[s
 
 
 class _Publisher:
-
     def __init__(
         self, run: RunDirectory, job: Job, result: StepCommit, place: Place, turns: Turns, now: dt.datetime
     ) -> None:
@@ -277,11 +276,8 @@ def require_passed(run: RunDirectory, report: QualityReport) -> None:
 def build(run: RunDirectory, result: StepCommit, place: Place, by: Identity, turn: int) -> Path:
     """Copy the committed files into a draft, on the disk.
 
-    While it is built it has another name, so that a half of one is never taken for a version.
-
-    Raises:
-        RunDirectoryError: a committed file is gone, or is another one.
-        FileNotFoundError: the draft was moved away by somebody who has a say over it.
+    While it is built it has another name, so that a half of one is never taken for a version. A ``FileNotFoundError``
+    says that somebody who has a say over it has moved the draft away.
     """
     name = f"{turn}-{secrets.token_hex(6)}"
     draft = place.drafts / name
