@@ -15,22 +15,13 @@ from skewless.aggregates.accumulator import Accumulator, GroupsAccumulator
 class PerKey(GroupsAccumulator):
     """One Python object per key, which ``factory`` makes. A batch costs one sort, and one call per key that it holds.
 
-    Types are by default the aggregate's.
-
     Attributes:
         current_group: the group whose accumulator is at work, for whoever catches what it raises; None between
             the calls.
     """
 
-    def __init__(
-        self,
-        factory: Callable[[], Accumulator],
-        state_type: pa.DataType | None = None,
-        result_type: pa.DataType | None = None,
-    ) -> None:
+    def __init__(self, factory: Callable[[], Accumulator]) -> None:
         self._factory = factory
-        self._state_type = state_type
-        self._result_type = result_type
         self._accumulators: list[Accumulator] = []
         self.current_group: int | None = None
 
@@ -63,11 +54,11 @@ class PerKey(GroupsAccumulator):
 
     def state(self) -> pa.Array:
         """See ``GroupsAccumulator.state``."""
-        return pa.array([one.state() for one in self._each()], self._state_type or self.types.state)
+        return pa.array([one.state() for one in self._each()], self.types.state)
 
     def evaluate(self) -> pa.Array:
         """See ``GroupsAccumulator.evaluate``."""
-        return pa.array([one.evaluate() for one in self._each()], self._result_type or self.types.result)
+        return pa.array([one.evaluate() for one in self._each()], self.types.result)
 
     def open_keys(self, keys: pa.StringArray, first_group: int) -> None:
         """Make the accumulators of new keys and open them."""

@@ -122,7 +122,8 @@ class Sizes:
     """
 
     def __init__(self, night: Night) -> None:
-        parts = [*night.left, *night.additions, *(part for window in night.windows for part in window.parts)]
+        parts: list[PartStates | Addition] = [*night.left, *night.additions]
+        parts += [part for window in night.windows for part in window.parts]
         self._known: dict[Piece, tuple[int, int]] = {one.parts: (one.keys, one.size_bytes) for one in night.kept}
         self._known |= {(part.ident,): (part.keys, part.size_bytes) for part in parts}
         self._most = max((night.result_keys, *(one.keys for one in night.kept)))

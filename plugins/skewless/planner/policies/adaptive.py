@@ -66,13 +66,10 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         return
     amounts = forecast.piece_loads
     # Beside what lies where it lies: the tail.
-    base = np.maximum(forecast.loads_unchanged() * (1.0 if speeds is None else speeds) - _held(forecast), 0.0)
+    held = sums(old.task, amounts, len(base))
+    base = np.maximum(forecast.loads_unchanged() * (1.0 if speeds is None else speeds) - held, 0.0)
     yield _placing(forecast, "rebalance", rebalance(old, amounts, base, speeds), redraw=False)
     yield _placing(forecast, "repack", pour(rows, base, speeds))
-
-
-def _held(forecast: Forecast) -> Rows:
-    return sums(forecast.placement_now.task, forecast.piece_loads, len(forecast.plan.tasks))
 
 
 def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposal]:
@@ -80,7 +77,9 @@ def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposa
     fixed = sums(forecast.placement_now.first_tasks, _alone(job, forecast, level), len(forecast.plan.tasks))
     ring = evened(forecast.plan.ring, slots, fixed)
     if ring != forecast.plan.ring:
-        words = f"change the tokens of {_changed(forecast.plan.ring, ring):,} reducers"
+        before = forecast.plan.ring.tokens
+        changed = sum(before.get(reducer) != count for reducer, count in ring.tokens.items())
+        words = f"change the tokens of {changed:,} reducers"
         yield _elsewhere(job, forecast, "even out tail", words, ring, {})
 
 
@@ -148,10 +147,6 @@ def _elsewhere(job: Job, forecast: Forecast, action: str, words: str, ring: Ring
     else:
         placed = place_whole_in_place(rows, base, old, speeds)
     return _placing(forecast, action, placed, words, redraw=False)._replace(ring=ring, factors=factors)
-
-
-def _changed(old: Ring, new: Ring) -> int:
-    return sum(old.tokens.get(reducer) != count for reducer, count in new.tokens.items())
 
 
 def _placing(forecast: Forecast, action: str, placement: Placement, before: str = "", redraw: bool = True) -> Proposal:
