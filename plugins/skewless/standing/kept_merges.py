@@ -55,7 +55,7 @@ def plan_night(
     the newest parts are kept for certain (``StatesStore.kept_parts``). For the others see ``Night``.
     """
     # In this order: a merge that another run keeps comes after the version of that run's own part.
-    found = _Found.of(store, parts, held_parts, now)
+    found = _Found(store, parts, held_parts, now)
     # A part without others in its window shares nothing with other nights: what these keep is left alone.
     slides = len(parts) > 1 and not store.newer_parts(parts[-1].version.part, now)
     sizes = [_sizes(one) for one in parts]
@@ -108,30 +108,23 @@ def choice_of(run: RunDirectory) -> WindowChoice | None:
 class _Found:
     """The running merges that a night can use, and the part versions that left its windows."""
 
-    def __init__(self, store: StatesStore, parts: Sequence[Numbered], held: set[str], now: dt.datetime) -> None:
-        self._store, self._held, self._now = store, held, now
+    def __init__(self, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None, now: dt.datetime) -> None:
+        self._store, self._held, self._now = store, store.kept_parts(held_parts, now), now
         self._versions: dict[PartId, PartVersion | None]
         self._versions = {(one.version.part, one.number): one.version for one in parts}
         self._window = set(self._versions)
         self._checksums: dict[PartId, str] = {}
         self.merges: dict[str, KeptMerge] = {}
         self.faults: list[str] = []
-
-    @classmethod
-    def of(cls, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None, now: dt.datetime) -> _Found:
-        found = cls(store, parts, store.kept_parts(held_parts, now), now)
         for name in store.merges():
             try:
-                found.merges[name] = store.merge(name)
+                merge = store.merge(name)
             except (DocumentError, RunDirectoryError) as err:
-                found.faults.append(f"{name} ({err})")
-        # Numbers begin anew if all versions of a part were removed: then a merge may be of another version 1.
-        found.merges = {
-            name: merge
-            for name, merge in found.merges.items()
-            if all(found._checksum(part) in {part.states, ""} for part in merge.parts)
-        }
-        return found
+                self.faults.append(f"{name} ({err})")
+                continue
+            # Numbers begin anew if all versions of a part were removed: then a merge may be of another version 1.
+            if all(self._checksum(part) in {part.states, ""} for part in merge.parts):
+                self.merges[name] = merge
 
     def _checksum(self, part: MergedPart) -> str:
         """That of the version which has the number now; empty if there is none."""

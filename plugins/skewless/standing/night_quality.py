@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from statistics import median
 from types import MappingProxyType
 
@@ -72,17 +73,14 @@ def volume(part: Part, rows: int, earlier: Mapping[str, int]) -> Volume | None:
 
 def _earlier(part: Part, store: StatesStore) -> dict[str, int]:
     """The rows of the parts of the same weekday and hour before a part, as far as states of them are kept."""
-    kept = set(store.parts())
-    weeks = (part._replace(date=part.date - dt.timedelta(weeks=back)).name for back in range(1, MOST + 1))
-    return dict(_rows_of(store, (name for name in weeks if name in kept)))
-
-
-def _rows_of(store: StatesStore, parts: Iterable[str]) -> Iterator[tuple[str, int]]:
-    for part in parts:
-        try:
-            yield part, store.version(part, store.numbers(part)[-1]).rows
-        except (DocumentError, RunDirectoryError, IndexError):
-            continue  # one that cannot be read counts for nothing
+    kept, found = set(store.parts()), {}
+    for back in range(1, MOST + 1):
+        name = part._replace(date=part.date - dt.timedelta(weeks=back)).name
+        if name in kept:
+            # A part that cannot be read counts for nothing.
+            with suppress(DocumentError, RunDirectoryError, IndexError):
+                found[name] = store.version(name, store.numbers(name)[-1]).rows
+    return found
 
 
 def late_rows(window: JobWindow) -> Iterator[LateRows]:
