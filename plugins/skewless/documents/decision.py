@@ -46,18 +46,15 @@ class Certificate(Frozen):
     """How far a largest load is from the best there can be.
 
     Attributes:
-        total_rows: rows to be placed.
         tasks: tasks to place them on.
         fair_rows: ``total / tasks`` (with speeds, total by the sum of the speeds): the bound that holds for every plan.
         heaviest_key: key text of the heaviest key known, if any.
-        heaviest_rows: its rows.
         splittable: whether a key may be split over tasks.
         bound_rows: the best (largest) of the bounds that hold.
         makespan_rows: the largest load of a task, in rows; with speeds, in rows of a task of speed 1. Null if it was
             not measured.
         gap: ``makespan / bound - 1``; 0 if there is nothing to do, null if nothing was measured. A measured gap is
             at least 0. A predicted one may be below it: the prediction may be some rows short.
-        conclusion: in words.
         bound_name: which bound is the best; the first of equals.
         states: (known key, task) pairs of the plan; null where not given.
         states_lower: pairs that every plan with this makespan or less has at least; null where

@@ -70,8 +70,6 @@ class Selected(Frozen):
     """One expression of a map's select list, as Spark's parser read it when the run was frozen.
 
     Attributes:
-        text: as it is written.
-        names: of the columns that it makes.
         generator: the function that makes rows, if it is one, in lower case.
         argument: of that function, as it is written.
     """
@@ -86,11 +84,9 @@ class Source(Frozen):
     """How the files of an input are read.
 
     Attributes:
-        format: of all files.
         columns: Spark SQL type of each column of the files that is read, or, of a csv, of all in order.
         partition_columns: Spark SQL type of each column that paths give.
         header: of a csv, whether the first line of each file names its columns.
-        delimiter: of a csv.
         reads: with a map, the columns that it reads.
         selected: with a map that is a select list, that list.
         pinned: of an Iceberg or Delta table, what is read of it.
@@ -133,7 +129,6 @@ class Job(Document):
         date: the day that is computed, under which the result is published.
         hour: of a job of hours, the hour (``Part.hour``).
         turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 as long as none is drawn.
-        input_path: the resolved path of the input.
         output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
             ``delta+``, see ``skewless_spark.sources.locations.output_location``.
         root: the data root, absolute: where the embedded catalog of tables is, and what is kept beside them.

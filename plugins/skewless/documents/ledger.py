@@ -61,7 +61,6 @@ class PartLine(Frozen):
     """One part of a window: ``rows = unchanged + new``, and ``rows before = unchanged + taken out``.
 
     Attributes:
-        part: its name.
         unchanged_rows: rows of kept states, which were not read.
         new_rows: rows that the run has reduced: of units that were added, or of all if the part was reduced anew.
         taken_out_rows: rows of earlier states that are not in the result any more, as the part was reduced anew.

@@ -18,7 +18,6 @@ class Check(Frozen):
     Attributes:
         subject: "ledger", "result", or "states": keys that were computed from all rows, too.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
-        column: the column it is about; empty for the whole table.
         observed: what was observed, as text; "" where nothing is observed but failures.
         sentence: name and numbers in one line.
     """

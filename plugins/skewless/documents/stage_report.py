@@ -43,7 +43,6 @@ class SplitLoad(Frozen):
     """Rows of one input split that was reduced where it was read (engine ``combine``); its place is its number.
 
     Attributes:
-        rows: rows reduced in it.
         states: partial states that it made: different keys in it; null where nobody counted them.
         busy_seconds: time it took to reduce its rows, where that was measured.
     """
@@ -125,7 +124,6 @@ class StageReport(Document):
         admitted_rows: rows of the wave that arrived at the tasks.
         backlog_in_rows: rows of the last stage's backlog that arrived at the tasks.
         forwarded_rows: those of them whose owner had changed.
-        processed_rows: rows reduced into states.
         backlog_rows: rows left over and written for the next stage.
         stage_seconds: wall time of the stage's Spark work.
         tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).

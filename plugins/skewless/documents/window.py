@@ -83,8 +83,6 @@ class PartVersion(Document):
     It is whole in itself: it lists all states of the part, and all files that they stand for.
 
     Attributes:
-        part: the part's name.
-        fingerprint: of what shaped the states.
         run: the run directory that made the newest of the states.
         files: those of the input, in their order.
         rows: rows that the states stand for: mapped ones, where there is a map.
@@ -127,10 +125,7 @@ class WindowPart(Frozen):
         base_states: the files with them.
         base_newest: the newest of these rows, as far as it is known.
         before_rows: the rows that the newest version stood for, whether it is used or not.
-        reused: how many files were as the states know them.
-        added: how many files came since.
-        replaced: how many have other content.
-        removed: how many are gone.
+        reused: how many files were as the states know them; others were added, replaced or removed since.
         reasons: what changed, in words; the first ``MOST_REASONS``.
         late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
             has counted the rows of files.
@@ -201,7 +196,6 @@ class JobWindow(Frozen):
 
     Attributes:
         store: the folder of the states of this fingerprint.
-        fingerprint: of what shapes the states.
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.

@@ -46,8 +46,7 @@ class PricedPlan:
         new_states: pairs of head key and task that there were not before.
         split_error_rows: by how much a task's load may exceed its prediction because the rows of split keys are
             distributed at random.
-        later_rows: see ``skewless.planner.priced_plan.Rest``; 0 for a policy that places keys anew in each stage.
-        error_rows: see there; 0 likewise.
+        later_rows: see ``Rest``, as for ``error_rows``; 0 for a policy that places keys anew in each stage.
     """
 
     forecast: Forecast

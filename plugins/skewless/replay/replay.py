@@ -78,8 +78,6 @@ class Replayed(Frozen):
         rows_forwarded: backlog rows that changed their task.
         states: distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran
             if some of it was combined where it was read: nobody knows which key was in which input split.
-        stages: how many there were.
-        decisions: the sentence of each decision, in order.
     """
 
     policy: str

@@ -17,7 +17,6 @@ class Layout:
         keys: pieces of the named keys.
         starts: for each slot its first piece among those of slots; its others follow, by bucket.
         item: of each piece, numbered as in ``WaveCounts``, shape ``(pieces,)``.
-        task: its task index.
         share: what part of the item's new rows it gets.
     """
 

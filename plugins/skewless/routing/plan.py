@@ -60,10 +60,8 @@ class RoutingPlan(Document):
 
     Attributes:
         epoch: the number of the plan, and of the stage that it routes.
-        policy: the policy that made it.
         engine: ``staged``; or one that takes in all that is left: ``combine``, which routes nothing, or ``bypass``,
             which routes head keys as the plan says, and tail keys by a hash of Spark's own instead of by the ring.
-        ring: says where tail keys go.
         factors: elasticity factor of each reducer, a power of two; 1 where not named.
         head: for each head key (its key text) the weights of its tasks.
         share_salt: mixed into the row hash. It changes when weights change: the backlog of a split key is what one

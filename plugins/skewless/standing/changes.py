@@ -109,7 +109,6 @@ class RankRun(NamedTuple):
     Attributes:
         first: the ordinal of the first of them; they end where the next run begins.
         base: the place of the first one among the units of all parts: ``RANK_END`` for each part, and its rank.
-        step: from one to the next.
     """
 
     first: int

@@ -36,12 +36,10 @@ class MergeStep(Frozen):
     Attributes:
         makes: the name of what it makes.
         span: the parts of the choice that it then stands for, ``first <= at < end``.
-        add: the names of the states that are merged.
         subtract: the names of the states whose rows are taken out of them again.
         copy_from: with a name: the states of keys that are not touched are copied from there, and only those of touched
             keys are merged.
         touched_by: the names of the states whose keys are the touched ones.
-        keep: whether it is kept for nights to come.
     """
 
     makes: str
@@ -62,14 +60,10 @@ class WindowCandidate(Frozen):
     """One way to make the result of one window.
 
     Attributes:
-        window: its length, or ``all``.
-        action: the way's name.
         possible: whether it could have been taken; if not, it has no price.
-        chosen: whether it was taken.
         seconds: of a core tonight, predicted, without what all ways need.
         nightly_seconds: the same of a usual night hereafter, with its part of what is done once per window.
         merges: how often two states of a key are made one tonight, at most.
-        states: states that are read tonight.
         sentence: what it does, and why it was taken or not.
     """
 
@@ -95,7 +89,6 @@ class WindowChoice(Document):
             the only part.
         dropped: the names of kept merges that no night to come needs.
         passed_over: kept merges that could not be used, each with the reason.
-        sentence: the choice in words.
     """
 
     parts: tuple[tuple[str, Count], ...] = Field(min_length=1)

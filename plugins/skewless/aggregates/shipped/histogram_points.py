@@ -24,7 +24,6 @@ class HistogramPoints:
 
     Attributes:
         starts: where the points of each group start, and where the last ones end, shape ``(groups + 1,)``.
-        x: shape ``(points,)``.
         y: values that a point stands for, at least 1, shape ``(points,)``.
     """
 

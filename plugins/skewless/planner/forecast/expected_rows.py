@@ -26,8 +26,6 @@ class ExpectedRows:
     """Rows of each heavy key, and of all other keys in each slot of the ring.
 
     Attributes:
-        plan: the plan of the stage that was reported.
-        report: its report.
         waves: the waves that the next stage admits, ``first <= wave < end``.
         wave_rows: their rows; 0 when the input is used up.
         memory: the report's histogram, the rows of older stages weighted less (see ``wave_counts.weighted``); None
