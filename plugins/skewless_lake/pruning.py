@@ -84,8 +84,11 @@ def left_files(run: RunDirectory) -> LeftFiles | None:
     record = record_of(run)
     if record is not None and record.superseded is None:
         staged = set()
+    tables = table_format(target.output)
     with told_plainly(job.output_path):
-        return LeftFiles(job, digest, tuple(table_format(target.output).unnamed(target, others, staged, digest)))
+        table = tables.find_table(target)
+        named_nowhere = tables.unnamed(table, others, staged, digest) if table is not None and others | staged else []
+    return LeftFiles(job, digest, tuple(named_nowhere))
 
 
 def remove_left(left: LeftFiles) -> None:

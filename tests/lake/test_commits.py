@@ -37,8 +37,8 @@ from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import tables
 from skewless_lake.delta.publishing import commit_part
+from skewless_lake.iceberg.publishing import staged_files
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
-from skewless_lake.iceberg.staging import staged_files
 from skewless_lake.publication import publish_run, publishing_table
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
@@ -156,18 +156,19 @@ def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, 
     if kind == "iceberg":
         stale = iceberg_table(tmp_path)
         theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
-        table, added = staged_files(target, theirs.read(STAGED, StagedResult), iceberg_table(tmp_path))
-        _, ours_too = staged_files(target, files, iceberg_table(tmp_path))
+        table = iceberg_table(tmp_path)
+        added = staged_files(table, target, theirs.read(STAGED, StagedResult))
+        ours_too = staged_files(iceberg_table(tmp_path), target, files)
         replace_part(table, target.values, added, {}, branch="main")
         with pytest.raises(CommitFailedException):
             replace_part(stale, target.values, ours_too, {}, branch="main")
     else:
-        about = {"at": NOW.isoformat()}
+        about = {"at": NOW.isoformat(), "turn": "3"}
         loaded = [DeltaTable(str(tmp_path / "marts" / "clicks")) for _ in range(2)]
         theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
-        commit_part(loaded[0], target, 3, theirs.read(STAGED, StagedResult).files, about)
+        commit_part(loaded[0], target, theirs.read(STAGED, StagedResult).files, about)
         with pytest.raises(CommitFailedError):
-            commit_part(loaded[1], target, 2, files.files, about)
+            commit_part(loaded[1], target, files.files, {**about, "turn": "2"})
     assert seen(kind, tmp_path) == {"2026-11-20": ["theirs"] * 3}
 
 

@@ -17,13 +17,12 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import PUBLISHED, Identity, record_of
 from skewless.run.retention import Limits, fates
 from skewless_lake.catalogs import open_catalog
+from skewless_lake.iceberg.publishing import NOT_AUDITED
 from skewless_lake.iceberg.snapshots import summary_of
-from skewless_lake.iceberg.staging import NOT_AUDITED
-from skewless_lake.new_files import ResultFile
 from skewless_lake.pruning import pruned
 from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
-from skewless_lake.staging import stage_result
+from skewless_lake.staging import ResultFile, stage_result
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)

@@ -16,10 +16,10 @@ from deltalake.transaction import CommitProperties
 from skewless.errors import SpecError
 from skewless.run.objects.location import is_object, plain_path
 from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
-from skewless_lake.delta.statistics import known_values
-from skewless_lake.new_files import part_fields
+from skewless_lake.delta.log import known_values
 from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart, TableRule
+from skewless_lake.staging import part_fields
 
 _READER_VERSIONS = frozenset({1, 2, 3})
 #: All writers of version 6 have to know identity columns.

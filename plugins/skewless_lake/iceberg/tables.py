@@ -20,8 +20,8 @@ from pyiceberg.types import NestedField
 from skewless.errors import SpecError
 from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.new_files import part_fields
 from skewless_lake.staged import OutputPart
+from skewless_lake.staging import part_fields
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 #: Files of a table on an object store have some bits of a hash before their names: below one prefix, a store serves
