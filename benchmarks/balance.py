@@ -6,7 +6,6 @@ Nothing is timed: the same seeds give the same figures on every machine.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from benchmarks.balance_aims import verdicts
 from benchmarks.balance_lines import OVERHEAD, Cell, Line
 from benchmarks.balance_page import page
 from benchmarks.peers import PEERS
-from benchmarks.result_files import RESULTS
+from benchmarks.result_files import RESULTS, as_lines, write_results
 from benchmarks.staged import UNITS, WAVES, simulate
 from benchmarks.workloads import drift, lognormal_1, lognormal_2, zipf
 from skewless.planner.policies import POLICIES
@@ -57,13 +56,10 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     parser.add_argument("--json", action="store_true", help="print the JSON document instead of the page")
     options = parser.parse_args(arguments)
     lines = list(measured(QUICK if options.quick else FULL))
-    text = as_text(document(lines))
-    readable = page(lines)
+    found, readable = document(lines), page(lines)
     if not options.quick:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "balance.json").write_text(text + "\n", encoding="utf-8")
-        (folder / "balance.md").write_text(readable, encoding="utf-8")
-    print(text if options.json else readable)
+        write_results(folder, "balance", found, readable, by_line=True)
+    print(as_lines(found) if options.json else readable)
 
 
 def measured(scale: Scale) -> Iterator[Line]:
@@ -118,16 +114,6 @@ def document(lines: Sequence[Line]) -> dict[str, Any]:
         "verdicts": [{**asdict(verdict), "words": verdict.words} for verdict in verdicts(lines)],
         "lines": [line.as_dict() for line in lines],
     }  # fmt: skip
-
-
-def as_text(found: dict[str, Any]) -> str:
-    """The document as JSON, with a line of text for each entry of its lists."""
-    parts = []
-    for name, value in found.items():
-        entries = value if isinstance(value, list) else [value]
-        words = ",\n".join(map(json.dumps, entries))
-        parts.append(f"{json.dumps(name)}: " + (f"[\n{words}\n]" if isinstance(value, list) else words))
-    return "{\n" + ",\n".join(parts) + "\n}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.balance_aims import AIMED_TASKS
 from benchmarks.balance_lines import OVERHEAD, PUBLISHED, Line
-from benchmarks.result_files import table
+from benchmarks.result_files import page_of, table
 from benchmarks.staged import UNITS
 
 SETTING = f"""\
@@ -36,14 +36,14 @@ def page(lines: Sequence[Line]) -> str:
         [line for line in aimed if line.scheme == scheme] for scheme in dict.fromkeys(line.scheme for line in aimed)
     ]
     cells = len({line.cell for line in aimed})
-    return "\n\n".join([
-        "# Balance",
+    return page_of(
+        "Balance",
         SETTING.strip(),
         f"## The worst of {cells} cells: 1 M messages over 100 k Zipf keys on at most {AIMED_TASKS[-1]} tasks",
         table(("scheme", *(head for head, _, _ in FIGURES)), map(_at_worst, schemes)),
         "## Published figures (ours)",
         _published(lines),
-    ]) + "\n"  # fmt: skip
+    )
 
 
 def _at_worst(lines: Sequence[Line]) -> tuple[str, ...]:

@@ -9,10 +9,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.result_files import PROJECT
 from examples.demo_corpus import SOURCES, copy_sources
 
-PROJECT = Path(__file__).parents[1]
 PLAIN = "plain PySpark"
+#: An aim.
+FRESH = "`skewless run` over plain PySpark, in fresh processes"
 
 
 def readable_sources(root: Path) -> Path:

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
-from matplotlib.figure import Figure
 
-from benchmarks.result_files import RESULTS, write_results
+from benchmarks.drawing import Bar, draw_bars
+from benchmarks.result_files import DATA, PROJECT, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.spark.datasets import Dataset, files_of, written
 from benchmarks.spark.setting import know_plugin
-from benchmarks.verdicts import Verdict, as_documents
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.reading import parse_spec
@@ -61,16 +57,7 @@ class WrongSumsError(Exception):
     """The states of a stage do not add up to the input."""
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``several_clusters.json``, ``.md`` and ``.svg``."""
-    del arguments
-    document = measure(Path(__file__).parents[1] / "data" / "bench")
-    write_results(folder, NAME, document, page(document))
-    plot(document, folder / f"{NAME}.svg")
-    sys.stdout.write(f"{NAME}: {sentence(document)}\n")
-
-
-def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
+def measure(root: Path = DATA, scale: float = 1.0) -> dict[str, Any]:
     """Run the same stage in each way, one after the other.
 
     Raises:
@@ -94,19 +81,14 @@ def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
         "verdicts": as_documents(aims),
         "rows": round(ROWS * scale), "reducers": REDUCERS, "row_seconds": ROW_SECONDS, "slowdown": SLOWDOWN,
         "lease_seconds": LEASE_SECONDS,
-        "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark")},
+        "setting": machine(spark="pyspark"),
         "ideal_seconds": IDEAL_SECONDS * scale, "aim": AIM, "ways": ways,
         "ratios": found,
     }  # fmt: skip
 
 
 def ratios(seconds: Mapping[str, float], ideal_seconds: float) -> dict[str, float]:
-    """How many times as long as both together the others took, and both together beside what no two could beat.
-
-    Args:
-        seconds: of each way.
-        ideal_seconds: what the rows alone take both clusters together.
-    """
+    """How many times as long as both together the others took, and both together beside what no two could beat."""
     fast, slow, together = seconds["fast alone"], seconds["slow alone"], seconds[_TOGETHER]
     return {
         "fast_over_together": round(fast / together, 3),
@@ -135,46 +117,30 @@ def sentence(document: Mapping[str, Any]) -> str:
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
-    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
-    lines = ["| clusters | seconds | virtual tasks | routed by |", "|---|---|---|---|"]
+    lines = []
     for way, found in document["ways"].items():
         tasks = ", ".join(f"{cluster} {count}" for cluster, count in found["tasks"].items())
-        lines.append(f"| {way} | {found['seconds']:.1f} | {tasks} | {found['routed_by']} |")
+        lines.append((way, f"{found['seconds']:.1f}", tasks, found["routed_by"]))
     about = (
         f"One stage of {document['rows']:,} rows in {document['reducers']} virtual tasks; a row takes"
         f" {document['row_seconds'] * 1000:g} ms on the fast cluster and {document['slowdown']:g} times as long on the"
         f" slow one, and each has one slot. Leases of {document['lease_seconds']:g} s. Timed from warm clusters to"
-        f" the commit. Setting: {setting}."
+        f" the commit. Setting: {in_words(document['setting'])}."
     )
-    return (
-        "\n\n".join(
-            [
-                "# One stage on two clusters",
-                f"{sentence(document)[:1].upper()}{sentence(document)[1:]}.",
-                about,
-                f"![Seconds of each way]({NAME}.svg)",
-                "\n".join(lines),
-            ]
-        )
-        + "\n"
+    return page_of(
+        "One stage on two clusters",
+        f"{sentence(document)[:1].upper()}{sentence(document)[1:]}.",
+        about,
+        f"![Seconds of each way]({NAME}.svg)",
+        table(("clusters", "seconds", "virtual tasks", "routed by"), lines),
     )
 
 
 def plot(document: Mapping[str, Any], path: Path) -> None:
-    """A bar for each way; the same figures give the same bytes."""
-    with mpl.rc_context({"svg.hashsalt": NAME, "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(7, 1.7), layout="constrained")
-        axes = figure.add_subplot()
-        ways = list(document["ways"])
-        colours = ["#1b6ca8" if way == _TOGETHER else "#b8b8b8" for way in ways]
-        bars = axes.barh(range(len(ways)), [document["ways"][way]["seconds"] for way in ways], color=colours)
-        axes.bar_label(bars, fmt="{:.1f}", padding=3)
-        axes.set_yticks(range(len(ways)), ways)
-        axes.invert_yaxis()
-        axes.margins(x=0.12)
-        axes.set_xlabel("seconds of the stage")
-        axes.spines[["top", "right"]].set_visible(False)
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    """A bar for each way."""
+    ways = document["ways"]
+    bars = [Bar(way, found["seconds"], ours=way == _TOGETHER) for way, found in ways.items()]
+    draw_bars(bars, path, NAME, "seconds of the stage", height=1.7, form="{:.1f}")
 
 
 def _measured(scratch: Path, source: Path, small: Path, clusters: Sequence[str], *, shared: bool) -> dict[str, Any]:
@@ -223,7 +189,7 @@ def _cluster(run: RunDirectory, warm_up: RunDirectory, name: str, *, shared: boo
     words = [sys.executable, "-m", "benchmarks.cluster_process", "--run-dir", run.root, "--warm-up", warm_up.root]
     return subprocess.Popen(  # noqa: S603  # our own module
         [*words, "--cluster", name, *([] if shared else ["--unshared"])],
-        cwd=Path(__file__).parents[1],
+        cwd=PROJECT,
         env={**os.environ, "SKEWLESS_BENCHMARKS_SLOWDOWN": str(SLOWDOWN if name == SLOW else 1.0)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -246,9 +212,9 @@ def _require_sums(run: RunDirectory, source: Path) -> None:
     files = [file for file in run.committed(stage_step(0)).files if file.kind in {PYTHON, EVALUATED}]
     came = 0
     for file in files:
-        table = pq.ParquetFile(run.path(file.path))
-        for column in {"s0_0", "r0"} & set(table.schema_arrow.names):
-            came += pc.sum(table.read([column])[column]).as_py() or 0
+        states = pq.ParquetFile(run.path(file.path))
+        for column in {"s0_0", "r0"} & set(states.schema_arrow.names):
+            came += pc.sum(states.read([column])[column]).as_py() or 0
     wanted = sum(pc.sum(pq.read_table(path, columns=["value"])["value"]).as_py() for path in files_of(source))
     if came != wanted:
         raise WrongSumsError(f"the states of {run} add up to {came:,}, and the input to {wanted:,}")

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from benchmarks.outcome import Outcome
 from benchmarks.peers import PEERS
-from benchmarks.staged import UNITS, WAVES, numbered, simulate
+from benchmarks.staged import UNITS, WAVES, simulate
+from benchmarks.workloads import numbered
 from skewless.document import sentence_of
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.planner.policies import POLICIES

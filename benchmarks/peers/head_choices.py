@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.peers.candidates import least_loaded_candidate, least_loaded_task
-from benchmarks.peers.compiled import compiled
+from benchmarks.peers.candidates import compiled, least_loaded_candidate, least_loaded_task
 from benchmarks.peers.space_saving import SpaceSaving, count_message, empty_summaries
 from benchmarks.peers.stream import Stream, Targets
 

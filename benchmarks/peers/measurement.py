@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.outcome import Outcome, imbalance, makespan_over_ideal
-from benchmarks.peers.compiled import compiled
+from benchmarks.peers.candidates import compiled
 from benchmarks.peers.stream import Stream, Targets
 
 #: Number of points in time at which I(t) is taken.

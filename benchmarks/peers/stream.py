@@ -8,6 +8,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.workloads import numbered
+
 #: The task of each message, shape (messages,).
 Targets = npt.NDArray[np.int32]
 
@@ -33,12 +35,6 @@ class Stream:
     def of(cls, keys: npt.NDArray[np.int64], tasks: int, sources: int = 5, seed: int = 0) -> Self:
         """Number the keys of a stream.
 
-        Args:
-            keys: Keys in order of arrival, shape (messages,), at least one.
-            tasks: Number of tasks, at least one.
-            sources: Number of sources, at least one.
-            seed: Seed of the hash functions, at least 0.
-
         Raises:
             ValueError: There is no message, no task or no source.
         """
@@ -47,18 +43,6 @@ class Stream:
                 f"a stream needs a flat array of keys, a task and a source; got keys of shape {keys.shape}, "
                 f"{tasks} tasks, {sources} sources"
             )
-        ids, distinct = _numbered(keys)
+        distinct, ids = numbered(keys)
         words = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
-        return cls(words, ids, distinct, tasks, sources, np.uint64(seed))
-
-
-def _numbered(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
-    """Number keys in ascending order: the numbers, shape (messages,), and how many there are."""
-    if keys.min() < 0 or keys.max() > 10 * keys.size + 10_000_000:
-        distinct_keys, ids = np.unique(keys, return_inverse=True)
-        return ids, distinct_keys.size
-    # Small keys need no sort: ten million messages are numbered in a tenth of the time.
-    present = np.zeros(keys.max() + 1, dtype=np.bool_)
-    present[keys] = True
-    numbers = np.cumsum(present) - 1
-    return numbers[keys], int(numbers[-1]) + 1
+        return cls(words, ids, len(distinct), tasks, sources, np.uint64(seed))
