@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmarks.balance import cell_lines, document, staged_line
+from benchmarks.balance import cell_lines, document, page, staged_line
 from benchmarks.balance_aims import Verdict, verdicts
 from benchmarks.balance_lines import OVERHEAD, Cell, Line
-from benchmarks.balance_page import page
 from benchmarks.outcome import Outcome
 from benchmarks.peers import PEERS
 from benchmarks.result_files import as_lines
