@@ -24,12 +24,7 @@ _ATTEMPTS = 5
 
 
 class TableName(NamedTuple):
-    """The full name of an Iceberg table.
-
-    Attributes:
-        catalog: as pyiceberg's configuration names it.
-        identifier: the namespace, of one level or several, and the name of the table.
-    """
+    """The full name of an Iceberg table: its catalog, and the namespace of one level or several with its own name."""
 
     catalog: str
     identifier: tuple[str, ...]

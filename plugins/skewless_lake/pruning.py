@@ -24,20 +24,14 @@ from skewless_lake.staged import BEGUN, STAGED, OutputPart, StagedResult, TableF
 
 
 class LeftFiles(NamedTuple):
-    """Files of a run in its table that no version of the table names.
-
-    Attributes:
-        job: of the run.
-        digest: of the run's identity.
-        paths: as the table's format names them.
-    """
+    """Files of a run in its table that no version of the table names, as its format names them; and whose they are."""
 
     job: Job
     digest: str
     paths: tuple[str, ...]
 
 
-def pruned(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool) -> Iterator[Fate]:
+def prune_each(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool) -> Iterator[Fate]:
     """Decide about the runs below a folder, and do it, run by run.
 
     Yields:
@@ -47,19 +41,16 @@ def pruned(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool)
         RunDirectoryError: the folder cannot be opened.
     """
     for fate in fates(runs_folder, now, limits, shown_by_table):
-        if fate.action == "keep" or not fate.of_run:
-            if not dry_run:
-                enact_fate(fate)
-            yield fate
-            continue
-        try:
-            left = left_files(RunDirectory(fate.location))
-            if left and not dry_run:
-                remove_left(left)
-        except (SkewlessError, ImportError, OSError) as err:
-            reason = f"what it has left in its table cannot be removed now: {err}"
-            yield fate._replace(action="keep", reason=reason, files=(), size_bytes=0)
-            continue
+        left = None
+        if fate.action != "keep" and fate.of_run:
+            try:
+                left = left_files(RunDirectory(fate.location))
+                if left and not dry_run:
+                    remove_left(left)
+            except (SkewlessError, ImportError, OSError) as err:
+                reason = f"what it has left in its table cannot be removed now: {err}"
+                yield fate._replace(action="keep", reason=reason, files=(), size_bytes=0)
+                continue
         if not dry_run:
             enact_fate(fate)
         if left and left.paths:

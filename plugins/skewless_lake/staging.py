@@ -83,6 +83,15 @@ def part_fields(target: OutputPart) -> list[pa.Field]:
     return fields if target.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]
 
 
+def other_partitions(at: str, target: OutputPart, shown: Sequence[str]) -> SpecError:
+    """A table has other partitions than ``part_fields``."""
+    return SpecError(
+        at, f"a table partitioned by {' and '.join(target.values)}",
+        f"one partitioned by {', '.join(shown) or 'no column'}",
+        "name its date column in output.partition, or publish into a table of its own",
+    )  # fmt: skip
+
+
 def all_nullable(columns: pa.Schema) -> pa.Schema:
     """Columns of which everything may be null, fields of structs and items of lists too; only keys of maps may not.
 
