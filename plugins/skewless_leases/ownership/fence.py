@@ -57,12 +57,11 @@ def commit(store: KeyValueStore, grant: Grant, value: str) -> None:
         LeaseError: the value is too long.
     """
     if len(value) > LONGEST_VALUE_CHARACTERS:
-        raise LeaseError(
-            f"partition {grant.partition}",
+        required, hint = (
             f"a value of at most {LONGEST_VALUE_CHARACTERS} characters",
-            f"{len(value)}",
             "commit where the data is, not the data",
         )
+        raise LeaseError(f"partition {grant.partition}", required, f"{len(value)}", hint)
     _rewrite(store, grant, lambda record: replace(record, value=value))
 
 

@@ -24,11 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.stores.store import Versioned
+from skewless_leases.errors import StoreError
+from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key
 
-#: A file's name may be 255 bytes long on common file systems.
-LONGEST_KEY_BYTES = 200
 #: Of a key that others keep writing to while it is read.
 MOST_LOOKS = 1000
 
@@ -94,12 +92,7 @@ class FileStore:
     def _head(self, key: str) -> Path:
         name = quote(key, safe="")
         if not key.strip(".") or len(name) > LONGEST_KEY_BYTES:
-            raise LeaseError(
-                f"store {self.root}",
-                f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted",
-                repr(key[:80]),
-                "shorten it",
-            )
+            raise bad_key(self.root, key)
         return self._heads / name
 
     def _read(self, head: Path) -> Versioned | None:

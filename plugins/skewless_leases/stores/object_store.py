@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.stores.store import Versioned
+from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key
 
 try:
     import obstore
@@ -45,8 +45,6 @@ except ImportError:
         "leases on an object store", "the package obstore is not installed", "install skewless[object-stores]"
     ) from None
 
-#: As in a folder, so that a job can move from one to the other.
-LONGEST_KEY_BYTES = 200
 #: So many versions of a key stay, for those who wrote one and look for its successors.
 KEPT_VERSIONS = 32
 #: How often it is looked anew for a version that was removed between a listing and a read.
@@ -134,10 +132,7 @@ class ObjectStore:
         """The folder of a key's versions in the bucket."""
         name = quote(key, safe="").replace(".", "%2E")
         if not key or len(name) > LONGEST_KEY_BYTES:
-            raise LeaseError(
-                f"store {self.root}", f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted", repr(key[:80]),
-                "shorten it",
-            )  # fmt: skip
+            raise bad_key(self.root, key)
         return posixpath.join(self._folder, name)
 
     def _write(self, below: str, value: bytes | None, expected: str | None) -> _Version | None:
@@ -224,12 +219,8 @@ class ObjectStore:
             said = json.loads(head)
             return _Version(number, str(said["writer"]), str(said["before"]), None if said["deleted"] else value)
         except (ValueError, LookupError, TypeError):
-            raise LeaseError(
-                f"store {self.root}",
-                "an object that a lease has written",
-                repr(content[:80]),
-                "remove what is not ours",
-            ) from None
+            required, hint = "an object that a lease has written", "remove what is not ours"
+            raise LeaseError(f"store {self.root}", required, repr(content[:80]), hint) from None
 
     def _require_first_writer(self) -> None:
         """Let two writers compete before the store is trusted.

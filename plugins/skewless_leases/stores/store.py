@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from skewless_leases.errors import LeaseError
+
 
 @dataclass(frozen=True)
 class Versioned:
@@ -16,6 +18,17 @@ class Versioned:
 
     value: bytes
     version: str
+
+
+#: A file's name may be 255 bytes long on common file systems; other stores take no longer keys, so that a job can move.
+LONGEST_KEY_BYTES = 200
+
+
+def bad_key(store: object, key: str) -> LeaseError:
+    """A store cannot have a key of this length, or of this form."""
+    return LeaseError(
+        f"store {store}", f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted", repr(key[:80]), "shorten it"
+    )
 
 
 class KeyValueStore(Protocol):
