@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
@@ -50,23 +50,19 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
     job = run.job()
     if not job.spec.output.is_table:
         return publish(run, StoredTurns(open_store(turns_folder(job.output_path))), now)
-    steps = publishing_table(run, now)
     with told_plainly(job.output_path):
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                record: Publication = done.value
-                return record
+        for _ in publishing_table(run, now):
+            continue
+        return run.read(PUBLISHED, Publication)
 
 
-def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None, Publication]:
+def publishing_table(run: RunDirectory, now: dt.datetime) -> Iterator[str]:
     """``publish_run`` of a table, step by step: yields the name of each step that is done."""
     job, result = run.job(), run.committed(RESULT_STEP)
     report = run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
     require_passed(run, report)
-    if (record := record_of(run)) is not None:
-        return record
+    if record_of(run) is not None:
+        return
     staged = run.read(STAGED, StagedResult)
     keys = result.count("keys")
     if staged.rows != keys or report.keys != keys:
@@ -94,7 +90,6 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
     )
     run.write_once(PUBLISHED, published)
     yield "recorded"
-    return run.read(PUBLISHED, Publication)
 
 
 def _committing(

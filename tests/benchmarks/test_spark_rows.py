@@ -19,7 +19,7 @@ from benchmarks.spark.page import write
 from benchmarks.spark.peers.grouping import KeyGrouping, ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.rows import ROWS
-from benchmarks.spark.rows.emulated import paced
+from benchmarks.spark.rows.slept import paced
 from benchmarks.spark.setting import session
 
 pytestmark = pytest.mark.long

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from pyiceberg.types import DateType, NestedField, StringType
 from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import Publication, record_of
+from skewless.run.publication.records import record_of
 from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import tables
@@ -52,22 +52,13 @@ def iceberg_table(root: Path) -> Table:
     return open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
 
 
-def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, Publication]:
+def stopped_after(run: RunDirectory, name: str) -> Iterator[str]:
     """A publisher that has done a step and is paused there."""
     steps = publishing_table(run, NOW)
     for done in steps:
         if done == name:
             return steps
     raise AssertionError(f"there is no step {name!r}")
-
-
-def finish(steps: Generator[str, None, Publication]) -> Publication:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            record: Publication = done.value
-            return record
 
 
 @of_each_kind
@@ -142,7 +133,7 @@ def test_a_commit_that_came_in_between_is_not_lost(tmp_path: Path, kind: str) ->
     second = ready(tmp_path / "2", tmp_path, kind, "second", turn=2, day=other)
     paused = stopped_after(first, "loaded")
     publish_run(second, NOW)
-    finish(paused)
+    assert list(paused)[-1] == "recorded"
     assert seen(kind, tmp_path) == {"2026-11-20": ["first"] * 3, "2026-11-21": ["second"] * 3}
 
 
@@ -188,7 +179,8 @@ def test_of_two_runs_of_a_day_the_later_turn_counts_whoever_is_first(tmp_path: P
     newer = ready(tmp_path / "2", tmp_path, kind, "newer", turn=2)
     paused = stopped_after(older, "loaded")
     publish_run(newer, NOW)
-    over = finish(paused).superseded
+    assert list(paused) == ["recorded"]
+    over = publish_run(older, NOW).superseded
     assert over is not None
     assert (over.by.run, over.turn) == (str(tmp_path / "2"), 2)
     assert seen(kind, tmp_path) == {"2026-11-20": ["newer"] * 3}

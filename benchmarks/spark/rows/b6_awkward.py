@@ -11,7 +11,7 @@ from benchmarks.spark.cell import TOTAL, Cell, Peer, Row, Size
 from benchmarks.spark.datasets import Dataset, drawn_keys, drawn_values
 from benchmarks.spark.peers.grouping import KeyGrouping, ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
-from benchmarks.spark.rows.emulated import SLOTS, paced, rows_for
+from benchmarks.spark.rows.slept import SLOTS, paced, rows_for
 
 SECONDS_PER_ROW = 0.0004
 IDEAL_SECONDS = 10.0

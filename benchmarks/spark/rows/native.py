@@ -12,7 +12,7 @@ from benchmarks.spark.peers.builtin import Builtin
 from benchmarks.spark.peers.grouped_python import APPLY_IN_ARROW, APPLY_IN_PANDAS
 from benchmarks.spark.peers.grouping import KeyGrouping, ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
-from benchmarks.spark.rows.emulated import paced
+from benchmarks.spark.rows.slept import paced
 from benchmarks.spark.setting import CORES
 
 SKETCHES: dict[str, dict[str, dict[str, Any]]] = {

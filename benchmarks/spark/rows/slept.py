@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from benchmarks.result_files import Medians, Verdict, ratio, value
-from benchmarks.spark.cell import Cell, Peer, Row, Size
+from benchmarks.spark.cell import TOTAL, Cell, Peer, Row, Size
 from benchmarks.spark.datasets import Dataset, drawn_keys
 from benchmarks.spark.peers.grouped_python import APPLY_IN_PANDAS
 from benchmarks.spark.peers.grouping import KeyGrouping, PartialKeyGrouping, Salting, ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
-from benchmarks.spark.rows.emulated import SLOTS, paced, rows_for
 
+#: Slots, W: tasks side by side.
+SLOTS = 8
 B2_ROW_SECONDS, B4_ROW_SECONDS, B5_ROW_SECONDS, B9_ROW_SECONDS = 0.0004, 0.0002, 0.0004, 0.00005
 SECONDS_PER_KEY = 0.005
 #: T* of B4 and B5.
@@ -22,6 +24,16 @@ IDEAL_SECONDS = 15.0
 THAN_KG = {1.2: 1.9, 1.6: 2.7, 2.0: 3.7}
 THAN_PKG = {1.6: 1.4, 2.0: 2.0}
 OURS = "skewless staged"
+
+
+def rows_for(ideal_seconds: float, seconds_per_row: float, slots: int = SLOTS) -> int:
+    """How many rows keep all slots busy for so long."""
+    return round(ideal_seconds * slots / seconds_per_row)
+
+
+def paced(seconds_per_row: float, function: str = "paced_sum", **options: Any) -> dict[str, dict[str, Any]]:
+    """The sum that takes so long per row."""
+    return {TOTAL: {"function": function, "column": "value", "seconds_per_row": seconds_per_row, **options}}
 
 
 def _even_cell(name: str, data: Dataset, seconds_per_row: float, *, hot_epoch: bool = False) -> Cell:
