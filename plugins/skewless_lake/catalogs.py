@@ -48,9 +48,7 @@ def open_catalog(name: str, root: str) -> Catalog:
 
     Credentials come from pyiceberg's own configuration alone: ``.pyiceberg.yaml`` or ``PYICEBERG_CATALOG__NAME__...``.
 
-    Args:
-        name: ``local`` for the embedded one, unless that name is configured; otherwise the name of a configured one.
-        root: the data root, for the embedded one.
+    ``local`` is the embedded one below the data root, unless that name is configured.
 
     Raises:
         SpecError: pyiceberg is not installed, or does not know the name, or cannot open the catalog.

@@ -61,11 +61,7 @@ def prune_each(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: b
 
 
 def left_files(run: RunDirectory) -> LeftFiles | None:
-    """What a run that has ended, or that nobody works on any more, has left in its table; None without a table.
-
-    Raises:
-        UnreachableError: the store or the catalog of the table does not answer.
-    """
+    """What a run that has ended, or that nobody works on any more, has left in its table; None without a table."""
     job = run.job()
     if not job.spec.output.is_table:
         return None
@@ -83,12 +79,7 @@ def left_files(run: RunDirectory) -> LeftFiles | None:
 
 
 def remove_left(left: LeftFiles) -> None:
-    """Remove them; it is no error if some are gone already.
-
-    Raises:
-        LostRaceError: others commit all the time.
-        UnreachableError: the store or the catalog of the table does not answer.
-    """
+    """Remove them; it is no error if some are gone already."""
     target = OutputPart.of(left.job)
     with told_plainly(left.job.output_path):
         table_format(target.output).remove(target, left.paths, left.digest)

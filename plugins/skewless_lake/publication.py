@@ -1,4 +1,7 @@
-"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them; and going back."""
+"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them; and going back.
+
+Whatever asks a table raises UnreachableError if its store or its catalog does not answer.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,6 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
         QualityError: the result failed validation.
         RunDirectoryError: a step before this has not committed, or what it wrote is gone.
         LostRaceError: others commit all the time, or are publishing the same part.
-        UnreachableError: the store or the catalog of the table does not answer.
     """
     job = run.job()
     if not job.spec.output.is_table:
@@ -100,10 +102,6 @@ def _committing(
     Each attempt loads the table, looks for this run and for later ones in its history, and commits upon just that
     state. So a commit of others in between is never undone, and a run that has published already, whether or not it
     knows, does not publish again.
-
-    Raises:
-        LostRaceError: others commit all the time.
-        RunDirectoryError: what was staged is gone.
     """
     tables, failed = table_format(target.output), Counter[str]()
     for _ in attempts(target.path):
@@ -138,7 +136,6 @@ def require_fitting(target: OutputPart) -> None:
 
     Raises:
         SpecError: says which it has; or the catalog cannot be opened.
-        UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
         table_format(target.output).fitting_table(target)
@@ -149,7 +146,6 @@ def turn_in_table(target: OutputPart) -> int:
 
     Raises:
         SpecError: as ``require_fitting``: what a run would compute could not be published.
-        UnreachableError: the store or the catalog does not answer.
     """
     tables = table_format(target.output)
     with told_plainly(target.path):
@@ -158,11 +154,7 @@ def turn_in_table(target: OutputPart) -> int:
 
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
-    """By part: the snapshot or version of its newest publication, and which run that was of.
-
-    Raises:
-        UnreachableError: the store or the catalog does not answer.
-    """
+    """By part: the snapshot or version of its newest publication, and which run that was of."""
     tables, found = table_format(target.output), dict[str, tuple[str, Identity]]()
     with told_plainly(target.path):
         table = tables.find_table(target)
@@ -173,11 +165,7 @@ def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
 
 
 def shown_by_table(job: Job) -> dict[str, Identity]:
-    """By part of the table that a job publishes in: which run's result it shows, as its history says.
-
-    Raises:
-        UnreachableError: the store or the catalog does not answer.
-    """
+    """By part of the table that a job publishes in: which run's result it shows, as its history says."""
     return {part: by for part, (_, by) in published_parts(OutputPart.of(job)).items()}
 
 
@@ -197,7 +185,6 @@ def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
     Raises:
         SpecError: there is no earlier version, or its files are gone.
         LostRaceError: others commit all the time.
-        UnreachableError: the store or the catalog of the table does not answer.
     """
     turns, at = turns_of(target), now.astimezone(dt.UTC).isoformat(timespec="seconds")
     # The store of turns may have been lost: the table knows its own.

@@ -169,11 +169,7 @@ def where(target: OutputPart) -> str:
 
 
 def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
-    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
-
-    Raises:
-        SpecError: the table has other columns or partitions than the result.
-    """
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
     wanted = pa.schema([*columns, *part_fields(target)])
     for attempt in range(_ATTEMPTS):
         table = find_table(target) or _made(target, wanted)

@@ -75,11 +75,7 @@ def _sort_fields(schema: Schema, target: OutputPart) -> list[SortField]:
 
 
 def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
-    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
-
-    Raises:
-        SpecError: the table has other columns or partitions than the result.
-    """
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
     name, catalog = _catalog(target)
     wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output {name}")
     for attempt in range(_ATTEMPTS):
@@ -97,11 +93,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
 
 
 def fitting_table(target: OutputPart) -> Table | None:
-    """As ``find_table``, of a table in which a part is just the files of one partition, and that pyiceberg can write.
-
-    Raises:
-        SpecError: names its partitions, or its format.
-    """
+    """As ``find_table``, of a table that pyiceberg can write, and where a part is just the files of one partition."""
     table = find_table(target)
     if table is not None:
         _require_partitions(table, target)

@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from skewless_leases.liveness.silence import Silences
-from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.stores.tables import Look
 
 
