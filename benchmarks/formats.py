@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow import orc
 
-from benchmarks.fresh_process import FRESH, PLAIN, process
+from benchmarks.fresh_process import FRESH, PLAIN, process, skewless_run
 from benchmarks.plain_formats import OF_A_LINE
 from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.spark.measurement import WrongAnswerError
@@ -160,8 +160,7 @@ def _both(cell: str, source: Path, home: Path) -> dict[str, float]:
     seconds = {PLAIN: process(plain)[0]}
     spec = home / "spec.yaml"
     spec.write_text(yaml.safe_dump(_spec(kind, source, home / "ours")), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("skewless")), "run", str(spec), "--root", str(home), "--json"]
-    seconds[OURS], _ = process(command)
+    seconds[OURS], _ = skewless_run(str(spec), "--root", str(home))
     require_same(cell, home / "plain", home / "ours")
     return seconds
 

@@ -32,11 +32,7 @@ DAY = dt.date(2026, 11, 20)
 
 
 def measure(scale: float = 1.0, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Both, on each number of files.
-
-    Args:
-        scale: of the numbers of files, for a look.
-        rounds: how often each is timed.
+    """Both, on each number of files, so many times; less files for a look.
 
     Raises:
         AssertionError: the two count different rows.

@@ -40,12 +40,7 @@ _FIGURES = ("planner_seconds", "decision_seconds", "peak_mib")
 
 
 def measure(scale: float = 1.0, *, apart: bool = True) -> dict[str, Any]:
-    """All decisions of a run on each ring.
-
-    Args:
-        scale: of tasks, keys and rows, for a look.
-        apart: make each in a process of its own.
-    """
+    """All decisions of a run on each ring, each in a process of its own if ``apart``; less than all for a look."""
     with tempfile.TemporaryDirectory() as scratch:
         lines = [
             line

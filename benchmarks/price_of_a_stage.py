@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
-from benchmarks.fresh_process import FRESH, PLAIN, plain_tokens, process, readable_sources
+from benchmarks.fresh_process import FRESH, PLAIN, plain_tokens, readable_sources, skewless_run
 from benchmarks.result_files import DATA, Verdict, as_documents, page_of, table
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.datasets import Dataset, written
@@ -102,8 +102,7 @@ def fresh_processes(repetitions: int, scratch: Path) -> dict[str, Any]:
         seconds[PLAIN].append(plain_tokens(sources, output))
         _told(f"{PLAIN}: {seconds[PLAIN][-1]:.1f} s")
         for way, options in WAYS.items():
-            command = [str(Path(sys.executable).with_name("skewless")), "run", SPEC, "--root", str(root), "--json"]
-            took, told = process([*command, *options])
+            took, told = skewless_run(SPEC, "--root", str(root), *options)
             _told(f"{way}: {took:.1f} s")
             seconds[way].append(took)
             found = json.loads(told)

@@ -36,14 +36,7 @@ _NPY_MAGIC = b"\x93NUMPY"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Args:
-        arguments: the words after the command; those of the process by default.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command; its exit code."""
     try:
         options = _parser().parse_args(arguments)
         begin = time.perf_counter()

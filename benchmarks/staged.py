@@ -72,12 +72,7 @@ def simulate(
 
 
 def outcome_of(simulation: Simulation, ideal: float) -> Outcome:
-    """Judge a run that has been played.
-
-    Args:
-        simulation: the run.
-        ideal: the makespan T* that it is held to, in the run's seconds.
-    """
+    """Judge a run that has been played by the makespan T* that it is held to, in the run's seconds."""
     job, reports, messages = simulation.job, simulation.reports, len(simulation.rows)
     by_stage = imbalances(reports)
     processed = np.array([report.processed_rows for report in reports], dtype=np.float64)

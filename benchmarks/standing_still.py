@@ -79,11 +79,7 @@ class Workload:
 
 
 def workload(number: int) -> Workload:
-    """Draw a workload: orders in turn, everything else at random.
-
-    Args:
-        number: at least 0; the seed.
-    """
+    """Draw a workload: orders in turn, everything else at random by its number, which is at least 0."""
     random = np.random.default_rng([13, number])
     order = ORDERS[number % len(ORDERS)]
     rows = int(np.exp(random.uniform(np.log(20_000), np.log(120_000))))

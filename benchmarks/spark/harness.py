@@ -62,16 +62,7 @@ class Turns:
 
 
 def run_row(row: Row, size: Size, effort: Effort, root: Path) -> dict[str, Any]:
-    """Measure a row.
-
-    Args:
-        row: which.
-        size: how much.
-        effort: how often.
-        root: inputs are kept below it, and scratch is.
-
-    Returns:
-        The document, JSON values only.
+    """Measure a row; the document, JSON values only. Inputs are kept below ``root``, and scratch is.
 
     Raises:
         WrongAnswerError: a peer computed something else than ours.

@@ -173,11 +173,6 @@ def profiled(queries: Sequence[QueryWork], jobs: Sequence[JobWork], wall_seconds
 
     A run gives Spark one query after the other, so that their times add up. Of a query's time the longest task of
     each of its stages is work; the rest is planning, scheduling and committing.
-
-    Args:
-        queries: those of the run.
-        jobs: those of the run.
-        wall_seconds: of the run.
     """
     found = dict.fromkeys((READ, ROWS, ROWS_REST, MEASURE, MEASURE_REST, OTHER), 0.0)
     within = {number for query in queries for number in query.jobs}
