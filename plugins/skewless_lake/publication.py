@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
@@ -58,7 +58,7 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
         return run.read(PUBLISHED, Publication)
 
 
-def publishing_table(run: RunDirectory, now: dt.datetime) -> Iterator[str]:
+def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None, None]:
     """``publish_run`` of a table, step by step: yields the name of each step that is done."""
     job, result = run.job(), run.committed(RESULT_STEP)
     report = run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def iceberg_table(root: Path) -> Table:
     return open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
 
 
-def stopped_after(run: RunDirectory, name: str) -> Iterator[str]:
+def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, None]:
     """A publisher that has done a step and is paused there."""
     steps = publishing_table(run, NOW)
     for done in steps:
