@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.dpa.experiments import CELLS, OTHER_SPEEDS, PLANNERS, bound, misses, results
-from benchmarks.dpa.workloads import MOST_ROUNDS
+from benchmarks.dpa.experiments import CELLS, MOST_ROUNDS, OTHER_SPEEDS, PLANNERS, bound, misses, results
 from benchmarks.result_files import RESULTS, table, write_results
 
 TABLE = ("workload", "start", "paper without", "paper with", "ours without", "ours with", *PLANNERS)

@@ -6,6 +6,7 @@ aggregate takes as long as its cluster needs (it sleeps), so two cores are enoug
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import os
 import subprocess
@@ -24,11 +25,13 @@ import yaml
 from benchmarks.drawing import Bar, draw_bars
 from benchmarks.result_files import DATA, PROJECT, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.spark.datasets import Dataset, files_of, written
-from benchmarks.spark.setting import know_plugin
+from benchmarks.spark.setting import know_plugin, session
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.reading import parse_spec
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.sharing import share_stage
 from skewless_spark.states.committed_files import EVALUATED, PYTHON
 
 NAME = "several_clusters"
@@ -186,7 +189,7 @@ def _prepared(folder: Path, source: Path, row_seconds: float) -> RunDirectory:
 
 
 def _cluster(run: RunDirectory, warm_up: RunDirectory, name: str, *, shared: bool) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "benchmarks.cluster_process", "--run-dir", run.root, "--warm-up", warm_up.root]
+    words = [sys.executable, "-m", "benchmarks.several_clusters", "--run-dir", run.root, "--warm-up", warm_up.root]
     return subprocess.Popen(  # noqa: S603  # our own module
         [*words, "--cluster", name, *([] if shared else ["--unshared"])],
         cwd=PROJECT,
@@ -218,3 +221,27 @@ def _require_sums(run: RunDirectory, source: Path) -> None:
     wanted = sum(pc.sum(pq.read_table(path, columns=["value"])["value"]).as_py() for path in files_of(source))
     if came != wanted:
         raise WrongSumsError(f"the states of {run} add up to {came:,}, and the input to {wanted:,}")
+
+
+def work_as_cluster() -> None:
+    """A cluster of its own: says ``ready`` once it is warm, waits for a line, and runs stage 0 of a run."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--run-dir", required=True)
+    parser.add_argument("--warm-up", required=True, help="the run directory of a small run of the same job")
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--unshared", action="store_true", help="run the stage as a run does that nobody shares")
+    given = parser.parse_args()
+    run = RunDirectory(given.run_dir)
+    with session(slots=1) as spark:
+        for one in (RunDirectory(given.warm_up), run):
+            if one is run:
+                print("ready", flush=True)
+                sys.stdin.readline()
+            if given.unshared:
+                run_stage(spark, one, 0)
+            else:
+                share_stage(spark, one, 0, given.cluster)
+
+
+if __name__ == "__main__":
+    work_as_cluster()

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from benchmarks.outcome import Outcome
 from benchmarks.peers.head_choices import d_choices, w_choices
-from benchmarks.peers.measurement import measure
+from benchmarks.peers.measurement import Stream, Targets, measure
 from benchmarks.peers.routes import (
     hashing,
     off_greedy,
@@ -28,7 +28,6 @@ from benchmarks.peers.routes import (
     salting,
     shuffle,
 )
-from benchmarks.peers.stream import Stream, Targets
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.peers.candidates import compiled, hashed_task, least_loaded_candidate, least_loaded_task
-from benchmarks.peers.stream import Stream, Targets
+from benchmarks.peers.measurement import Stream, Targets
 
 #: Messages between two probes: the minute of section 6.2, Q2, at the rate of its Wikipedia log (22 M messages a day).
 PROBE_EVERY_MESSAGES = 15_000
