@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import (
     balance,
@@ -21,34 +22,28 @@ from benchmarks import (
     standing_still,
     table_output,
 )
-from benchmarks.all_aims import write_all_aims
-from benchmarks.result_files import RESULTS
+from benchmarks.result_files import DATA, RESULTS, write_all_aims, write_results
+from benchmarks.spark.cell import Size
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
 from benchmarks.spark.page import file_name, write
-from benchmarks.spark.row import Size
 from benchmarks.spark.rows import ROWS
 
-FOLDER = RESULTS
-#: Inputs are drawn once and kept here; a look at less than the full size is written here too.
-DATA = Path(__file__).parents[1] / "data" / "bench"
-OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main, "B8": overhead.main}
-OTHERS["B11"] = price_of_a_stage.main
-OTHERS["several_clusters"] = several_clusters.main
-OTHERS["B1_bucket"] = object_input.main
-OTHERS["B13"] = table_output.main
-OTHERS["B12"] = many_files.main
-OTHERS["B14"] = formats.main
-OTHERS |= {one.NAME: one.main for one in (standing_still, in_order, planning)}
-
-#: What those write, where it is not called as they are.
-FILES = {"B8": overhead.NAME, "B11": price_of_a_stage.NAME, "B1_bucket": object_input.NAME, "B13": table_output.NAME}
-FILES |= {"B12": many_files.NAME, "B14": formats.NAME}
+#: Each has a ``NAME`` of its files, ``measure()``, which returns a document, and ``page(document)``.
+MEASURED = {
+    "memory": memory, "B8": overhead, "B11": price_of_a_stage, "several_clusters": several_clusters,
+    "B1_bucket": object_input, "B13": table_output, "B12": many_files, "B14": formats, "planning": planning,
+}  # fmt: skip
+#: Commands of their own, which write.
+COMMANDS = {
+    "balance": balance.main, "dpa_table": dpa_table.main, "standing_still": standing_still.main,
+    "in_order": in_order.main,
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all of them, or one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=[*OTHERS, *ROWS], help="one of them; by default all")
+    parser.add_argument("--only", choices=[*COMMANDS, *MEASURED, *ROWS], help="one of them; by default all")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full size, for a look (Spark's rows)")
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each peer (Spark's rows)")
     parser.add_argument(
@@ -56,17 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--long", action="store_true", help="B2 with T* = 60 s, for the exponent 1.6")
     options = parser.parse_args(arguments)
-    names = [options.only] if options.only else [*OTHERS, *ROWS]
+    names = [options.only] if options.only else [*COMMANDS, *MEASURED, *ROWS]
     size = Size(options.scale, options.long)
     full = size.scale == 1.0
     for name in names:
-        if name in OTHERS:
-            OTHERS[name]([], FOLDER)
-            written = FILES.get(name, name)
-            print(f"wrote {FOLDER / written}.json and {FOLDER / written}.md")
-            write_all_aims(FOLDER)
+        if name in COMMANDS:
+            COMMANDS[name]([], RESULTS)
+            write_all_aims(RESULTS)
+        elif name in MEASURED:
+            benchmark = MEASURED[name]
+            document = benchmark.measure()
+            write_results(RESULTS, benchmark.NAME, document, benchmark.page(document))
+            if benchmark is several_clusters:
+                several_clusters.plot(document, RESULTS / f"{benchmark.NAME}.svg")
+            _told(name, document)
+            write_all_aims(RESULTS)
         else:
-            bench(name, size, Effort(options.repetitions, options.patience), FOLDER if full else DATA / "results")
+            bench(name, size, Effort(options.repetitions, options.patience), RESULTS if full else DATA / "results")
 
 
 def bench(name: str, size: Size, effort: Effort, folder: Path, root: Path = DATA) -> None:
@@ -74,9 +75,13 @@ def bench(name: str, size: Size, effort: Effort, folder: Path, root: Path = DATA
     document = run_row(ROWS[name], size, effort, root)
     write(document, folder)
     write_all_aims(folder)
-    for verdict in document["verdicts"]:
-        print(f"{name}: {verdict['words']}")
+    _told(name, document)
     print(f"wrote {folder / file_name(document)}.json and .svg, and {folder / 'spark.md'}")
+
+
+def _told(name: str, document: Mapping[str, Any]) -> None:
+    for verdict in document.get("verdicts", ()):
+        print(f"{name}: {verdict['words']}")
 
 
 if __name__ == "__main__":

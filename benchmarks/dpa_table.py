@@ -11,9 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.dpa.experiments import CELLS, OTHER_SPEEDS, PLANNERS, bound, misses, results
-from benchmarks.dpa.workloads import MOST_ROUNDS
-from benchmarks.result_files import RESULTS, table
+from benchmarks.dpa.experiments import CELLS, MOST_ROUNDS, OTHER_SPEEDS, PLANNERS, bound, misses, results
+from benchmarks.result_files import RESULTS, table, write_results
 
 TABLE = ("workload", "start", "paper without", "paper with", "ours without", "ours with", *PLANNERS)
 SPEEDS_TABLE = ("workload", "start", "at most", *OTHER_SPEEDS)
@@ -26,12 +25,9 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     parser.add_argument("--json", action="store_true", help="print the JSON document instead of tables")
     options = parser.parse_args(arguments)
     found = results()
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(found, indent=1)
-    (folder / "dpa_table.json").write_text(text + "\n", encoding="utf-8")
-    (folder / "dpa_table.md").write_text(markdown(found), encoding="utf-8")
+    write_results(folder, "dpa_table", found, markdown(found))
     if options.json:
-        print(text)
+        print(json.dumps(found, indent=1))
         return
     console = Console()
     if not console.is_terminal:

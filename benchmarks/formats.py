@@ -6,13 +6,10 @@ The inputs have the same rows. Both write count, sum and a sketch by key; the an
 from __future__ import annotations
 
 import gzip
-import os
-import platform
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,11 +23,10 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow import orc
 
-from benchmarks.fresh_process import PLAIN, PROJECT, process
+from benchmarks.fresh_process import FRESH, PLAIN, process, skewless_run
 from benchmarks.plain_formats import OF_A_LINE
-from benchmarks.result_files import RESULTS, write_results
+from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.spark.measurement import WrongAnswerError
-from benchmarks.verdicts import Verdict, as_documents
 from benchmarks.workloads import zipf
 
 NAME = "b14_formats"
@@ -100,30 +96,11 @@ CELLS: Mapping[str, tuple[str, Callable[[pa.Table, Path], None]]] = {
 }
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``b14_formats.json`` and ``b14_formats.md``."""
-    del arguments
-    document = measure()
-    write_results(folder, NAME, document, page(document))
-    for verdict in document["verdicts"]:
-        sys.stdout.write(f"B14: {verdict['words']}\n")
-
-
 def measure(
-    sizes: Sequence[int] = SIZES,
-    cells: Sequence[str] = tuple(CELLS),
-    repetitions: int = REPETITIONS,
-    root: Path | None = None,
+    sizes: Sequence[int] = SIZES, cells: Sequence[str] = tuple(CELLS), repetitions: int = REPETITIONS, root: Path = DATA
 ) -> dict[str, Any]:
-    """Run both on each input, in turn.
-
-    Args:
-        sizes: rows of the inputs.
-        cells: names of ``CELLS``.
-        repetitions: of each.
-        root: inputs are kept below it, and scratch is; by default that of the benchmarks.
-    """
-    base = (root or PROJECT / "data" / "bench").resolve()
+    """Run both on inputs of so many rows, in turn; inputs are kept below ``root``, and scratch is."""
+    base = root.resolve()
     base.mkdir(parents=True, exist_ok=True)
     lines = []
     with tempfile.TemporaryDirectory(dir=base) as scratch:
@@ -141,43 +118,34 @@ def measure(
                 sys.stderr.write(f"B14 {rows:,} rows, {cell}: {seconds}\n")
     found = {
         "row": "B14", "repetitions": repetitions, "lines": lines,
-        "setting": {
-            "cores": os.cpu_count(), "python": platform.python_version(),
-            **{name: version(name) for name in ("pyspark", "pyarrow")},
-        },
+        "setting": machine(pyspark="pyspark", pyarrow="pyarrow"),
     }  # fmt: skip
     return {**found, "verdicts": as_documents(verdicts(found))}
 
 
 def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
     """The aim of each cell."""
-    return [
-        Verdict("`skewless run` over plain PySpark, in fresh processes", _where(line), _ratio(line), AIM)
-        for line in found["lines"]
-    ]
+    return [Verdict(FRESH, f"{line['cell']}, {line['rows']:,} rows", _ratio(line), AIM) for line in found["lines"]]
 
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
-    table = ["| rows | format | MB | plain PySpark, s | `skewless run`, s | ratio |", "|---|---|---|---|---|---|"]
+    lines = []
     for line in document["lines"]:
         plain, ours = (median(line["seconds"][way]) for way in (PLAIN, OURS))
-        table.append(
-            f"| {line['rows']:,} | {line['cell']} | {line['bytes'] / 1e6:,.0f} | {plain:.1f} | {ours:.1f} |"
-            f" {_ratio(line):.2f} |"
-        )
-    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
+        lines.append((
+            f"{line['rows']:,}", line["cell"], f"{line['bytes'] / 1e6:,.0f}", f"{plain:.1f}", f"{ours:.1f}",
+            f"{_ratio(line):.2f}",
+        ))  # fmt: skip
     about = (
         f"Count, sum and a HyperLogLog sketch by key, {KEYS:,} keys, Zipf {EXPONENT}. Each run is a process of its own,"
         " in turn: a script of plain PySpark that reads with a schema, groups and writes Parquet, and `skewless run` of"
         " which nothing is known yet, from listing the input to the published result. A compressed text is read by one"
-        f" task in both. Every answer is compared. Medians of {document['repetitions']}. Setting: {setting}."
+        f" task in both. Every answer is compared. Medians of {document['repetitions']}. Setting:"
+        f" {in_words(document['setting'])}."
     )
-    return "\n\n".join(["# B14: formats", about, "\n".join(table)]) + "\n"
-
-
-def _where(line: Mapping[str, Any]) -> str:
-    return f"{line['cell']}, {line['rows']:,} rows"
+    found = table(("rows", "format", "MB", "plain PySpark, s", "`skewless run`, s", "ratio"), lines)
+    return page_of("B14: formats", about, found)
 
 
 def _ratio(line: Mapping[str, Any]) -> float:
@@ -192,8 +160,7 @@ def _both(cell: str, source: Path, home: Path) -> dict[str, float]:
     seconds = {PLAIN: process(plain)[0]}
     spec = home / "spec.yaml"
     spec.write_text(yaml.safe_dump(_spec(kind, source, home / "ours")), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("skewless")), "run", str(spec), "--root", str(home), "--json"]
-    seconds[OURS], _ = process(command)
+    seconds[OURS], _ = skewless_run(str(spec), "--root", str(home))
     require_same(cell, home / "plain", home / "ours")
     return seconds
 
@@ -238,14 +205,10 @@ def input_of(base: Path, rows: int, cell: str) -> Path:
     kind = "".join(sign for sign in cell.lower() if sign.isalnum())
     folder = base / "inputs" / f"b14-{rows}-{kind}"
     if not folder.exists():
-        draft = Path(tempfile.mkdtemp(dir=_made(base / "inputs")))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=folder.parent))
         CELLS[cell][1](drawn(rows), draft)
         draft.rename(folder)
-    return folder
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

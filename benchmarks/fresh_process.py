@@ -9,10 +9,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.result_files import PROJECT
 from examples.demo_corpus import SOURCES, copy_sources
 
-PROJECT = Path(__file__).parents[1]
 PLAIN = "plain PySpark"
+#: An aim.
+FRESH = "`skewless run` over plain PySpark, in fresh processes"
 
 
 def readable_sources(root: Path) -> Path:
@@ -41,3 +43,8 @@ def process(command: Sequence[str]) -> tuple[float, str]:
         command, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment
     )
     return round(time.perf_counter() - began, 2), done.stdout
+
+
+def skewless_run(*words: str) -> tuple[float, str]:
+    """``skewless run`` in a new process; its seconds and what it says."""
+    return process([str(Path(sys.executable).with_name("skewless")), "run", *words, "--json"])

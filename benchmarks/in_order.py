@@ -13,11 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.balance import as_text
-from benchmarks.result_files import RESULTS, table
+from benchmarks.result_files import RESULTS, Verdict, as_documents, page_of, table, write_results
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
-from benchmarks.verdicts import Verdict, as_documents
 from benchmarks.workloads import Keys, drift, zipf
 
 NAME = "in_order"
@@ -200,7 +198,7 @@ def page(lines: Sequence[Line]) -> str:
         for row, words, tasks in dict.fromkeys(key[:3] for key in found)
     ]
     head = ("row", "stream", "W", *(f"{number} waves" for number in waves))
-    return "\n\n".join(["# Waves in the order of the input", WORDS, table(head, rows)]) + "\n"
+    return page_of("Waves in the order of the input", WORDS, table(head, rows))
 
 
 def _cell(one: Line | None) -> str:
@@ -214,13 +212,11 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     """Measure, write ``in_order.json`` and ``in_order.md`` into the folder, and print."""
     argparse.ArgumentParser(prog="python -m benchmarks.in_order", description=__doc__).parse_args(arguments)
     lines = measured()
-    folder.mkdir(parents=True, exist_ok=True)
     document = {
         "verdicts": as_documents(aim for one in lines if (aim := one.judged()) is not None),
         "lines": [asdict(one) for one in lines],
     }
-    (folder / f"{NAME}.json").write_text(as_text(document) + "\n", encoding="utf-8")
-    (folder / f"{NAME}.md").write_text(page(lines), encoding="utf-8")
+    write_results(folder, NAME, document, page(lines), by_line=True)
     print(page(lines))
 
 

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-import os
-import platform
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.result_files import RESULTS, write_results
-from benchmarks.verdicts import Verdict, as_documents
+from benchmarks.result_files import Verdict, as_documents, in_words, machine, page_of, table
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.prepare import prepare
@@ -36,21 +31,8 @@ ROWS, ROUNDS = 10, 3
 DAY = dt.date(2026, 11, 20)
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``b12_files.json`` and ``b12_files.md``."""
-    del arguments
-    document = measure()
-    write_results(folder, NAME, document, page(document))
-    for verdict in document["verdicts"]:
-        sys.stdout.write(f"B12: {verdict['words']}\n")
-
-
 def measure(scale: float = 1.0, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Both, on each number of files.
-
-    Args:
-        scale: of the numbers of files, for a look.
-        rounds: how often each is timed.
+    """Both, on each number of files, so many times; less files for a look.
 
     Raises:
         AssertionError: the two count different rows.
@@ -64,24 +46,24 @@ def measure(scale: float = 1.0, rounds: int = ROUNDS) -> dict[str, Any]:
     ]
     return {
         "row": "B12", "verdicts": as_documents(aims), "rows_of_a_file": ROWS, "rounds": rounds, "lines": lines,
-        "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "pyarrow": version("pyarrow")},
+        "setting": machine(pyarrow="pyarrow"),
     }  # fmt: skip
 
 
 def page(document: dict[str, Any]) -> str:
     """The page, in Markdown."""
-    table = ["| files | prepare, s | pyarrow, s | ratio |", "|---|---|---|---|"]
+    lines = []
     for line in document["lines"]:
         ours, theirs = line["prepare_seconds"], line["pyarrow_seconds"]
-        table.append(f"| {line['files']:,} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} |")
-    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
+        lines.append((f"{line['files']:,}", f"{ours:.2f}", f"{theirs:.2f}", f"{ours / theirs:.2f}"))
     about = (
         f"Files of {document['rows_of_a_file']} rows on a local disk, whose pages are in memory. `prepare` lists them,"
         " reads every footer, draws its sample of the keys, and writes the frozen job and plan 0. pyarrow lists them"
         f" and counts their rows by the footers. By turns in one process, medians of {document['rounds']}. Setting:"
-        f" {setting}."
+        f" {in_words(document['setting'])}."
     )
-    return "\n\n".join(["# B12: many files", about, "\n".join(table)]) + "\n"
+    found = table(("files", "prepare, s", "pyarrow, s", "ratio"), lines)
+    return page_of("B12: many files", about, found)
 
 
 def _line(scratch: Path, files: int, rounds: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.result_files import RESULTS, write_results
+from benchmarks.result_files import DATA, Verdict, as_documents, page_of, table
 from benchmarks.spark.datasets import Dataset, written
-from benchmarks.verdicts import Verdict, as_documents
 from skewless.run.directory import RESULT_STEP, RunDirectory
 
+NAME = "memory"
 ROWS, KEYS = 20_000_000, 5_000_000
 #: What all processes together may take at once, and the heap of the JVM among it.
 LIMIT_GIB = 6.0
@@ -72,15 +72,7 @@ class Peak:
             self.total, self.by_name = sum(held.values()), held
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``memory.json`` and ``memory.md``."""
-    del arguments
-    document = measure(Path(__file__).parents[1] / "data" / "bench")
-    write_results(folder, "memory", document, page(document))
-    sys.stdout.write(f"memory: {sentence(document)}\n")
-
-
-def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
+def measure(root: Path = DATA, scale: float = 1.0) -> dict[str, Any]:
     """Run the job once in one process, and twice with an executor of its own.
 
     Raises:
@@ -99,11 +91,7 @@ def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
 
 
 def _run(root: Path, rows: int, keys: int, master: str, heap: str) -> dict[str, Any]:
-    """The job once, on keys that are equally frequent.
-
-    Raises:
-        subprocess.CalledProcessError: the run failed.
-    """
+    """The job once, on keys that are equally frequent."""
     data = Dataset(rows=rows, keys=keys, exponent=0.0)
     source = written(data, root)
     with tempfile.TemporaryDirectory(dir=root) as scratch:
@@ -126,7 +114,7 @@ def _run(root: Path, rows: int, keys: int, master: str, heap: str) -> dict[str, 
     }  # fmt: skip
 
 
-def sentence(document: dict[str, Any]) -> str:
+def sentence(document: Mapping[str, Any]) -> str:
     """The figure in words."""
     parts = ", ".join(f"{held:.2f} of {name}" for name, held in document["peak_of"].items())
     verdict = "met" if document["peak_gib"] <= document["limit_gib"] else "NOT MET"
@@ -137,19 +125,20 @@ def sentence(document: dict[str, Any]) -> str:
     )
 
 
-def page(document: dict[str, Any]) -> str:
+def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
-    table = ["| keys | heap of the driver | driver, GiB | all processes, GiB | s |", "|---|---|---|---|---|"]
-    table += [
-        f"| {one['keys']:,} | {one['heap']} | {one['driver_gib']:.2f} | {one['peak_gib']:.2f} | {one['seconds']:,.0f} |"
+    lines = [
+        (f"{one['keys']:,}", one["heap"], *(f"{one[name]:.2f}" for name in ("driver_gib", "peak_gib")),
+         f"{one['seconds']:,.0f}")
         for one in document["apart"]
-    ]
+    ]  # fmt: skip
+    found = table(("keys", "heap of the driver", "driver, GiB", "all processes, GiB", "s"), lines)
     about = (
         f"Resident memory of `skewless run` and all below it, asked every {_EACH_SECONDS:g} s; a heap of"
         f" {document['heap']}, engine `staged`, {REDUCERS} reducers."
     )
     apart = f"The same with an executor of its own, of {EXECUTOR_MIB} MiB. The driver is its JVM and `skewless` itself:"
-    return "\n\n".join(["# Memory", f"{sentence(document)}.", about, apart, "\n".join(table)]) + "\n"
+    return page_of("Memory", f"{sentence(document)}.", about, apart, found)
 
 
 def _spec(source: Path, scratch: Path) -> Path:

@@ -8,15 +8,11 @@ itself. All take turns, and their answers are compared.
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +23,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import RESULTS, write_results
+from benchmarks.result_files import DATA, in_words, machine, page_of, table
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.datasets import Dataset, written
 from benchmarks.spark.measurement import check
@@ -48,24 +44,9 @@ AGGREGATES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``b1_bucket.json`` and ``b1_bucket.md``."""
-    del arguments
-    document = measure()
-    write_results(folder, NAME, document, page(document))
-    for way, took in document["seconds"].items():
-        sys.stdout.write(f"B1 in a bucket: {way}: {statistics.median(took):.2f} s\n")
-
-
-def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path | None = None) -> dict[str, Any]:
-    """Each way in turn, once before it counts.
-
-    Args:
-        rows: of the input.
-        repetitions: counted ones.
-        root: where the input is kept and scratch is; by default that of the benchmarks.
-    """
-    base = (root or Path(__file__).parents[1] / "data" / "bench").resolve()
+def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path = DATA) -> dict[str, Any]:
+    """Each way in turn, once before it counts; the input is kept below ``root``, and scratch is."""
+    base = root.resolve()
     base.mkdir(parents=True, exist_ok=True)
     cell = Cell("z=1.6", Dataset(rows=rows, keys=KEYS, exponent=1.6), AGGREGATES, CORES)
     folder = written(cell.data, base)
@@ -90,10 +71,7 @@ def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path | None 
     return {
         "rows": rows, "keys": KEYS, "files": cell.data.files,
         "bytes": sum(file.stat().st_size for file in folder.iterdir()), "repetitions": repetitions,
-        "setting": {
-            "cores": os.cpu_count(), "python": platform.python_version(),
-            **{name: version(name) for name in ("pyspark", "pyarrow", "obstore", "localbucket")},
-        },
+        "setting": machine(pyspark="pyspark", pyarrow="pyarrow", obstore="obstore", localbucket="localbucket"),
         "seconds": seconds,
     }  # fmt: skip
 
@@ -101,18 +79,17 @@ def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path | None 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
     peer = statistics.median(document["seconds"][PEER])
-    lines = [f"| way | median, s | over {PEER} |", "|---|---|---|"]
-    for way, took in document["seconds"].items():
-        seconds = statistics.median(took)
-        lines.append(f"| {way} | {seconds:.2f} | {seconds / peer:.2f} |")
-    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
+    medians = {way: statistics.median(took) for way, took in document["seconds"].items()}
+    lines = [(way, f"{seconds:.2f}", f"{seconds / peer:.2f}") for way, seconds in medians.items()]
     about = (
         f"Count and sum of {document['rows']:,} rows of {document['keys']:,} keys, Zipf 1.6, in {document['files']}"
         f" Parquet files of {document['bytes'] / 1e6:,.0f} MB together. pyarrow reads them with its own S3 client and"
         " all cores, and groups them in memory. Ours is a whole run, from listing the input to the committed result, in"
-        f" a warm session. The S3 server is a process on this machine, too. Setting: {setting}."
+        f" a warm session. The S3 server is a process on this machine, too. Setting:"
+        f" {in_words(document['setting'])}."
     )
-    return "\n\n".join(["# B1 with its input on an S3 server", about, "\n".join(lines)]) + "\n"
+    found = table(("way", "median, s", f"over {PEER}"), lines)
+    return page_of("B1 with its input on an S3 server", about, found)
 
 
 def _upload(server: ObjectServer, folder: Path) -> None:

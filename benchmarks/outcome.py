@@ -40,24 +40,10 @@ class Outcome:
 
 
 def imbalance(loads: npt.NDArray[np.int64]) -> float:
-    """The imbalance I(t) = max_i L_i(t) - avg_i L_i(t) (Partial Key Grouping, section 2).
-
-    Args:
-        loads: Messages placed on each task up to now, shape (tasks,).
-
-    Returns:
-        The imbalance in messages, at least 0.
-    """
+    """The imbalance I(t) = max_i L_i(t) - avg_i L_i(t) in messages (Partial Key Grouping, section 2)."""
     return float(loads.max() - loads.mean())
 
 
 def makespan_over_ideal(loads: npt.NDArray[np.int64]) -> float:
-    """The largest load over the average load, for a policy of one pass.
-
-    Args:
-        loads: Messages placed on each task in the end, shape (tasks,), at least one message in all.
-
-    Returns:
-        The ratio, at least 1.
-    """
+    """The largest load over the average load, for a policy of one pass; at least 1."""
     return float(loads.max() / loads.mean())

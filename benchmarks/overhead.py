@@ -8,14 +8,12 @@ them (``skewless show --times``). The demo's job is triggered in turn with a pro
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from benchmarks.fresh_process import PLAIN, plain_tokens, readable_sources
-from benchmarks.local_airflow import RUN_SECONDS, run_to_end
-from benchmarks.overhead_page import page
-from benchmarks.result_files import RESULTS, write_results
-from benchmarks.verdicts import Verdict, as_documents
+from benchmarks.result_files import Verdict, as_documents, in_words, machine, page_of, table
 from deploy import PROJECT
 from deploy.local import standalone
 from deploy.local.rest import AirflowRest
@@ -38,6 +33,7 @@ from skewless.run.step_times import times_of
 NAME = "b8_overhead"
 REPETITIONS = 3
 ROWS, KEYS, FILES, SEED = 200_000, 1_000, 16, 8
+RUN_SECONDS = 400.0
 DAG, DEMO = "overhead", "python_tokens"
 #: A run whose steps are in its warm driver, and one of tasks that do nothing.
 OWN, EMPTY = "a Spark of its own", "empty"
@@ -70,21 +66,8 @@ globals().update(read_catalog().dags)
 """
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``b8_overhead.json`` and ``b8_overhead.md``."""
-    del arguments
-    document = measure()
-    write_results(folder, NAME, document, page(document))
-    for one in document["verdicts"]:
-        sys.stdout.write(f"B8: {one['words']}\n")
-
-
 def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
-    """Run the DAGs in turn, after one run that is not counted.
-
-    Args:
-        repetitions: counted runs of each.
-    """
+    """Run the DAGs in turn, so many times, after one run that is not counted."""
     runs: list[list[StepTimes]] = []
     between: dict[str, list[float]] = {OWN: [], EMPTY: []}
     whole: dict[str, list[float]] = {PLAIN: [], DEMO: []}
@@ -110,7 +93,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
                 runs.append(steps)
                 between[OWN].append(between_stages(steps))
                 times.unlink(missing_ok=True)
-                run_to_end(rest, EMPTY, {})
+                _run_to_end(rest, EMPTY, None)
                 done = dict(line.rsplit(" ", 1) for line in times.read_text(encoding="utf-8").splitlines())
                 between[EMPTY].append(float(done[STAGES[1]]) - float(done[STAGES[0]]))
                 whole[DEMO].append(_run(rest, DEMO, root)[1])
@@ -120,8 +103,8 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
     found = {
         "rows": ROWS, "keys": KEYS, "repetitions": repetitions,
         "setting": {
-            "cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark"),
-            "airflow": version("apache-airflow"), "load average at the end": round(os.getloadavg()[0], 1),
+            **machine(spark="pyspark", airflow="apache-airflow"),
+            "load average at the end": round(os.getloadavg()[0], 1),
         },
         "between_stages": {way: [round(one, 3) for one in found] for way, found in between.items()},
         "trigger_to_published": {way: [round(one, 2) for one in found] for way, found in whole.items()},
@@ -141,6 +124,24 @@ def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
             "trigger to published over plain PySpark", "the demo's job", whole[DEMO] / whole[PLAIN], MOST_OVER_PLAIN
         ),
     ]
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page, in Markdown."""
+    about = (
+        f"A job of {document['rows']:,} rows and {document['keys']:,} keys as a DAG in the Airflow of `make up`, in"
+        " turn with a DAG of tasks that do nothing. Between two stages is from the last Spark"
+        " job of one to the first of the next, the decision included. The demo's job, of which nothing is known before,"
+        " is triggered in turn with a new process of plain PySpark."
+        f" Medians of {document['repetitions']}. Setting: {in_words(document['setting'])}."
+    )
+    between = _table("between two stages, s", document["between_stages"])
+    whole = _table("trigger to published, or the whole process, s", document["trigger_to_published"])
+    return page_of("B8: seconds outside Spark's work", about, between, whole)
+
+
+def _table(head: str, found: Mapping[str, Any]) -> str:
+    return table(("", head), [(name, f"{statistics.median(seconds):.2f}") for name, seconds in found.items()])
 
 
 def between_stages(steps: Sequence[StepTimes]) -> float:
@@ -183,9 +184,22 @@ def _run(rest: AirflowRest, dag: str, root: Path) -> tuple[list[StepTimes], floa
     """Run a DAG; the times of its steps, and the seconds from its trigger to the end of ``publish``."""
     began = time.time()
     run_id = f"run-{began:.3f}"
-    run_to_end(rest, dag, {}, run_id)
+    _run_to_end(rest, dag, run_id)
     steps = times_of(standalone.run_directory(dag, run_id, str(root)))
     return steps, steps[-1].ended - began
+
+
+def _run_to_end(rest: AirflowRest, dag: str, run_id: str | None) -> None:
+    """Run a DAG to its end.
+
+    Raises:
+        RuntimeError: the run failed.
+        TimeoutError: it takes too long.
+    """
+    run = rest.trigger(dag, run_id, conf={})
+    state = rest.await_end(dag, run, RUN_SECONDS)
+    if state != "success":
+        raise RuntimeError(f"run {run} of {dag} ended as {state}; its tasks: {rest.states(dag, run)}")
 
 
 def _told(between: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]]) -> None:

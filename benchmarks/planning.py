@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.result_files import RESULTS, table, write_results
+from benchmarks.result_files import PROJECT, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.simulation import Simulation, simulated_job
-from benchmarks.verdicts import Verdict, as_documents
+from benchmarks.workloads import zipf
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
@@ -42,21 +39,8 @@ AIM_SECONDS = 1.0
 _FIGURES = ("planner_seconds", "decision_seconds", "peak_mib")
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``planning.json`` and ``planning.md``."""
-    del arguments
-    document = measure()
-    write_results(folder, NAME, document, page(document))
-    sys.stdout.write(f"{NAME}: {sentence(document)}\n")
-
-
 def measure(scale: float = 1.0, *, apart: bool = True) -> dict[str, Any]:
-    """All decisions of a run on each ring.
-
-    Args:
-        scale: of tasks, keys and rows, for a look.
-        apart: make each in a process of its own.
-    """
+    """All decisions of a run on each ring, each in a process of its own if ``apart``; less than all for a look."""
     with tempfile.TemporaryDirectory() as scratch:
         lines = [
             line
@@ -69,7 +53,7 @@ def measure(scale: float = 1.0, *, apart: bool = True) -> dict[str, Any]:
         "row": "B12", "verdicts": as_documents([aim]),
         "tasks": round(TASKS * scale), "head_keys": round(HEAD_KEYS * scale), "keys": round(KEYS * scale),
         "rows": round(ROWS * scale), "exponent": EXPONENT, "aim_seconds": AIM_SECONDS,
-        "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
+        "setting": machine(numpy="numpy"),
         "lines": lines,
     }  # fmt: skip
 
@@ -77,13 +61,11 @@ def measure(scale: float = 1.0, *, apart: bool = True) -> dict[str, Any]:
 def simulated(scale: float, ring_bits: int | None = None) -> Simulation:
     """A run of which every stage has one report of so many tasks and head keys."""
     keys, rows = round(KEYS * scale), round(ROWS * scale)
-    weights = np.cumsum(np.arange(1, keys + 1, dtype=np.float64) ** -EXPONENT)
-    drawn = np.searchsorted(weights / weights[-1], np.random.default_rng(15).random(rows), side="right")
     job = simulated_job(
         np.diff(np.linspace(0, rows, 1001).astype(int)).tolist(),
         reducers=round(TASKS * scale), head_limit=round(HEAD_KEYS * scale), stage_overhead=0, ring_bits=ring_bits,
     )  # fmt: skip
-    return Simulation(job, [f"key-{number}" for number in range(keys)], drawn.astype(np.int64)).play()
+    return Simulation(job, [f"key-{number}" for number in range(keys)], zipf(keys, EXPONENT, rows, 15) - 1).play()
 
 
 def written(simulation: Simulation, folder: Path) -> RunDirectory:
@@ -146,14 +128,13 @@ def page(document: dict[str, Any]) -> str:
         planner, decision, peak = (max(line[name] for line in mine) for name in _FIGURES)
         rows.append((ring, str(len(mine)), f"{planner:.2f}", f"{decision:.2f}", f"{peak:,}"))
     head = ("ring", "decisions", "planner at most, s", "with reading and writing, s", "peak, MiB")
-    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
     about = (
         f"A simulated run of {document['rows']:,} rows of {document['keys']:,} keys, Zipf {document['exponent']:g}, in"
         f" four waves, and the stage that drains. A decision reads the reports of all stages before it. Seconds are"
-        f" those of the processor. Setting: {setting}."
+        f" those of the processor. Setting: {in_words(document['setting'])}."
     )
     first = sentence(document)
-    return "\n\n".join(["# Planning", f"{first[:1].upper()}{first[1:]}.", about, table(head, rows)]) + "\n"
+    return page_of("Planning", f"{first[:1].upper()}{first[1:]}.", about, table(head, rows))
 
 
 def _decisions(simulation: Simulation, folder: Path, ring: str, *, apart: bool) -> list[dict[str, Any]]:
@@ -169,7 +150,7 @@ def _decisions(simulation: Simulation, folder: Path, ring: str, *, apart: bool) 
 
 def _decided_apart(root: str, stage: int) -> dict[str, float]:
     words = [sys.executable, "-m", "benchmarks.planning", "--run-dir", root, "--stage", str(stage)]
-    made = subprocess.run(words, check=True, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])  # noqa: S603
+    made = subprocess.run(words, check=True, stdout=subprocess.PIPE, cwd=PROJECT)  # noqa: S603
     found: dict[str, float] = json.loads(made.stdout)
     return found
 

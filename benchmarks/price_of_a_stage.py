@@ -19,15 +19,14 @@ from typing import Any
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
-from benchmarks.fresh_process import PLAIN, PROJECT, plain_tokens, process, readable_sources
-from benchmarks.result_files import RESULTS, table, write_results
+from benchmarks.fresh_process import FRESH, PLAIN, plain_tokens, readable_sources, skewless_run
+from benchmarks.result_files import DATA, Verdict, as_documents, page_of, table
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.datasets import Dataset, written
 from benchmarks.spark.measurement import WrongAnswerError
 from benchmarks.spark.peers.builtin import Builtin
 from benchmarks.spark.peers.skewless import DATE, Skewless
 from benchmarks.spark.setting import CORES, described, session
-from benchmarks.verdicts import Verdict, as_documents
 from skewless.documents.stage_report import SparkWork
 from skewless.run.directory import RunDirectory
 from skewless_spark.engines.stage import run_stage
@@ -51,23 +50,8 @@ STAGE_SECONDS = 1.0
 RATIOS: Mapping[str, float] = {LATER: 1.5, STAGES: 2.0}
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``b11_price.json`` and ``b11_price.md``."""
-    del arguments
-    document = measure(PROJECT / "data" / "bench")
-    write_results(folder, NAME, document, page(document))
-    for one in document["verdicts"]:
-        sys.stdout.write(f"B11: {one['words']}\n")
-
-
-def measure(root: Path, sizes: Sequence[int] = SIZES, repetitions: int = REPETITIONS) -> dict[str, Any]:
-    """All of it.
-
-    Args:
-        root: inputs are kept below it, and scratch is.
-        sizes: rows of the warm stages.
-        repetitions: counted ones.
-    """
+def measure(root: Path = DATA, sizes: Sequence[int] = SIZES, repetitions: int = REPETITIONS) -> dict[str, Any]:
+    """All of it; inputs are kept below ``root``, and scratch is."""
     root = root.resolve()
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root) as scratch:
@@ -118,8 +102,7 @@ def fresh_processes(repetitions: int, scratch: Path) -> dict[str, Any]:
         seconds[PLAIN].append(plain_tokens(sources, output))
         _told(f"{PLAIN}: {seconds[PLAIN][-1]:.1f} s")
         for way, options in WAYS.items():
-            command = [str(Path(sys.executable).with_name("skewless")), "run", SPEC, "--root", str(root), "--json"]
-            took, told = process([*command, *options])
+            took, told = skewless_run(SPEC, "--root", str(root), *options)
             _told(f"{way}: {took:.1f} s")
             seconds[way].append(took)
             found = json.loads(told)
@@ -154,15 +137,7 @@ def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
         for one in found["warm"]
     ]
     seconds = found["fresh"]["seconds"]
-    judged += [
-        Verdict(
-            "`skewless run` over plain PySpark, in fresh processes",
-            way,
-            median(seconds[way]) / median(seconds[PLAIN]),
-            most,
-        )
-        for way, most in RATIOS.items()
-    ]
+    judged += [Verdict(FRESH, way, median(seconds[way]) / median(seconds[PLAIN]), most) for way, most in RATIOS.items()]
     return judged
 
 
@@ -177,14 +152,10 @@ def page(document: Mapping[str, Any]) -> str:
         f" {setting['cores']} cores, Python {setting['python']}, Spark {setting['spark']}."
     )
     warm = [
-        (
-            f"{one['rows']:,}",
-            f"{median(one['stage_seconds']):.2f}",
-            f"{median(one['plain_seconds']):.2f}",
-            f"{one['seconds_beyond']:.2f}",
-        )
+        (f"{one['rows']:,}", *(f"{median(one[name]):.2f}" for name in ("stage_seconds", "plain_seconds")),
+         f"{one['seconds_beyond']:.2f}")
         for one in document["warm"]
-    ]
+    ]  # fmt: skip
     plain = median(fresh["seconds"][PLAIN])
     runs = [
         (way, f"{median(seconds):.1f}", f"{median(seconds) / plain:.2f}", str(len(fresh["stages"].get(way, ())) or ""))
@@ -194,7 +165,7 @@ def page(document: Mapping[str, Any]) -> str:
         table(("rows", "warm stage, s", "plain Spark, s", "beyond, s"), warm),
         table(("whole run", "seconds", "over plain", "stages"), runs),
     )
-    return "\n\n".join(["# B11: the price of a stage", about, *tables]) + "\n"
+    return page_of("B11: the price of a stage", about, *tables)
 
 
 def _require_same(way: str, plain: Path, ours: Path) -> None:

@@ -6,33 +6,32 @@ aggregate takes as long as its cluster needs (it sleeps), so two cores are enoug
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
-from matplotlib.figure import Figure
 
-from benchmarks.result_files import RESULTS, write_results
+from benchmarks.drawing import Bar, draw_bars
+from benchmarks.result_files import DATA, PROJECT, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.spark.datasets import Dataset, files_of, written
-from benchmarks.spark.setting import know_plugin
-from benchmarks.verdicts import Verdict, as_documents
+from benchmarks.spark.setting import know_plugin, session
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.reading import parse_spec
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.sharing import share_stage
 from skewless_spark.states.committed_files import EVALUATED, PYTHON
 
 NAME = "several_clusters"
@@ -61,16 +60,7 @@ class WrongSumsError(Exception):
     """The states of a stage do not add up to the input."""
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``several_clusters.json``, ``.md`` and ``.svg``."""
-    del arguments
-    document = measure(Path(__file__).parents[1] / "data" / "bench")
-    write_results(folder, NAME, document, page(document))
-    plot(document, folder / f"{NAME}.svg")
-    sys.stdout.write(f"{NAME}: {sentence(document)}\n")
-
-
-def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
+def measure(root: Path = DATA, scale: float = 1.0) -> dict[str, Any]:
     """Run the same stage in each way, one after the other.
 
     Raises:
@@ -94,19 +84,14 @@ def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
         "verdicts": as_documents(aims),
         "rows": round(ROWS * scale), "reducers": REDUCERS, "row_seconds": ROW_SECONDS, "slowdown": SLOWDOWN,
         "lease_seconds": LEASE_SECONDS,
-        "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark")},
+        "setting": machine(spark="pyspark"),
         "ideal_seconds": IDEAL_SECONDS * scale, "aim": AIM, "ways": ways,
         "ratios": found,
     }  # fmt: skip
 
 
 def ratios(seconds: Mapping[str, float], ideal_seconds: float) -> dict[str, float]:
-    """How many times as long as both together the others took, and both together beside what no two could beat.
-
-    Args:
-        seconds: of each way.
-        ideal_seconds: what the rows alone take both clusters together.
-    """
+    """How many times as long as both together the others took, and both together beside what no two could beat."""
     fast, slow, together = seconds["fast alone"], seconds["slow alone"], seconds[_TOGETHER]
     return {
         "fast_over_together": round(fast / together, 3),
@@ -135,46 +120,30 @@ def sentence(document: Mapping[str, Any]) -> str:
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
-    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
-    lines = ["| clusters | seconds | virtual tasks | routed by |", "|---|---|---|---|"]
+    lines = []
     for way, found in document["ways"].items():
         tasks = ", ".join(f"{cluster} {count}" for cluster, count in found["tasks"].items())
-        lines.append(f"| {way} | {found['seconds']:.1f} | {tasks} | {found['routed_by']} |")
+        lines.append((way, f"{found['seconds']:.1f}", tasks, found["routed_by"]))
     about = (
         f"One stage of {document['rows']:,} rows in {document['reducers']} virtual tasks; a row takes"
         f" {document['row_seconds'] * 1000:g} ms on the fast cluster and {document['slowdown']:g} times as long on the"
         f" slow one, and each has one slot. Leases of {document['lease_seconds']:g} s. Timed from warm clusters to"
-        f" the commit. Setting: {setting}."
+        f" the commit. Setting: {in_words(document['setting'])}."
     )
-    return (
-        "\n\n".join(
-            [
-                "# One stage on two clusters",
-                f"{sentence(document)[:1].upper()}{sentence(document)[1:]}.",
-                about,
-                f"![Seconds of each way]({NAME}.svg)",
-                "\n".join(lines),
-            ]
-        )
-        + "\n"
+    return page_of(
+        "One stage on two clusters",
+        f"{sentence(document)[:1].upper()}{sentence(document)[1:]}.",
+        about,
+        f"![Seconds of each way]({NAME}.svg)",
+        table(("clusters", "seconds", "virtual tasks", "routed by"), lines),
     )
 
 
 def plot(document: Mapping[str, Any], path: Path) -> None:
-    """A bar for each way; the same figures give the same bytes."""
-    with mpl.rc_context({"svg.hashsalt": NAME, "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(7, 1.7), layout="constrained")
-        axes = figure.add_subplot()
-        ways = list(document["ways"])
-        colours = ["#1b6ca8" if way == _TOGETHER else "#b8b8b8" for way in ways]
-        bars = axes.barh(range(len(ways)), [document["ways"][way]["seconds"] for way in ways], color=colours)
-        axes.bar_label(bars, fmt="{:.1f}", padding=3)
-        axes.set_yticks(range(len(ways)), ways)
-        axes.invert_yaxis()
-        axes.margins(x=0.12)
-        axes.set_xlabel("seconds of the stage")
-        axes.spines[["top", "right"]].set_visible(False)
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    """A bar for each way."""
+    ways = document["ways"]
+    bars = [Bar(way, found["seconds"], ours=way == _TOGETHER) for way, found in ways.items()]
+    draw_bars(bars, path, NAME, "seconds of the stage", height=1.7, form="{:.1f}")
 
 
 def _measured(scratch: Path, source: Path, small: Path, clusters: Sequence[str], *, shared: bool) -> dict[str, Any]:
@@ -220,10 +189,10 @@ def _prepared(folder: Path, source: Path, row_seconds: float) -> RunDirectory:
 
 
 def _cluster(run: RunDirectory, warm_up: RunDirectory, name: str, *, shared: bool) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "benchmarks.cluster_process", "--run-dir", run.root, "--warm-up", warm_up.root]
+    words = [sys.executable, "-m", "benchmarks.several_clusters", "--run-dir", run.root, "--warm-up", warm_up.root]
     return subprocess.Popen(  # noqa: S603  # our own module
         [*words, "--cluster", name, *([] if shared else ["--unshared"])],
-        cwd=Path(__file__).parents[1],
+        cwd=PROJECT,
         env={**os.environ, "SKEWLESS_BENCHMARKS_SLOWDOWN": str(SLOWDOWN if name == SLOW else 1.0)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -246,9 +215,33 @@ def _require_sums(run: RunDirectory, source: Path) -> None:
     files = [file for file in run.committed(stage_step(0)).files if file.kind in {PYTHON, EVALUATED}]
     came = 0
     for file in files:
-        table = pq.ParquetFile(run.path(file.path))
-        for column in {"s0_0", "r0"} & set(table.schema_arrow.names):
-            came += pc.sum(table.read([column])[column]).as_py() or 0
+        states = pq.ParquetFile(run.path(file.path))
+        for column in {"s0_0", "r0"} & set(states.schema_arrow.names):
+            came += pc.sum(states.read([column])[column]).as_py() or 0
     wanted = sum(pc.sum(pq.read_table(path, columns=["value"])["value"]).as_py() for path in files_of(source))
     if came != wanted:
         raise WrongSumsError(f"the states of {run} add up to {came:,}, and the input to {wanted:,}")
+
+
+def work_as_cluster() -> None:
+    """A cluster of its own: says ``ready`` once it is warm, waits for a line, and runs stage 0 of a run."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--run-dir", required=True)
+    parser.add_argument("--warm-up", required=True, help="the run directory of a small run of the same job")
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--unshared", action="store_true", help="run the stage as a run does that nobody shares")
+    given = parser.parse_args()
+    run = RunDirectory(given.run_dir)
+    with session(slots=1) as spark:
+        for one in (RunDirectory(given.warm_up), run):
+            if one is run:
+                print("ready", flush=True)
+                sys.stdin.readline()
+            if given.unshared:
+                run_stage(spark, one, 0)
+            else:
+                share_stage(spark, one, 0, given.cluster)
+
+
+if __name__ == "__main__":
+    work_as_cluster()

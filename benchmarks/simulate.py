@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from benchmarks.outcome import Outcome
 from benchmarks.peers import PEERS
-from benchmarks.staged import UNITS, WAVES, numbered, simulate
+from benchmarks.staged import UNITS, WAVES, simulate
+from benchmarks.workloads import numbered
 from skewless.document import sentence_of
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.planner.policies import POLICIES
@@ -35,14 +36,7 @@ _NPY_MAGIC = b"\x93NUMPY"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Args:
-        arguments: the words after the command; those of the process by default.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command; its exit code."""
     try:
         options = _parser().parse_args(arguments)
         begin = time.perf_counter()

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.murmur import row_hashes
 from skewless.bounds import makespan
 from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job, Unit
@@ -24,7 +23,7 @@ from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.first_plan import first_plan
 from skewless.planner.placement.placement import sums
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.hashing import OFFSET_BITS, bucket_hash, key_hash
+from skewless.routing.hashing import KEY_SEED, OFFSET_BITS, bucket_hash, finished, key_hash, mixed
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.waves import cut_waves
 from skewless.spec.routing import Policy
@@ -357,3 +356,15 @@ def within_budget(tasks: Ints, count: int, budget_rows: int | None) -> Mask:
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     kept[order[place >= budget_rows]] = False
     return kept
+
+
+def row_hashes(origins: Ints, salt: int) -> Ints:
+    """``RoutingPlan.row_hash`` of many origins, shape as given."""
+    blocks = origins >> 2
+    low = (blocks & 0xFFFFFFFF).astype(np.uint32)
+    high = (blocks >> 32).astype(np.uint32)
+    state = np.full(len(origins), KEY_SEED, dtype=np.uint32)
+    hashed = finished(mixed(mixed(state, low), high), 8)
+    salted = mixed(hashed, np.full(len(origins), salt, dtype=np.uint32))
+    block = finished(salted, 4).astype(np.int64)
+    return (block + ((origins & 3) << 30)) & 0xFFFFFFFF

@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.outcome import Outcome, imbalance
-from benchmarks.simulation import MERGEABLE, Simulation, simulated_job
+from benchmarks.simulation import MERGEABLE, Floats, Ints, Simulation, simulated_job
+from benchmarks.workloads import numbered
 from skewless.documents.job import Algebra
 from skewless.documents.stage_report import StageReport
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: Relative sizes of the slices of the input that the stages admit.
 WAVES = (1.0, 4.0, 15.0, 80.0)
@@ -74,12 +72,7 @@ def simulate(
 
 
 def outcome_of(simulation: Simulation, ideal: float) -> Outcome:
-    """Judge a run that has been played.
-
-    Args:
-        simulation: the run.
-        ideal: the makespan T* that it is held to, in the run's seconds.
-    """
+    """Judge a run that has been played by the makespan T* that it is held to, in the run's seconds."""
     job, reports, messages = simulation.job, simulation.reports, len(simulation.rows)
     by_stage = imbalances(reports)
     processed = np.array([report.processed_rows for report in reports], dtype=np.float64)
@@ -122,24 +115,6 @@ def unit_sizes(messages: int, units: int) -> list[int]:
     """Messages of each source partition; none is empty, and they differ by at most one."""
     units = min(units, messages)
     return [messages // units + (number < messages % units) for number in range(units)]
-
-
-def numbered(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Ints]:
-    """Number keys in ascending order.
-
-    Args:
-        keys: integers or texts, shape (messages,), at least one.
-
-    Returns:
-        The distinct keys, ascending, and the number of each message's key among them, shape (messages,).
-    """
-    if keys.dtype.kind not in "iu" or keys.min() < 0 or keys.max() > 10 * keys.size + 10_000_000:
-        distinct, numbers = np.unique(keys, return_inverse=True)
-        return distinct, numbers.astype(np.int64)
-    # Small keys need no sort: ten million messages are numbered in a tenth of the time.
-    present = np.zeros(int(keys.max()) + 1, dtype=np.bool_)
-    present[keys] = True
-    return np.flatnonzero(present).astype(keys.dtype), (np.cumsum(present) - 1)[keys]
 
 
 def texts_of(distinct: npt.NDArray[Any]) -> list[str]:

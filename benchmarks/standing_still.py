@@ -19,12 +19,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from benchmarks.balance import as_text
-from benchmarks.result_files import RESULTS, table
+from benchmarks.result_files import RESULTS, Verdict, as_documents, table, write_results
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
-from benchmarks.verdicts import Verdict, as_documents
-from benchmarks.workloads import Keys
+from benchmarks.workloads import Keys, draw_ranks
 from skewless.planner.policies import POLICIES
 
 NAME = "standing_still"
@@ -81,11 +79,7 @@ class Workload:
 
 
 def workload(number: int) -> Workload:
-    """Draw a workload: orders in turn, everything else at random.
-
-    Args:
-        number: at least 0; the seed.
-    """
+    """Draw a workload: orders in turn, everything else at random by its number, which is at least 0."""
     random = np.random.default_rng([13, number])
     order = ORDERS[number % len(ORDERS)]
     rows = int(np.exp(random.uniform(np.log(20_000), np.log(120_000))))
@@ -105,9 +99,7 @@ def _ranks(random: np.random.Generator, rows: int) -> tuple[Keys, str]:
         drawn = np.rint(random.lognormal(mean, deviation, rows)).astype(np.int64)
         return np.minimum(drawn, 10_000_000), f"log-normal {mean:.1f}, {deviation:.1f}"
     exponent, keys = random.uniform(0.6, 2.2), int(10 ** random.uniform(2, 4.3))
-    weights = np.cumsum(np.arange(1, keys + 1, dtype=np.float64) ** -exponent)
-    ranks = np.searchsorted(weights / weights[-1], random.random(rows), side="right")
-    return ranks.astype(np.int64), f"Zipf {exponent:.2f}, {keys:,} keys"
+    return draw_ranks(random, keys, exponent, rows) - 1, f"Zipf {exponent:.2f}, {keys:,} keys"
 
 
 def _ordered(random: np.random.Generator, ranks: Keys, order: Order) -> Keys:
@@ -266,9 +258,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     found = measured(range(options.workloads + HELD_OUT * whole))
     lines, held_out = found[: options.workloads], found[options.workloads :]
     if whole:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{NAME}.json").write_text(as_text(document(lines, held_out)) + "\n", encoding="utf-8")
-        (folder / f"{NAME}.md").write_text(page(lines, held_out), encoding="utf-8")
+        write_results(folder, NAME, document(lines, held_out), page(lines, held_out), by_line=True)
     print(page(lines, held_out))
 
 

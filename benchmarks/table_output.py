@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import platform
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.result_files import RESULTS, write_results
-from benchmarks.verdicts import Verdict, as_documents
+from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
 from skewless_lake.publication import publish_run
@@ -39,27 +35,11 @@ PLACES = {"disk": ("folder", "iceberg", "delta"), "bucket": ("iceberg in a bucke
 PEER = "pyarrow"
 
 
-def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
-    """Measure, print, and write ``b13_table_output.json`` and ``.md``."""
-    del arguments
-    document = measure()
-    write_results(folder, NAME, document, page(document))
-    for verdict in document["verdicts"]:
-        sys.stdout.write(f"B13: {verdict['words']}\n")
-
-
-def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path | None = None) -> dict[str, Any]:
-    """Publish the same result in each way, in turns.
-
-    Args:
-        files: of the result.
-        repetitions: of each way.
-        root: a folder on the disk that is to be measured; by default that of the benchmarks.
-    """
-    base = root or Path(__file__).parents[1] / "data" / "bench"
-    base.mkdir(parents=True, exist_ok=True)
+def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path = DATA) -> dict[str, Any]:
+    """Publish the same result in each way, in turns, in a folder on the disk that is to be measured."""
+    root.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, dict[str, list[float]]] = {place: {} for place in PLACES}
-    with tempfile.TemporaryDirectory(dir=base) as scratch:
+    with tempfile.TemporaryDirectory(dir=root) as scratch:
         for place, ways in PLACES.items():
             for number in range(repetitions):
                 for way in (PEER, *ways):
@@ -77,29 +57,25 @@ def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path | Non
     ]  # fmt: skip
     return {
         "verdicts": as_documents(aims), "files": files, "rows_of_a_file": ROWS_OF_A_FILE, "threads": THREADS,
-        "setting": {
-            "cores": os.cpu_count(), "python": platform.python_version(),
-            **{name: version(name) for name in ("pyarrow", "pyiceberg", "deltalake")},
-        },
-        "seconds": seconds,
+        "setting": machine(pyarrow="pyarrow", pyiceberg="pyiceberg", deltalake="deltalake"), "seconds": seconds,
     }  # fmt: skip
 
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
-    lines = ["| place | way | median, s | over pyarrow |", "|---|---|---|---|"]
+    lines = []
     for place, of in document["seconds"].items():
         peer = statistics.median(of[PEER])
         for way, took in of.items():
             seconds = statistics.median(took)
-            lines.append(f"| {place} | {way} | {seconds:.2f} | {seconds / peer:.2f} |")
-    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
+            lines.append((place, way, f"{seconds:.2f}", f"{seconds / peer:.2f}"))
     about = (
         f"A committed result of {document['files']:,} files of {document['rows_of_a_file']:,} rows each is published."
         f" The peer reads, writes and syncs the same files in {document['threads']} threads. The S3 server is on this"
-        f" machine, and is a new one each time. Setting: {setting}."
+        f" machine, and is a new one each time. Setting: {in_words(document['setting'])}."
     )
-    return "\n\n".join(["# B13: publishing in tables", about, "\n".join(lines)]) + "\n"
+    found = table(("place", "way", "median, s", "over pyarrow"), lines)
+    return page_of("B13: publishing in tables", about, found)
 
 
 @contextmanager
@@ -148,10 +124,10 @@ def _peer(run: RunDirectory, target: str) -> Callable[[], None]:
     sources = [run.path(file.path) for file in run.committed(RESULT_STEP).of_kind("result")]
 
     def one(number: int) -> None:
-        table = pq.read_table(sources[number])
+        rows = pq.read_table(sources[number])
         fs, path = open_location(f"{target}/part-{number:05d}.parquet")
         with fs.open(path, "wb") as out:
-            pq.write_table(table, out, compression="zstd")
+            pq.write_table(rows, out, compression="zstd")
             if "://" not in target:
                 out.flush()
                 os.fsync(out.fileno())

@@ -7,6 +7,7 @@ in order of arrival; a key is one integer, a message one element.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,31 +17,17 @@ Keys = npt.NDArray[np.int64]
 
 
 def zipf(keys: int, exponent: float, messages: int, seed: int) -> Keys:
-    """Draw independently from Zipf's law over finitely many keys.
+    """Draw independently from Zipf's law over the keys 1..``keys`` (inclusive).
 
-    Key r of 1..``keys`` has probability r**-z / sum over x of x**-z (Partial Key Grouping, section 6.1).
-
-    Args:
-        keys: Number of keys that can be drawn, at least one.
-        exponent: The skew z; 0 is uniform.
-        messages: Length of the stream.
-        seed: Seed of the generator.
-
-    Returns:
-        Keys in 1..``keys`` (inclusive), shape (messages,).
+    Key r has probability r**-z / sum over x of x**-z (Partial Key Grouping, section 6.1), z being the exponent.
     """
-    return _draw_ranks(np.random.default_rng(seed), keys, exponent, messages)
+    return draw_ranks(np.random.default_rng(seed), keys, exponent, messages)
 
 
 def lognormal_1(messages: int = 10_000_000, seed: int = 0) -> Keys:
     """Draw the workload LN1 of Partial Key Grouping, Table I: 16 k keys, the hottest with 14.7 % of 10 M messages.
 
-    Args:
-        messages: Length of the stream.
-        seed: Seed of the generator.
-
-    Returns:
-        Keys of at least 0, the hottest being 0, shape (messages,).
+    Keys are at least 0; the hottest is 0.
     """
     return _draw_lognormal(1.789, 2.366, messages, seed)
 
@@ -48,12 +35,7 @@ def lognormal_1(messages: int = 10_000_000, seed: int = 0) -> Keys:
 def lognormal_2(messages: int = 10_000_000, seed: int = 0) -> Keys:
     """Draw the workload LN2 of Partial Key Grouping, Table I: 1.1 k keys, the hottest with 7.0 % of 10 M messages.
 
-    Args:
-        messages: Length of the stream.
-        seed: Seed of the generator.
-
-    Returns:
-        Keys of at least 0, the hottest being 3, shape (messages,).
+    Keys are at least 0; the hottest is 3.
     """
     return _draw_lognormal(2.245, 1.133, messages, seed)
 
@@ -63,20 +45,10 @@ def drift(keys: int, exponent: float, messages: int, epochs: int = 10, seed: int
 
     The stream is cut into ``epochs`` parts of equal length (they differ by at most one message). Each part permutes
     anew which key has which rank, so the law stays and the identities change, as in the cash tags of
-    Partial Key Grouping, Figure 3, but at once.
-
-    Args:
-        keys: Number of keys that can be drawn, at least one.
-        exponent: The skew z within every epoch.
-        messages: Length of the stream.
-        epochs: Number of parts, at least one.
-        seed: Seed of the generator.
-
-    Returns:
-        Keys in 1..``keys`` (inclusive), shape (messages,).
+    Partial Key Grouping, Figure 3, but at once. Keys are 1..``keys`` (inclusive).
     """
     random = np.random.default_rng(seed)
-    ranks = _draw_ranks(random, keys, exponent, messages)
+    ranks = draw_ranks(random, keys, exponent, messages)
     parts = np.array_split(ranks, epochs)
     return np.concatenate([random.permutation(keys)[part - 1] + 1 for part in parts])
 
@@ -90,7 +62,8 @@ WORKLOADS: dict[str, Callable[..., Keys]] = {
 }
 
 
-def _draw_ranks(random: np.random.Generator, keys: int, exponent: float, messages: int) -> Keys:
+def draw_ranks(random: np.random.Generator, keys: int, exponent: float, messages: int) -> Keys:
+    """The ranks of so many draws from Zipf's law, from 1."""
     cumulative = np.cumsum(np.arange(1, keys + 1, dtype=np.float64) ** -exponent)
     cumulative /= cumulative[-1]
     # A draw is below 1, the last sum is 1: so "right" never answers a rank past the last.
@@ -100,3 +73,21 @@ def _draw_ranks(random: np.random.Generator, keys: int, exponent: float, message
 def _draw_lognormal(mean: float, deviation: float, messages: int, seed: int) -> Keys:
     """Round log-normal draws; ``mean`` and ``deviation`` are those of the logarithm."""
     return np.rint(np.random.default_rng(seed).lognormal(mean, deviation, messages)).astype(np.int64)
+
+
+def numbered(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Keys]:
+    """Number keys in ascending order.
+
+    Args:
+        keys: integers or texts, shape (messages,), at least one.
+
+    Returns:
+        The distinct keys, ascending, and the number of each message's key among them, shape (messages,).
+    """
+    if keys.dtype.kind not in "iu" or keys.min() < 0 or keys.max() > 10 * keys.size + 10_000_000:
+        distinct, numbers = np.unique(keys, return_inverse=True)
+        return distinct, numbers.astype(np.int64)
+    # Small keys need no sort: ten million messages are numbered in a tenth of the time.
+    present = np.zeros(int(keys.max()) + 1, dtype=np.bool_)
+    present[keys] = True
+    return np.flatnonzero(present).astype(keys.dtype), (np.cumsum(present) - 1)[keys]

@@ -110,13 +110,9 @@ def skew(processed: Sequence[int]) -> float:
 
 
 def play(letters: str, balancer: Balancer, limit: int, speeds: Speeds = SPEEDS) -> Outcome:
-    """Reduce all items.
+    """Reduce all items, in the order in which the mappers take them.
 
-    Args:
-        letters: the items, in the order in which the mappers take them.
-        balancer: who says where they go.
-        limit: how often each reducer may be relieved, at most; a look that changes nothing is no round.
-        speeds: of the actors.
+    Each reducer may be relieved ``limit`` times at most; a look that changes nothing is no round.
     """
     queues: list[deque[int]] = [deque() for _ in range(REDUCERS)]
     processed, rounds = [0] * REDUCERS, [0] * REDUCERS

@@ -1,14 +1,59 @@
-"""The paper's two experiments: Table 1, and S against the rounds that each reducer may have (Figure 3)."""
+"""The paper's two experiments: Table 1, and S against the rounds that each reducer may have (Figure 3).
+
+The paper does not publish the letters of its five workloads. Of ours is true what it publishes of its own; ``search``
+says how these were found.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.dpa.actors import MAPPERS, REDUCERS, SPEEDS, THRESHOLD, Balancer, Outcome, Speeds, play
 from benchmarks.dpa.balancers import HALVING_TOKENS, RING_BITS, Adaptive, Doubling, Halving
-from benchmarks.dpa.workloads import ITEMS, LETTERS, MOST_ROUNDS, PUBLISHED
+
+#: Items of a workload (paper, section 6.2).
+ITEMS = 100
+#: Rounds per reducer up to which the paper's Figure 3 goes.
+MOST_ROUNDS = 8
+
+
+class Published(NamedTuple):
+    """A cell of the paper's Table 1.
+
+    Attributes:
+        start: S without load balancing.
+        balanced: S with it, at most one round per reducer.
+    """
+
+    start: float
+    balanced: float
+
+
+PUBLISHED: dict[str, dict[str, Published]] = {
+    "WL1": {"halving": Published(0.00, 0.08), "doubling": Published(1.00, 0.20)},
+    "WL2": {"halving": Published(0.00, 0.00), "doubling": Published(0.00, 0.08)},
+    "WL3": {"halving": Published(1.00, 1.00), "doubling": Published(1.00, 0.75)},
+    "WL4": {"halving": Published(0.80, 0.52), "doubling": Published(0.49, 0.11)},
+    "WL5": {"halving": Published(0.20, 0.20), "doubling": Published(0.55, 0.12)},
+}
+
+#: The items of each workload, in the order in which the mappers take them.
+LETTERS: dict[str, str] = {
+    "WL1": "OnOJJJOEpnFOFpOGOOFpJOpJOnEpGnEnOOpnnppEnnOGpJOEJOpOOpEJOpGGJnJGnEJnEEJFOJCOOOnGOnEpnnpEOGJCnnnJJOGO",
+    "WL2": "iklpiphplhlpliilllplhipilpglphpkipplhlpilhllgghlkpipiglkpligpppphplhpllgkphghklihklhTihplihlkhpgipih",
+    "WL3": "H" * ITEMS,
+    "WL4": "syZssagfyyasZssqyyyyayssyyisysZyZyfsssZZsfyiZiZsyZsyyTsEZssysyfZZfZassZZEyfsssZsssfskqysyyyisTiyyEsy",
+    "WL5": "sEEeOEEsOOyOfOgOyEOHeOeOEOOfOOfgOEOEEEeyOgEeOOyyeHffEgOfEEEOEsgfOOyOOOgEEgfgEfEHOpOfHEeHEEsgOOEOEeeg",
+}
+
+
+def largest_load(skew: float) -> int:
+    """The items of the most loaded reducer at which S is this, to two decimals."""
+    fair = -(-ITEMS // REDUCERS)
+    return round(fair + skew * (ITEMS - fair))
+
 
 #: For each method of the paper, tokens of each reducer at the start.
 STARTS = {"halving": HALVING_TOKENS, "doubling": 1}

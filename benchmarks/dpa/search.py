@@ -1,4 +1,4 @@
-"""How the workloads were found: ``python -m benchmarks.dpa.search`` prints those of ``workloads.py`` again.
+"""How the workloads were found: ``python -m benchmarks.dpa.search`` prints those of ``experiments.py`` again.
 
 The paper publishes the skew of its workloads, not their letters. So candidates are built whose items
 have the published skew at the start, on the ring with 16 tokens each as well as on the one with
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.dpa.actors import REDUCERS, play
 from benchmarks.dpa.balancers import HALVING_TOKENS, Doubling, Halving, owner_of
-from benchmarks.dpa.workloads import ITEMS, MOST_ROUNDS, PUBLISHED, largest_load
+from benchmarks.dpa.experiments import ITEMS, MOST_ROUNDS, PUBLISHED, largest_load
 
 CANDIDATES = 4000
 LETTERS = string.ascii_letters

@@ -20,6 +20,7 @@ from typing import Protocol
 from benchmarks.leases.agenda import Agenda, Pace
 from benchmarks.leases.memory_store import MemoryStore
 from benchmarks.leases.reference_algorithm import Cache, ReferenceNode
+from benchmarks.result_files import table
 from skewless_leases.balancing.member import Member
 from skewless_leases.liveness.heartbeat_process import Beat
 from skewless_leases.liveness.spans import TimeSpans
@@ -270,26 +271,21 @@ def _recovery(fleet: Fleet, agenda: Agenda, setting: Setting) -> float | None:
     return None
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def page(outcomes: Sequence[Outcome]) -> str:
     """The outcomes as a table of Markdown."""
     titles = (
-        "piece of work, s for each partition held",
-        "algorithm",
-        "moves per hour",
-        "partitions that moved",
-        "held twice",
-        "held by nobody",
-        "max - min",
-        "back after a death, s",
-    )
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for out in outcomes:
-        back = "never" if out.recovered is None else f"{out.recovered:.0f}"
-        lines.append(
-            f"| {out.piece:g} | {out.algorithm} | {out.moves_per_hour:,.0f} | {out.moved_partitions} "
-            f"| {out.doubled:.2%} | {out.idle:.2%} | {out.uneven:.2f} | {back} |"
+        "piece of work, s for each partition held", "algorithm", "moves per hour", "partitions that moved",
+        "held twice", "held by nobody", "max - min", "back after a death, s",
+    )  # fmt: skip
+    lines = [
+        (
+            f"{out.piece:g}", out.algorithm, f"{out.moves_per_hour:,.0f}", str(out.moved_partitions),
+            f"{out.doubled:.2%}", f"{out.idle:.2%}", f"{out.uneven:.2f}",
+            "never" if out.recovered is None else f"{out.recovered:.0f}",
         )
-    return "\n".join(lines)
+        for out in outcomes
+    ]  # fmt: skip
+    return table(titles, lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -308,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         piece=0.0, workers=given.workers, partitions=given.partitions, seed=given.seed, duration=60.0 * given.minutes
     )
     outcomes = [simulate(algorithm, replace(setting, piece=piece)) for piece in PIECES for algorithm in ALGORITHMS]
-    text = json.dumps([asdict(out) for out in outcomes], indent=1) if given.json else table(outcomes)
+    text = json.dumps([asdict(out) for out in outcomes], indent=1) if given.json else page(outcomes)
     sys.stdout.write(text + "\n")
 
 

@@ -16,11 +16,18 @@ import numpy.typing as npt
 
 from benchmarks.outcome import Outcome
 from benchmarks.peers.head_choices import d_choices, w_choices
-from benchmarks.peers.measurement import measure
-from benchmarks.peers.one_choice import hashing, salting, shuffle
-from benchmarks.peers.partial_key_grouping import pkg_global, pkg_local, pkg_probing
-from benchmarks.peers.sticky import off_greedy, on_greedy, potc
-from benchmarks.peers.stream import Stream, Targets
+from benchmarks.peers.measurement import Stream, Targets, measure
+from benchmarks.peers.routes import (
+    hashing,
+    off_greedy,
+    on_greedy,
+    pkg_global,
+    pkg_local,
+    pkg_probing,
+    potc,
+    salting,
+    shuffle,
+)
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,12 @@ class Peer:
     def __call__(
         self, keys: npt.NDArray[np.int64], tasks: int, sources: int = 5, seed: int = 0, **options: Any
     ) -> Outcome:
-        """Place a stream and measure it.
+        """Place a stream and measure it; see ``Stream``.
 
         Args:
             keys: Keys in order of arrival, shape (messages,), at least one.
             tasks: Number of tasks, at least one.
-            sources: Number of sources, at least one; message t is sent by source t mod ``sources``.
+            sources: Number of sources, at least one.
             seed: Seed of the hash functions, at least 0.
             options: What the policy takes besides, as ``choices`` of PKG or ``probe_every`` of its probing variant.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.peers.candidates import least_loaded_candidate, least_loaded_task
-from benchmarks.peers.compiled import compiled
+from benchmarks.peers.candidates import compiled, least_loaded_candidate, least_loaded_task
+from benchmarks.peers.measurement import Stream, Targets
 from benchmarks.peers.space_saving import SpaceSaving, count_message, empty_summaries
-from benchmarks.peers.stream import Stream, Targets
 
 #: The imbalance that d must allow for, as a part of all messages (the paper's epsilon).
 TOLERANCE = 1e-4

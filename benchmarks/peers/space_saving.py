@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.peers.compiled import compiled
+from benchmarks.peers.candidates import compiled
 
 #: The key of a counter that has counted nothing yet.
 NOBODY = -1

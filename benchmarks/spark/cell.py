@@ -1,14 +1,15 @@
-"""What one cell of a row measures: an input, what to compute of it, and what would be ideal."""
+"""A row of the benchmarks: its cells, each an input with what to compute of it, its peers, its aims."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pyspark.sql import SparkSession
 
+from benchmarks.result_files import Medians, Verdict
 from benchmarks.spark.datasets import Dataset
 
 #: The name of the aggregate in a result of one aggregate.
@@ -91,3 +92,48 @@ class Settling(Protocol):
 
     def settle(self, spark: SparkSession, cell: Cell, place: Place) -> None:
         """Do it; called before each run."""
+
+
+class Size(NamedTuple):
+    """How much is measured.
+
+    Attributes:
+        scale: the share of the full size.
+        long: whether B2 takes 60 seconds of ideal time instead of 15.
+    """
+
+    scale: float = 1.0
+    long: bool = False
+
+    def rows(self, full: int) -> int:
+        """So many rows at this scale, at least some."""
+        return max(600, round(full * self.scale))
+
+    def keys(self, full: int) -> int:
+        """So many keys, where their number belongs to the size."""
+        return max(50, round(full * self.scale))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row.
+
+    Attributes:
+        ident: ``B1``.
+        title: what it asks.
+        text: what is measured how, for the page.
+        slots: of the session; for emulated costs more than there are cores.
+        cells: at a size.
+        peers: for a cell, ours among them.
+        aims: judged on medians.
+        plotted: the figure that its plot shows.
+    """
+
+    ident: str
+    title: str
+    text: str
+    slots: int
+    cells: Callable[[Size], Sequence[Cell]]
+    peers: Callable[[Cell], Sequence[Peer]]
+    aims: Callable[[Medians, Sequence[Cell]], Sequence[Verdict]]
+    plotted: str = "wall_seconds"

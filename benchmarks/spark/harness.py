@@ -16,13 +16,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from benchmarks.spark.cell import Cell, Peer
+from benchmarks.result_files import as_documents
+from benchmarks.spark.cell import Cell, Peer, Row, Size
 from benchmarks.spark.datasets import written
-from benchmarks.spark.engines import KNOWN
 from benchmarks.spark.measurement import Measurement, check, measured
-from benchmarks.spark.row import Row, Size
 from benchmarks.spark.setting import described, session
-from benchmarks.verdicts import as_documents
+from skewless.spec.routing import ENGINES
 
 #: A peer that took longer is not asked again: it sleeps most of that, by the same arithmetic each time.
 PATIENCE_SECONDS = 30.0
@@ -63,16 +62,7 @@ class Turns:
 
 
 def run_row(row: Row, size: Size, effort: Effort, root: Path) -> dict[str, Any]:
-    """Measure a row.
-
-    Args:
-        row: which.
-        size: how much.
-        effort: how often.
-        root: inputs are kept below it, and scratch is.
-
-    Returns:
-        The document, JSON values only.
+    """Measure a row; the document, JSON values only. Inputs are kept below ``root``, and scratch is.
 
     Raises:
         WrongAnswerError: a peer computed something else than ours.
@@ -100,7 +90,7 @@ def measure(
         "row": row.ident, "title": row.title, "text": row.text, "plotted": row.plotted,
         "scale": size.scale, "long": size.long, "repetitions": effort.repetitions,
         "patience_seconds": effort.patience_seconds, "took_seconds": round(time.perf_counter() - began),
-        "setting": {**described(spark), "slots": row.slots, "engines": list(KNOWN)},
+        "setting": {**described(spark), "slots": row.slots, "engines": ["auto", *ENGINES]},
         "cells": [_cell(cell) for cell in cells],
         "verdicts": as_documents(row.aims(medians, cells)),
         "lines": [_line(cell, one) for cell, peers in turns.items() for one in peers],

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from benchmarks.spark.cell import Cell, Peer, Place, Settling
-from benchmarks.spark.profile import profiled
-from benchmarks.spark.spark_work import JobWork, jobs_since, next_job, queries_since, stages_of
+from benchmarks.spark.spark_work import JobWork, jobs_since, next_job, profiled, queries_since, stages_of
 
 
 class WrongAnswerError(Exception):

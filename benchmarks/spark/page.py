@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
+from benchmarks.drawing import Bar, draw_bars
 from benchmarks.result_files import table
 
 INTRODUCTION = """\
@@ -71,23 +69,13 @@ def _table_of(row: Mapping[str, Any]) -> str:
 
 
 def plot(document: Mapping[str, Any], path: Path) -> None:
-    """A bar for each peer in each cell; the same figures give the same bytes."""
+    """A bar for each peer in each cell."""
     name = document["plotted"]
-    lines = [line for line in document["lines"] if name in line["figures"]]
-    # Text stays text, and ids come from the row and not by chance.
-    with mpl.rc_context({"svg.hashsalt": document["row"], "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(7, 0.6 + 0.27 * len(lines)), layout="constrained")
-        axes = figure.add_subplot()
-        labels = [f"{line['cell']}  {line['peer']}" for line in lines]
-        values = [line["figures"][name] for line in lines]
-        colours = ["#1b6ca8" if line["peer"].startswith("skewless") else "#b8b8b8" for line in lines]
-        bars = axes.barh(range(len(lines)), values, color=colours)
-        axes.bar_label(bars, fmt="{:.2f}", padding=3)
-        axes.set_yticks(range(len(lines)), labels)
-        axes.invert_yaxis()
-        axes.margins(x=0.12)
-        axes.set_xlabel(_AXES[name])
-        axes.spines[["top", "right"]].set_visible(False)
-        if name == "wall_over_ideal":
-            axes.axvline(1.0, color="black", linewidth=0.8, linestyle=":")
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    bars = [
+        Bar(f"{line['cell']}  {line['peer']}", line["figures"][name], line["peer"].startswith("skewless"))
+        for line in document["lines"]
+        if name in line["figures"]
+    ]
+    line_at = 1.0 if name == "wall_over_ideal" else None
+    height = 0.6 + 0.27 * len(bars)
+    draw_bars(bars, path, document["row"], _AXES[name], height=height, form="{:.2f}", line_at=line_at)

@@ -8,7 +8,7 @@ import structlog
 
 from skewless.run.retention import Limits
 from skewless_airflow.run_store import runs_folder
-from skewless_lake.pruning import pruned
+from skewless_lake.pruning import prune_each
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> di
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
     found = []
-    for fate in pruned(runs_folder(), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
+    for fate in prune_each(runs_folder(), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
         log.info("%s%s", "dry run: " if dry_run else "", fate.sentence)
         found.append(fate)
     counts = {action: sum(one.action == action for one in found) for action in ("keep", "thin", "remove")}

@@ -25,7 +25,7 @@ from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
 from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_days, chosen_part
-from skewless_lake.pruning import pruned
+from skewless_lake.pruning import prune_each
 
 app = typer.Typer(
     name="skewless",
@@ -176,7 +176,7 @@ def prune(
     The two newest finished runs of a job stay, and so do the documents of every run whose result is the published one.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    for fate in pruned(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
+    for fate in prune_each(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
 
 

@@ -24,12 +24,7 @@ _ATTEMPTS = 5
 
 
 class TableName(NamedTuple):
-    """The full name of an Iceberg table.
-
-    Attributes:
-        catalog: as pyiceberg's configuration names it.
-        identifier: the namespace, of one level or several, and the name of the table.
-    """
+    """The full name of an Iceberg table: its catalog, and the namespace of one level or several with its own name."""
 
     catalog: str
     identifier: tuple[str, ...]
@@ -53,9 +48,7 @@ def open_catalog(name: str, root: str) -> Catalog:
 
     Credentials come from pyiceberg's own configuration alone: ``.pyiceberg.yaml`` or ``PYICEBERG_CATALOG__NAME__...``.
 
-    Args:
-        name: ``local`` for the embedded one, unless that name is configured; otherwise the name of a configured one.
-        root: the data root, for the embedded one.
+    ``local`` is the embedded one below the data root, unless that name is configured.
 
     Raises:
         SpecError: pyiceberg is not installed, or does not know the name, or cannot open the catalog.

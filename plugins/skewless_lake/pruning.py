@@ -24,20 +24,14 @@ from skewless_lake.staged import BEGUN, STAGED, OutputPart, StagedResult, TableF
 
 
 class LeftFiles(NamedTuple):
-    """Files of a run in its table that no version of the table names.
-
-    Attributes:
-        job: of the run.
-        digest: of the run's identity.
-        paths: as the table's format names them.
-    """
+    """Files of a run in its table that no version of the table names, as its format names them; and whose they are."""
 
     job: Job
     digest: str
     paths: tuple[str, ...]
 
 
-def pruned(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool) -> Iterator[Fate]:
+def prune_each(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool) -> Iterator[Fate]:
     """Decide about the runs below a folder, and do it, run by run.
 
     Yields:
@@ -47,19 +41,16 @@ def pruned(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool)
         RunDirectoryError: the folder cannot be opened.
     """
     for fate in fates(runs_folder, now, limits, shown_by_table):
-        if fate.action == "keep" or not fate.of_run:
-            if not dry_run:
-                enact_fate(fate)
-            yield fate
-            continue
-        try:
-            left = left_files(RunDirectory(fate.location))
-            if left and not dry_run:
-                remove_left(left)
-        except (SkewlessError, ImportError, OSError) as err:
-            reason = f"what it has left in its table cannot be removed now: {err}"
-            yield fate._replace(action="keep", reason=reason, files=(), size_bytes=0)
-            continue
+        left = None
+        if fate.action != "keep" and fate.of_run:
+            try:
+                left = left_files(RunDirectory(fate.location))
+                if left and not dry_run:
+                    remove_left(left)
+            except (SkewlessError, ImportError, OSError) as err:
+                reason = f"what it has left in its table cannot be removed now: {err}"
+                yield fate._replace(action="keep", reason=reason, files=(), size_bytes=0)
+                continue
         if not dry_run:
             enact_fate(fate)
         if left and left.paths:
@@ -70,11 +61,7 @@ def pruned(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool)
 
 
 def left_files(run: RunDirectory) -> LeftFiles | None:
-    """What a run that has ended, or that nobody works on any more, has left in its table; None without a table.
-
-    Raises:
-        UnreachableError: the store or the catalog of the table does not answer.
-    """
+    """What a run that has ended, or that nobody works on any more, has left in its table; None without a table."""
     job = run.job()
     if not job.spec.output.is_table:
         return None
@@ -84,17 +71,15 @@ def left_files(run: RunDirectory) -> LeftFiles | None:
     record = record_of(run)
     if record is not None and record.superseded is None:
         staged = set()
+    tables = table_format(target.output)
     with told_plainly(job.output_path):
-        return LeftFiles(job, digest, tuple(table_format(target.output).unnamed(target, others, staged, digest)))
+        table = tables.find_table(target)
+        named_nowhere = tables.unnamed(table, others, staged, digest) if table is not None and others | staged else []
+    return LeftFiles(job, digest, tuple(named_nowhere))
 
 
 def remove_left(left: LeftFiles) -> None:
-    """Remove them; it is no error if some are gone already.
-
-    Raises:
-        LostRaceError: others commit all the time.
-        UnreachableError: the store or the catalog of the table does not answer.
-    """
+    """Remove them; it is no error if some are gone already."""
     target = OutputPart.of(left.job)
     with told_plainly(left.job.output_path):
         table_format(target.output).remove(target, left.paths, left.digest)

@@ -1,13 +1,17 @@
-"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them; and going back."""
+"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them; and going back.
+
+Whatever asks a table raises UnreachableError if its store or its catalog does not answer.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Generator, Mapping
 
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
-from skewless.errors import RunDirectoryError
+from skewless.errors import RunDirectoryError, SkewlessError, SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.run.publication.places import turns_folder, turns_of_table
 from skewless.run.publication.publish import Turns, publish, require_passed
@@ -20,8 +24,7 @@ from skewless.run.publication.records import (
     published_path,
     record_of,
 )
-from skewless_lake.commits import RULES, Commit, identity_in
-from skewless_lake.formats import table_format
+from skewless_lake.formats import RULES, Commit, attempts, identity_in, summary_of, table_format
 from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import STAGED, OutputPart, StagedResult, rules_digest
 from skewless_leases import Turns as StoredTurns
@@ -45,28 +48,23 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
         QualityError: the result failed validation.
         RunDirectoryError: a step before this has not committed, or what it wrote is gone.
         LostRaceError: others commit all the time, or are publishing the same part.
-        UnreachableError: the store or the catalog of the table does not answer.
     """
     job = run.job()
     if not job.spec.output.is_table:
         return publish(run, StoredTurns(open_store(turns_folder(job.output_path))), now)
-    steps = publishing_table(run, now)
     with told_plainly(job.output_path):
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                record: Publication = done.value
-                return record
+        for _ in publishing_table(run, now):
+            continue
+        return run.read(PUBLISHED, Publication)
 
 
-def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None, Publication]:
+def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None, None]:
     """``publish_run`` of a table, step by step: yields the name of each step that is done."""
     job, result = run.job(), run.committed(RESULT_STEP)
     report = run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
     require_passed(run, report)
-    if (record := record_of(run)) is not None:
-        return record
+    if record_of(run) is not None:
+        return
     staged = run.read(STAGED, StagedResult)
     keys = result.count("keys")
     if staged.rows != keys or report.keys != keys:
@@ -80,7 +78,7 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
     if over is None:
         held = rules_digest(staged.rules)
         about = {**summary_of(run, now), **_verdict(report), **({RULES: held} if held else {})}
-        commit = yield from table_format(job.spec.output).committing(run, target, job.turn, staged, about)
+        commit = yield from _committing(target, staged, about, job.turn, identity_of(run))
     if commit.over is None:
         turns.finish(job.part.name, job.turn, str(identity_of(run)))
         yield "finished"
@@ -90,11 +88,39 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
         keys=keys,
         turn=job.turn,
         superseded=commit.over,
-        snapshot=commit.snapshot,
+        snapshot=commit.number,
     )
     run.write_once(PUBLISHED, published)
     yield "recorded"
-    return run.read(PUBLISHED, Publication)
+
+
+def _committing(
+    target: OutputPart, staged: StagedResult, about: Mapping[str, str], turn: int, me: Identity
+) -> Generator[str, None, Commit]:
+    """Publish staged files in a commit, upon whatever is published by then; yields what is done.
+
+    Each attempt loads the table, looks for this run and for later ones in its history, and commits upon just that
+    state. So a commit of others in between is never undone, and a run that has published already, whether or not it
+    knows, does not publish again.
+    """
+    tables, failed = table_format(target.output), Counter[str]()
+    for _ in attempts(target.path):
+        table = tables.fitting_table(target)
+        found = tables.standing(table, target, turn, me) if table is not None else None
+        if found is not None:
+            return found
+        # Of the very state that is committed upon. Once the run has published, what it has staged may be gone.
+        files = tables.staged_files(table, target, staged)
+        yield "loaded"
+        try:
+            number = tables.commit_part(table, target, files, about)
+        except (*tables.LOST, *tables.UNANSWERED) as err:
+            tables.require_race(table, target, failed, err)
+            continue
+        yield "committed"
+        tables.forget_staged(table, staged, about["at"])
+        return Commit(number)
+    raise AssertionError
 
 
 def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
@@ -110,7 +136,6 @@ def require_fitting(target: OutputPart) -> None:
 
     Raises:
         SpecError: says which it has; or the catalog cannot be opened.
-        UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
         table_format(target.output).fitting_table(target)
@@ -121,49 +146,27 @@ def turn_in_table(target: OutputPart) -> int:
 
     Raises:
         SpecError: as ``require_fitting``: what a run would compute could not be published.
-        UnreachableError: the store or the catalog does not answer.
     """
+    tables = table_format(target.output)
     with told_plainly(target.path):
-        return table_format(target.output).latest_turn(target)
+        table = tables.fitting_table(target)
+        return tables.latest_turn(table, target) if table is not None else 0
 
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
-    """By part: the snapshot or version of its newest publication, and which run that was of.
-
-    Raises:
-        UnreachableError: the store or the catalog does not answer.
-    """
+    """By part: the snapshot or version of its newest publication, and which run that was of."""
+    tables, found = table_format(target.output), dict[str, tuple[str, Identity]]()
     with told_plainly(target.path):
-        found = table_format(target.output).newest(target)
-    return {part: (str(number), identity_in(told)) for part, (number, told) in found.items()}
+        table = tables.find_table(target)
+        for number, about in tables.publications(table, target) if table is not None else ():
+            if about["part"] not in found:
+                found[about["part"]] = str(number), identity_in(about)
+    return found
 
 
 def shown_by_table(job: Job) -> dict[str, Identity]:
-    """By part of the table that a job publishes in: which run's result it shows, as its history says.
-
-    Raises:
-        UnreachableError: the store or the catalog does not answer.
-    """
+    """By part of the table that a job publishes in: which run's result it shows, as its history says."""
     return {part: by for part, (_, by) in published_parts(OutputPart.of(job)).items()}
-
-
-def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
-    """Where a result comes from, as texts by name: what the table's own history says of it."""
-    job, result, me = run.job(), run.committed(RESULT_STEP), identity_of(run)
-    table = job.source.pinned
-    return {
-        "job": job.spec.name,
-        "part": job.part.name,
-        "turn": str(job.turn),
-        "run": me.run,
-        "run-digest": me.job,
-        "spec-digest": job.spec.digest(),
-        "input": job.input_path,
-        **({} if table is None else {"input-table": table.name, "input-snapshot": table.snapshot or "none"}),
-        "input-rows": str(result.count("rows")),
-        "result-rows": str(result.count("keys")),
-        "at": now.astimezone(dt.UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _verdict(report: QualityReport) -> dict[str, str]:
@@ -174,19 +177,50 @@ def _verdict(report: QualityReport) -> dict[str, str]:
 
 
 def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
-    """Publish again what the newest publication of a part has replaced.
+    """Commit the files that a part had before the newest publication of it; other parts stay as they are.
 
     Returns:
-        Where that came from, as the table's history says, and the new snapshot or version as ``snapshot``.
+        Where these came from, as the table's history says, and the new snapshot or version as ``snapshot``.
 
     Raises:
-        SpecError: there is nothing to go back to.
-        UnreachableError: the store or the catalog of the table does not answer.
+        SpecError: there is no earlier version, or its files are gone.
+        LostRaceError: others commit all the time.
     """
     turns, at = turns_of(target), now.astimezone(dt.UTC).isoformat(timespec="seconds")
     # The store of turns may have been lost: the table knows its own.
     turn = turns.draw(above=max(turns.look(target.part.name).finished, turn_in_table(target)))
     with told_plainly(target.path):
-        about = table_format(target.output).roll_back(target, turn, at)
+        about = _go_back(target, turn, at)
     turns.finish(target.part.name, turn, f"{about['run-digest']} {about['run']}")
     return about
+
+
+def _go_back(target: OutputPart, turn: int, at: str) -> dict[str, str]:
+    tables, failed = table_format(target.output), Counter[str]()
+    unanswered: Exception | None = None
+    for _ in attempts(target.path):
+        table = tables.fitting_table(target)
+        all_parts = tables.publications(table, target) if table is not None else ()
+        history = [(number, about) for number, about in all_parts if about["part"] == target.part.name]
+        if len(history) < 2:
+            required, hint = tables.EARLIER
+            raise SpecError(f"{target.path}, part {target.part}", required, f"{len(history)}", hint)
+        done = next((one for one in history if one[1].get("turn") == str(turn)), None)
+        if done is not None:  # the answer to an attempt was lost, and it was a success: once more would undo it
+            return {**done[1], "snapshot": str(done[0])}
+        if unanswered is not None:
+            raise unanswered
+        (newest, _), (before, told) = history[:2]
+        about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from {tables.NUMBERED} {newest}"}
+        files = tables.earlier_files(table, target, before)
+        try:
+            number = tables.commit_part(table, target, files, about)
+        except tables.LOST as err:
+            tables.require_race(table, target, failed, err)
+        except SkewlessError:
+            raise
+        except Exception as err:  # noqa: BLE001  # each library has its own; it may have been committed: the table tells
+            unanswered = err
+        else:
+            return {**about, "snapshot": str(number)}
+    raise AssertionError

@@ -55,11 +55,7 @@ def rules_digest(rules: Sequence[TableRule]) -> str:
 
 
 class TableFiles(Document):
-    """Files that an attempt to stage was about to write, whether or not it came to that.
-
-    Attributes:
-        paths: as the table's own format names them, see ``StagedFile.path``.
-    """
+    """Files that an attempt to stage was about to write, whether or not it came to that; see ``StagedFile.path``."""
 
     paths: tuple[str, ...]
 

@@ -18,27 +18,11 @@ class _SyncedStream:
     def __init__(self, stream: Any, path: str) -> None:
         self._stream, self._path = stream, path
 
-    @property
-    def closed(self) -> bool:
-        return bool(self._stream.closed)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def write(self, data: bytes) -> int:
         return int(self._stream.write(data))
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def tell(self) -> int:
-        return int(self._stream.tell())
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
     def close(self) -> None:
         if self._stream.closed:
@@ -55,10 +39,7 @@ class _SyncedStream:
 
 
 class _SyncedFile(PyArrowFile):
-    """A file of a local disk."""
-
     def create(self, overwrite: bool = False) -> OutputStream:
-        """Open the file for writing."""
         make_folder(Path(self._path).parent)
         return _SyncedStream(super().create(overwrite), self._path)
 

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmarks.balance import as_text, cell_lines, document, staged_line
+from benchmarks.balance import cell_lines, document, page, staged_line
 from benchmarks.balance_aims import Verdict, verdicts
 from benchmarks.balance_lines import OVERHEAD, Cell, Line
-from benchmarks.balance_page import page
 from benchmarks.outcome import Outcome
 from benchmarks.peers import PEERS
+from benchmarks.result_files import as_lines
 from benchmarks.workloads import drift, zipf
 from skewless.planner.policies import POLICIES
 
@@ -69,7 +69,7 @@ def test_a_cell_has_a_line_of_every_policy_and_peer() -> None:
 
 
 def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
-    found = json.loads(as_text(document(small_lines())))
+    found = json.loads(as_lines(document(small_lines())))
     assert found == json.loads(json.dumps(document(small_lines())))
     assert set(found) == {"setting", "verdicts", "lines"}
     assert len(found["lines"]) == len(small_lines())

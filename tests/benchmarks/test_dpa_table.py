@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.dpa.actors import Look, Speeds, play, skew
 from benchmarks.dpa.balancers import Adaptive, Doubling, Halving, Nobody
-from benchmarks.dpa.experiments import CELLS, STARTS, cell, misses, run
+from benchmarks.dpa.experiments import CELLS, ITEMS, LETTERS, PUBLISHED, STARTS, cell, largest_load, misses, run
 from benchmarks.dpa.search import search
-from benchmarks.dpa.workloads import ITEMS, LETTERS, PUBLISHED, largest_load
 from benchmarks.dpa_table import SPEEDS_TABLE, main, markdown, speed_rows
 from benchmarks.result_files import RESULTS
 from skewless.planner.planner import plan_next_stage

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.fresh_process import PLAIN
-from benchmarks.overhead import DEMO, EMPTY, OWN, between_stages, medians, merged, verdicts
-from benchmarks.overhead_page import page
+from benchmarks.overhead import DEMO, EMPTY, OWN, between_stages, medians, merged, page, verdicts
 from skewless.documents.steps import Span, StepTimes
 
 STEPS = [

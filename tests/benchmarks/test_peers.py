@@ -9,11 +9,8 @@ import pytest
 from benchmarks.outcome import Outcome, imbalance
 from benchmarks.peers import PEERS
 from benchmarks.peers.candidates import GOLDEN, candidate, hashed_task, mix
-from benchmarks.peers.measurement import measure, sample_points
-from benchmarks.peers.one_choice import salting, shuffle
-from benchmarks.peers.partial_key_grouping import pkg_global, pkg_local, pkg_probing
-from benchmarks.peers.sticky import off_greedy, on_greedy
-from benchmarks.peers.stream import Stream
+from benchmarks.peers.measurement import Stream, measure, sample_points
+from benchmarks.peers.routes import off_greedy, on_greedy, pkg_global, pkg_local, pkg_probing, salting, shuffle
 from benchmarks.workloads import zipf
 
 #: The most tasks that may hold a state of one key.

@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.peers import PEERS
 from benchmarks.simulate import main
-from benchmarks.staged import imbalances, numbered, simulate, unit_sizes
-from benchmarks.workloads import zipf
+from benchmarks.staged import imbalances, simulate, unit_sizes
+from benchmarks.workloads import numbered, zipf
 from skewless.planner.policies import POLICIES
 
 NAMES = {

@@ -12,15 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.all_aims import write_all_aims
-from benchmarks.spark.cell import Cell
+from benchmarks.result_files import Verdict, as_documents, ratio, write_all_aims
+from benchmarks.spark.cell import Cell, Size
 from benchmarks.spark.datasets import Dataset, LakeOfDays, drawn_keys, drawn_values, files_of, written
-from benchmarks.spark.engines import KNOWN, engine_of
 from benchmarks.spark.measurement import WrongAnswerError, check
 from benchmarks.spark.page import write
-from benchmarks.spark.row import Size
 from benchmarks.spark.rows import ROWS
-from benchmarks.verdicts import Verdict, as_documents, ratio
 
 SMALL = Dataset(rows=1000, keys=20, exponent=1.2, files=8)
 CELL = Cell(
@@ -78,14 +75,7 @@ def test_every_aim_of_every_row_is_judged_by_figures_that_its_peers_have() -> No
             for peer in peers
         }  # fmt: skip
         missing = [one.words for one in row.aims(everything, cells) if one.figure is None]
-        # As long as there is no engine auto, its aims have no figure.
-        assert [words for words in missing if "auto" not in words] == []
-        assert not missing or "auto" not in KNOWN
-
-
-def test_an_engine_that_does_not_exist_yet_is_staged() -> None:
-    assert engine_of("staged") == "staged"
-    assert engine_of("no such engine") == "staged"
+        assert missing == []
 
 
 def test_an_answer_must_be_that_of_the_others() -> None:

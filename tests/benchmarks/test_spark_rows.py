@@ -11,17 +11,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.spark.cell import Cell, Place
+from benchmarks.spark.cell import Cell, Place, Size
 from benchmarks.spark.datasets import drawn_keys, files_of, written
 from benchmarks.spark.harness import Effort, measure
 from benchmarks.spark.measurement import WrongAnswerError, measured
 from benchmarks.spark.page import write
-from benchmarks.spark.peers.key_grouping import KeyGrouping
-from benchmarks.spark.peers.shuffle_grouping import ShuffleGrouping
+from benchmarks.spark.peers.grouping import KeyGrouping, ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
-from benchmarks.spark.row import Size
 from benchmarks.spark.rows import ROWS
-from benchmarks.spark.rows.emulated import paced
+from benchmarks.spark.rows.slept import paced
 from benchmarks.spark.setting import session
 
 pytestmark = pytest.mark.long

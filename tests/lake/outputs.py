@@ -17,9 +17,8 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.new_files import ResultFile, batches_of
 from skewless_lake.staged import STAGED, StagedResult
-from skewless_lake.staging import stage_result
+from skewless_lake.staging import ResultFile, batches_of, stage_result
 from tests.unit import synthetic
 
 NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)

@@ -32,13 +32,13 @@ from pyiceberg.types import DateType, NestedField, StringType
 from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import Publication, record_of
+from skewless.run.publication.records import record_of
 from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import tables
 from skewless_lake.delta.publishing import commit_part
+from skewless_lake.iceberg.publishing import staged_files
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
-from skewless_lake.iceberg.staging import staged_files
 from skewless_lake.publication import publish_run, publishing_table
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
@@ -52,22 +52,13 @@ def iceberg_table(root: Path) -> Table:
     return open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
 
 
-def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, Publication]:
+def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, None]:
     """A publisher that has done a step and is paused there."""
     steps = publishing_table(run, NOW)
     for done in steps:
         if done == name:
             return steps
     raise AssertionError(f"there is no step {name!r}")
-
-
-def finish(steps: Generator[str, None, Publication]) -> Publication:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            record: Publication = done.value
-            return record
 
 
 @of_each_kind
@@ -142,7 +133,7 @@ def test_a_commit_that_came_in_between_is_not_lost(tmp_path: Path, kind: str) ->
     second = ready(tmp_path / "2", tmp_path, kind, "second", turn=2, day=other)
     paused = stopped_after(first, "loaded")
     publish_run(second, NOW)
-    finish(paused)
+    assert list(paused)[-1] == "recorded"
     assert seen(kind, tmp_path) == {"2026-11-20": ["first"] * 3, "2026-11-21": ["second"] * 3}
 
 
@@ -156,18 +147,19 @@ def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, 
     if kind == "iceberg":
         stale = iceberg_table(tmp_path)
         theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
-        table, added = staged_files(target, theirs.read(STAGED, StagedResult), iceberg_table(tmp_path))
-        _, ours_too = staged_files(target, files, iceberg_table(tmp_path))
+        table = iceberg_table(tmp_path)
+        added = staged_files(table, target, theirs.read(STAGED, StagedResult))
+        ours_too = staged_files(iceberg_table(tmp_path), target, files)
         replace_part(table, target.values, added, {}, branch="main")
         with pytest.raises(CommitFailedException):
             replace_part(stale, target.values, ours_too, {}, branch="main")
     else:
-        about = {"at": NOW.isoformat()}
+        about = {"at": NOW.isoformat(), "turn": "3"}
         loaded = [DeltaTable(str(tmp_path / "marts" / "clicks")) for _ in range(2)]
         theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
-        commit_part(loaded[0], target, 3, theirs.read(STAGED, StagedResult).files, about)
+        commit_part(loaded[0], target, theirs.read(STAGED, StagedResult).files, about)
         with pytest.raises(CommitFailedError):
-            commit_part(loaded[1], target, 2, files.files, about)
+            commit_part(loaded[1], target, files.files, {**about, "turn": "2"})
     assert seen(kind, tmp_path) == {"2026-11-20": ["theirs"] * 3}
 
 
@@ -187,7 +179,8 @@ def test_of_two_runs_of_a_day_the_later_turn_counts_whoever_is_first(tmp_path: P
     newer = ready(tmp_path / "2", tmp_path, kind, "newer", turn=2)
     paused = stopped_after(older, "loaded")
     publish_run(newer, NOW)
-    over = finish(paused).superseded
+    assert list(paused) == ["recorded"]
+    over = publish_run(older, NOW).superseded
     assert over is not None
     assert (over.by.run, over.turn) == (str(tmp_path / "2"), 2)
     assert seen(kind, tmp_path) == {"2026-11-20": ["newer"] * 3}

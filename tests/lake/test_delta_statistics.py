@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.delta.statistics import Bounds, of_bounds, of_footer
+from skewless_lake.delta.log import Bounds, of_bounds, of_footer
 from skewless_lake.publication import publish_run, roll_back
 from skewless_lake.staged import OutputPart
 from skewless_spark.mapping.conditions import Condition, Typed

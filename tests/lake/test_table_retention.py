@@ -17,13 +17,12 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import PUBLISHED, Identity, record_of
 from skewless.run.retention import Limits, fates
 from skewless_lake.catalogs import open_catalog
+from skewless_lake.iceberg.publishing import NOT_AUDITED
 from skewless_lake.iceberg.snapshots import summary_of
-from skewless_lake.iceberg.staging import NOT_AUDITED
-from skewless_lake.new_files import ResultFile
-from skewless_lake.pruning import pruned
+from skewless_lake.pruning import prune_each
 from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
-from skewless_lake.staging import stage_result
+from skewless_lake.staging import ResultFile, stage_result
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -97,7 +96,7 @@ def data_files(root: Path) -> set[Path]:
 def prune(root: Path, *, dry_run: bool = False) -> list[str]:
     """What is said of each run, two months later."""
     later = dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=60)
-    return [fate.sentence for fate in pruned(str(root / "runs"), later, Limits(), dry_run=dry_run)]
+    return [fate.sentence for fate in prune_each(str(root / "runs"), later, Limits(), dry_run=dry_run)]
 
 
 @of_each_kind

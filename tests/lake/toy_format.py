@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skewless.documents.job import PinnedTable
-from skewless.errors import SpecError
-from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import Overtaken, identity_of
+from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.commits import Commit, attempts, identity_in
-from skewless_lake.new_files import ResultFile
+from skewless_lake.formats import Commit, identity_in
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
+from skewless_lake.staging import ResultFile
 from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of
 from skewless_spark.sources.lake.tables import TableReader
 
@@ -40,29 +39,20 @@ def _folder(target: OutputPart) -> Path:
     return Path(target.path.removeprefix("toy+file://"))
 
 
-def _newest(folder: Path) -> tuple[int, State]:
-    states = states_of(folder)
-    return len(states), states[-1] if states else {}
-
-
-def _committed(folder: Path, number: int, state: State) -> bool:
-    draft = folder / f"{uuid.uuid4()}.draft"
-    draft.write_text(json.dumps(state))
-    try:
-        os.link(draft, folder / f"state-{number:04d}.json")
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink()
-    return True
-
-
 # Results.
 
+NUMBERED = "version"
+EARLIER = ("two publications of it", "run the job again")
+LOST, UNANSWERED = (FileExistsError,), ()
 
-def fitting_table(target: OutputPart) -> Path:
-    """Any folder fits."""
-    return _folder(target)
+
+def find_table(target: OutputPart) -> list[State]:
+    """As its states have it."""
+    return states_of(_folder(target))
+
+
+#: Any folder fits.
+fitting_table = find_table
 
 
 def stage(
@@ -89,55 +79,65 @@ def staged_paths(target: OutputPart, staged: StagedResult) -> dict[str, int]:
     return {str(_folder(target) / file.path): file.size_bytes for file in staged.files}
 
 
-def committing(
-    run: RunDirectory, target: OutputPart, turn: int, staged: StagedResult, about: Mapping[str, str]
-) -> Generator[str, None, Commit]:
-    """The next number, whoever draws it first."""
-    for _ in attempts(target.path):
-        number, state = _newest(_folder(target))
-        stands = state.get(target.part.name)
-        if stands is not None and stands["turn"] >= turn:
-            by = identity_in(stands["about"])
-            return Commit(stands["number"]) if by == identity_of(run) else Commit(None, Overtaken(by=by, turn=turn))
-        yield "loaded"
-        files = {file.path: file.rows for file in staged.files}
-        entry = {"turn": turn, "number": number + 1, "about": dict(about), "files": files}
-        if _committed(_folder(target), number + 1, {**state, target.part.name: entry}):
-            yield "committed"
-            return Commit(number + 1)
-    raise AssertionError
+def publications(table: list[State], target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
+    """Of each state the part that it has anew."""
+    del target
+    for number, state in reversed(list(enumerate(table, start=1))):
+        yield from ((number, one["about"]) for one in state.values() if one["number"] == number)
 
 
-def latest_turn(target: OutputPart) -> int:
+def latest_turn(table: list[State], target: OutputPart) -> int:
     """As the newest state has it."""
-    return int(_newest(_folder(target))[1].get(target.part.name, {"turn": 0})["turn"])
+    return int(table[-1].get(target.part.name, {"turn": 0})["turn"]) if table else 0
 
 
-def newest(target: OutputPart) -> dict[str, tuple[int, dict[str, str]]]:
-    """As the newest state has them."""
-    return {part: (one["number"], one["about"]) for part, one in _newest(_folder(target))[1].items()}
+def standing(table: list[State], target: OutputPart, turn: int, me: Identity) -> Commit | None:
+    """As the newest state has it."""
+    latest = latest_turn(table, target)
+    if not latest or latest < turn:
+        return None
+    newest = table[-1][target.part.name]
+    by = identity_in(newest["about"])
+    return Commit(newest["number"]) if by == me else Commit(None, Overtaken(by=by, turn=latest))
 
 
-def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
-    """The part as it was before its newest publication."""
-    folder, part = _folder(target), target.part.name
-    had = [state[part] for state in states_of(folder) if part in state]
-    before = [one for one in had if one["number"] < had[-1]["number"]]
-    if not before:
-        raise SpecError(str(folder), f"two publications of {part}", f"{len(had)}")
-    number, state = _newest(folder)
-    about = {**before[-1]["about"], "at": at}
-    assert _committed(
-        folder, number + 1, {**state, part: {**before[-1], "turn": turn, "number": number + 1, "about": about}}
-    )
-    return {**about, "snapshot": str(number + 1)}
+def staged_files(table: list[State], target: OutputPart, staged: StagedResult) -> Sequence[tuple[str, int]]:
+    """With the rows of each."""
+    del table, target
+    return [(file.path, file.rows) for file in staged.files]
 
 
-def unnamed(target: OutputPart, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
+def earlier_files(table: list[State], target: OutputPart, number: int) -> Sequence[tuple[str, int]]:
+    """With the rows of each."""
+    return list(table[number - 1][target.part.name]["files"].items())
+
+
+def commit_part(
+    table: list[State], target: OutputPart, files: Sequence[tuple[str, int]], about: Mapping[str, str]
+) -> int:
+    """The next number, whoever draws it first."""
+    folder, number = _folder(target), len(table) + 1
+    entry = {"turn": int(about["turn"]), "number": number, "about": dict(about), "files": dict(files)}
+    draft = folder / f"{uuid.uuid4()}.draft"
+    draft.write_text(json.dumps({**(table[-1] if table else {}), target.part.name: entry}))
+    os.link(draft, folder / f"state-{number:04d}.json")
+    draft.unlink()
+    return number
+
+
+def require_race(table: list[State], target: OutputPart, failed: Counter[str], err: Exception) -> None:
+    """A number is drawn by others or not at all."""
+
+
+def forget_staged(table: list[State], staged: StagedResult, at: str) -> None:
+    """No state knows of it."""
+
+
+def unnamed(table: list[State], others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
     """What no state names."""
     del digest
-    named = {path for state in states_of(_folder(target)) for one in state.values() for path in one["files"]}
-    return [path for path in {*others, *staged} if path not in named and (_folder(target) / path).exists()]
+    named = {path for state in table for one in state.values() for path in one["files"]}
+    return [path for path in {*others, *staged} if path not in named]
 
 
 def remove(target: OutputPart, paths: Collection[str], digest: str) -> None:
@@ -155,15 +155,15 @@ def _snapshot(
 ) -> tuple[Snapshot, dict[str, bytes]]:
     del given, part, root, conditions
     folder = Path(location)
-    number, state = _newest(folder)
+    states = states_of(folder)
     files = [
         TableFile(str(folder / path), (folder / path).stat().st_size, {"date": name}, rows=rows)
-        for name, one in state.items()
+        for name, one in states[-1].items()
         for path, rows in one["files"].items()
     ]
     kinds = kinds_of(pq.read_schema(files[0].path))
     columns = [TableColumn(name, kind) for name, kind in (kinds | {"date": "date"}).items()]
-    pinned = PinnedTable(kind="toy", name=location, snapshot=str(number))
+    pinned = PinnedTable(kind="toy", name=location, snapshot=str(len(states)))
     return Snapshot(pinned, location, tuple(columns), ("date",), ("date",), tuple(files)), {}
 
 

@@ -77,7 +77,7 @@ PLANTED = [
     ("plugins/skewless_cli/__init__.py", "import examples", "Nothing in the wheel"),
     ("plugins/skewless_leases/balancing/decisions.py", "import time", "What is decided about leases"),
     (
-        "plugins/skewless_leases/liveness/silence.py",
+        "plugins/skewless_leases/liveness/spans.py",
         "import skewless_leases.ownership.turns",
         "What is decided about leases",
     ),

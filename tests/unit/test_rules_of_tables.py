@@ -13,10 +13,10 @@ import pytest
 from skewless.errors import SpecError
 from skewless.spec.part import Part
 from skewless.spec.result import Output
-from skewless_lake.commits import told, written
-from skewless_lake.delta.statistics import Bounds, of_bounds
-from skewless_lake.new_files import fitted, part_fields
+from skewless_lake.delta.log import Bounds, of_bounds
+from skewless_lake.formats import told, written
 from skewless_lake.staged import OutputPart, TableRule, rules_digest
+from skewless_lake.staging import fitted, part_fields
 
 AT = dt.datetime(2026, 7, 1, 1, 0, 0, 999_500)  # noqa: DTZ001  # as some columns have it
 ABROAD = AT.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -17,39 +18,20 @@ from benchmarks.spark.setting import settings
 
 
 @dataclass(frozen=True)
-class ApplyInPandas:
-    """``groupBy(key).applyInPandas``, a partition per slot: AQE would join small ones and idle slots."""
+class Grouped:
+    """``groupBy(key)`` and a method of that name, a partition per slot: AQE would join small ones and idle slots."""
 
-    name: str = "applyInPandas"
-
-    def run(self, spark: SparkSession, cell: Cell, place: Place) -> Mapping[str, float]:
-        """See ``Peer``."""
-        with settings(spark, _partitions(cell)):
-            groups = read(spark, place).groupBy("key")
-            groups.applyInPandas(_of_frame(_seconds_per_row(cell)), RESULT_SCHEMA).write.parquet(str(place.output))
-        return {}
-
-
-@dataclass(frozen=True)
-class ApplyInArrow:
-    """``groupBy(key).applyInArrow``, a partition per slot."""
-
-    name: str = "applyInArrow"
+    name: str
+    total_of: Callable[[float], Callable[[Any], Any]]
 
     def run(self, spark: SparkSession, cell: Cell, place: Place) -> Mapping[str, float]:
         """See ``Peer``."""
-        with settings(spark, _partitions(cell)):
-            groups = read(spark, place).groupBy("key")
-            groups.applyInArrow(_of_table(_seconds_per_row(cell)), RESULT_SCHEMA).write.parquet(str(place.output))
+        total = self.total_of(float(Call.of(cell).options.get("seconds_per_row", 0.0)))
+        slots = {"spark.sql.shuffle.partitions": str(cell.slots)}
+        with settings(spark, {**slots, "spark.sql.adaptive.coalescePartitions.enabled": "false"}):
+            apply = getattr(read(spark, place).groupBy("key"), self.name)
+            apply(total, RESULT_SCHEMA).write.parquet(str(place.output))
         return {}
-
-
-def _partitions(cell: Cell) -> dict[str, str]:
-    return {"spark.sql.shuffle.partitions": str(cell.slots), "spark.sql.adaptive.coalescePartitions.enabled": "false"}
-
-
-def _seconds_per_row(cell: Cell) -> float:
-    return float(Call.of(cell).options.get("seconds_per_row", 0.0))
 
 
 def _of_frame(seconds_per_row: float) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -68,3 +50,7 @@ def _of_table(seconds_per_row: float) -> Callable[[pa.Table], pa.Table]:
         return pa.table({"key": rows["key"].slice(0, 1), TOTAL: [pc.sum(rows["value"]).as_py()]})
 
     return total
+
+
+APPLY_IN_PANDAS = Grouped("applyInPandas", _of_frame)
+APPLY_IN_ARROW = Grouped("applyInArrow", _of_table)

@@ -5,7 +5,7 @@ All peers that are given here use our own accumulators and key index: what is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -52,26 +52,29 @@ def read(spark: SparkSession, place: Place) -> DataFrame:
 
 def partial(call: Call) -> Mapper:
     """Rows to one state per key of the task."""
-
-    def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
-        index, accumulator, names = _reduced(call, batches)
-        if len(index):
-            state = accumulator.state()
-            accumulator.close_keys()
-            yield pa.RecordBatch.from_arrays([pa.concat_arrays(names), state], names=["key", "state"])
-
-    return reduce
+    return _reducer(call, "state", lambda accumulator: accumulator.state())
 
 
 def whole(call: Call) -> Mapper:
     """Rows to one result per key of the task: where each key is in one task."""
+    return _reducer(call, TOTAL, lambda accumulator: accumulator.evaluate())
 
+
+def _reducer(call: Call, name: str, outcome: Callable[[GroupsAccumulator], pa.Array]) -> Mapper:
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
-        index, accumulator, names = _reduced(call, batches)
+        index, accumulator = KeyIndex(), call.accumulator()
+        names: list[pa.Array] = []
+        for batch in batches:
+            first = len(index)
+            groups, new_rows = index.number(batch.column("key"))
+            if len(new_rows):
+                names.append(batch.column("key").take(pa.array(new_rows)))
+                accumulator.open_keys(names[-1], first)
+            accumulator.update(batch.column("value"), groups, len(index))
         if len(index):
-            result = accumulator.evaluate()
+            found = outcome(accumulator)
             accumulator.close_keys()
-            yield pa.RecordBatch.from_arrays([pa.concat_arrays(names), result], names=["key", TOTAL])
+            yield pa.RecordBatch.from_arrays([pa.concat_arrays(names), found], names=["key", name])
 
     return reduce
 
@@ -98,16 +101,3 @@ def two_phases(rows: DataFrame, cell: Cell, place: Place) -> None:
     states = rows.mapInArrow(partial(call), STATE_SCHEMA)
     results = states.repartition(cell.slots, "key").mapInArrow(merged(call), RESULT_SCHEMA)
     results.write.parquet(str(place.output))
-
-
-def _reduced(call: Call, batches: Batches) -> tuple[KeyIndex, GroupsAccumulator, Sequence[pa.Array]]:
-    index, accumulator = KeyIndex(), call.accumulator()
-    names: list[pa.Array] = []
-    for batch in batches:
-        first = len(index)
-        groups, new_rows = index.number(batch.column("key"))
-        if len(new_rows):
-            names.append(batch.column("key").take(pa.array(new_rows)))
-            accumulator.open_keys(names[-1], first)
-        accumulator.update(batch.column("value"), groups, len(index))
-    return index, accumulator, names

@@ -20,7 +20,6 @@ import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks.spark.cell import Cell, Place
-from benchmarks.spark.engines import engine_of
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.run.certificate import run_certificate
@@ -78,7 +77,7 @@ class Skewless:
             "input": {"path": str(place.input)},
             "key": "key",
             "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
-            "engine": engine_of(self.engine),
+            "engine": self.engine,
             "routing": {"reducers": cell.slots, "first_plan": ["sample"], **cell.routing},
             "output": {"path": str(place.scratch / "published")},
         }

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.spark.cell import Cell, Peer
+from benchmarks.result_files import Medians, Verdict, ratio
+from benchmarks.spark.cell import Cell, Peer, Row, Size
 from benchmarks.spark.datasets import VALUES, LakeOfDays
 from benchmarks.spark.peers.nights import DailyPartials, MovingLake, NightsOfSkewless, Recompute
-from benchmarks.spark.row import Row, Size
 from benchmarks.spark.setting import CORES
-from benchmarks.verdicts import Medians, Verdict, ratio
 
 WINDOWS = (1, 7, 28)
 _, SHORT, WINDOW = WINDOWS

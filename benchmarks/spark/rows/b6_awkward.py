@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.spark.cell import TOTAL, Cell, Peer
+from benchmarks.result_files import Medians, Verdict, ratio, value
+from benchmarks.spark.cell import TOTAL, Cell, Peer, Row, Size
 from benchmarks.spark.datasets import Dataset, drawn_keys, drawn_values
-from benchmarks.spark.peers.key_grouping import KeyGrouping
-from benchmarks.spark.peers.shuffle_grouping import ShuffleGrouping
+from benchmarks.spark.peers.grouping import KeyGrouping, ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
-from benchmarks.spark.row import Row, Size
-from benchmarks.spark.rows.emulated import SLOTS, paced, rows_for
-from benchmarks.verdicts import Medians, Verdict, ratio, value
+from benchmarks.spark.rows.slept import SLOTS, paced, rows_for
 
 SECONDS_PER_ROW = 0.0004
 IDEAL_SECONDS = 10.0

@@ -16,9 +16,8 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
-from skewless_lake.new_files import ResultFile, batches_of
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
-from skewless_lake.staging import stage_result, staged_paths
+from skewless_lake.staging import ResultFile, batches_of, stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources import parquet_files
 from skewless_spark.sources.worker_files import read_in_workers

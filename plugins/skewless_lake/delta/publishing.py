@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,66 +13,42 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, CommitProperties, Transaction
 
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.directory import RunDirectory
 from skewless.run.objects.location import open_location, plain_path
-from skewless.run.publication.records import Identity, Overtaken, identity_of
-from skewless_lake.commits import RULES, Commit, attempts, identity_in, told, written
-from skewless_lake.delta.log import commits, said_in
-from skewless_lake.delta.statistics import Bounds, of_bounds, of_footer
+from skewless.run.publication.records import Identity, Overtaken
+from skewless_lake.delta.log import Bounds, commits, of_bounds, of_footer, said_in
 from skewless_lake.delta.tables import (
     files_of_part,
     find_table,
     fitting_table,
     location_of,
     ready_table,
-    require_fitting,
     rules_of,
     sync_version,
     where,
 )
-from skewless_lake.new_files import ResultFile, created, write_all, write_rows
+from skewless_lake.formats import RULES, Commit, identity_in, told, written
 from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult, rules_digest
+from skewless_lake.staging import ResultFile, created, write_all, write_rows
 
 #: What each format has, see ``formats.TableFormat``.
 __all__ = [
-    "committing", "fitting_table", "latest_turn", "newest", "remove", "roll_back", "stage", "staged_paths", "unnamed",
+    "EARLIER", "LOST", "NUMBERED", "UNANSWERED", "commit_part", "earlier_files", "find_table", "fitting_table",
+    "forget_staged", "latest_turn", "publications", "remove", "require_race", "stage", "staged_files", "staged_paths",
+    "standing", "unnamed",
 ]  # fmt: skip
+NUMBERED = "version"
+EARLIER = "two publications of it in the table's log", "run the job again"
+LOST, UNANSWERED = (CommitFailedError,), ()
 
 
-def committing(
-    run: RunDirectory, target: OutputPart, turn: int, staged: StagedResult, about: Mapping[str, str]
-) -> Generator[str, None, Commit]:
-    """Publish staged files: one version of the table, in which they are the part."""
-    me = identity_of(run)
-    for _ in attempts(target.path):
-        table = find_table(target)
-        if table is None:
-            raise RunDirectoryError.saying(f"table {staged.location}", "it is gone", "begin a new run")
-        found = _standing(table, target, turn, me)
-        if found is not None:
-            return found
-        yield "loaded"
-        try:
-            version = commit_part(table, target, turn, staged.files, about)
-        except CommitFailedError as err:
-            require_race(table, target, err)
-            continue
-        yield "committed"
-        return Commit(version)
-    raise AssertionError
-
-
-def require_race(table: DeltaTable, target: OutputPart, err: CommitFailedError) -> None:
-    """Go on only if another version is there by now: by the same error deltalake refuses what it never commits.
-
-    Raises:
-        SpecError: no version has come since the table was loaded.
-    """
+def require_race(table: DeltaTable, target: OutputPart, failed: Counter[str], err: Exception) -> None:
+    """Go on only if another version is there by now: by the same error deltalake refuses what it never commits."""
+    del failed
     now = find_table(target)
     if now is None or int(now.version()) == int(table.version()):
         raise SpecError.saying(
@@ -79,10 +56,9 @@ def require_race(table: DeltaTable, target: OutputPart, err: CommitFailedError) 
         ) from None
 
 
-def latest_turn(target: OutputPart) -> int:
-    """The latest turn in which a part was published; 0 if the table says none."""
-    table = fitting_table(target)
-    return (table.transaction_version(_application(target)) or 0) if table is not None else 0
+def latest_turn(table: DeltaTable, target: OutputPart) -> int:
+    """The latest turn in which a part was published, which the table keeps by part; 0 if it has none."""
+    return table.transaction_version(_application(target)) or 0
 
 
 def _application(target: OutputPart) -> str:
@@ -90,12 +66,19 @@ def _application(target: OutputPart) -> str:
     return f"skewless/{target.part.name}"
 
 
-def _standing(table: DeltaTable, target: OutputPart, turn: int, me: Identity) -> Commit | None:
+def standing(table: DeltaTable, target: OutputPart, turn: int, me: Identity) -> Commit | None:
     """What the log says of a run: published, superseded, or None if neither."""
-    latest = table.transaction_version(_application(target))
-    if latest is None or latest < turn:
+    latest = latest_turn(table, target)
+    if not latest or latest < turn:
         return None
-    by, version = _committed_by(table, target, latest)
+    ours = ((version, about) for version, about in publications(table, target) if about["part"] == target.part.name)
+    last = next((one for one in ours if one[1].get("turn") == str(latest)), None)
+    if last is None:
+        raise RunDirectoryError.saying(
+            f"log of {target.path}", f"it no longer names the run that has published {target.part} in turn {latest}",
+            "begin a new run",
+        )  # fmt: skip
+    version, by = last[0], identity_in(last[1])
     if latest > turn:
         return Commit(None, Overtaken(by=by, turn=latest))
     if by.job != me.job:
@@ -106,58 +89,29 @@ def _standing(table: DeltaTable, target: OutputPart, turn: int, me: Identity) ->
     return Commit(version)
 
 
-def _committed_by(table: DeltaTable, target: OutputPart, turn: int) -> tuple[Identity, int]:
-    """Which run has published the part in a turn, and in which version."""
-    for version, about in publications(table, target):
-        if about.get("turn") == str(turn):
-            return identity_in(about), version
-    raise RunDirectoryError.saying(
-        f"log of {target.path}", f"it no longer names the run that has published {target.part} in turn {turn}",
-        "begin a new run",
-    )  # fmt: skip
-
-
 def publications(table: DeltaTable, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
-    """The versions that have published a part, the newest first, with what their commits say."""
-    return (one for one in _ours(table, target) if one[1]["part"] == target.part.name)
-
-
-def newest(target: OutputPart) -> dict[str, tuple[int, dict[str, str]]]:
-    """By part: the version of its newest publication, and what its commit says."""
-    table, found = find_table(target), dict[str, tuple[int, dict[str, str]]]()
-    for version, about in _ours(table, target) if table is not None else ():
-        found.setdefault(about["part"], (version, about))
-    return found
-
-
-def _ours(table: DeltaTable, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
+    """The versions that we have published, newest first, with what their commits say."""
     for version, actions in commits(location_of(target), int(table.version())):
         about = told(said_in(actions))
         if "part" in about:
             yield version, about
 
 
-def commit_part(
-    table: DeltaTable, target: OutputPart, turn: int, files: Sequence[StagedFile], about: Mapping[str, str]
-) -> int:
+def staged_files(table: DeltaTable | None, target: OutputPart, staged: StagedResult) -> Sequence[StagedFile]:
+    """The files as they were staged; nobody removes them while the table is there."""
+    del target
+    if table is None:
+        raise RunDirectoryError.saying(f"table {staged.location}", "it is gone", "begin a new run")
+    return staged.files
+
+
+def commit_part(table: DeltaTable, target: OutputPart, files: Sequence[StagedFile], about: Mapping[str, str]) -> int:
     """Commit a version upon the one that was loaded, in which a part has just these files.
-
-    Args:
-        table: as it was loaded.
-        target: the part.
-        turn: of the run.
-        files: of the part.
-        about: for the commit, see ``commits.written``.
-
-    Returns:
-        The version.
 
     Raises:
         CommitFailedError: another version has been committed since.
-        SpecError: the table is no longer one that we write to.
-        RunDirectoryError: it asks for more of each row than when the files were written.
+        RunDirectoryError: the table asks for more of each row than when the files were written.
     """
-    require_fitting(table, target)
     if rules_digest(rules_of(table)) != about.get(RULES, ""):
         raise RunDirectoryError.saying(
             where(target), "constraints or required columns of the table have changed since these files were written",
@@ -179,7 +133,7 @@ def commit_part(
         commit_properties=CommitProperties(
             custom_metadata=written(about),
             max_commit_retries=0,
-            app_transactions=[Transaction(_application(target), turn)],
+            app_transactions=[Transaction(_application(target), int(about["turn"]))],
         ),
     )
     sync_version(target, version + 1)
@@ -193,48 +147,18 @@ def commit_part(
     return version + 1
 
 
-def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
-    """Commit the files that a part had before the newest publication of it; other parts stay as they are."""
-    unanswered: Exception | None = None
-    for _ in attempts(target.path):
-        table = find_table(target)
-        history = list(publications(table, target)) if table is not None else []
-        if table is None or len(history) < 2:
-            raise SpecError(
-                f"{target.path}, part {target.part}", "two publications of it in the table's log", f"{len(history)}",
-                "run the job again",
-            )  # fmt: skip
-        done = next((one for one in history if one[1].get("turn") == str(turn)), None)
-        if done is not None:  # the answer to an attempt was lost, and it was a success: once more would undo it
-            return {**done[1], "snapshot": str(done[0])}
-        if unanswered is not None:
-            raise unanswered
-        (newest, _), (before, told) = history[:2]
-        about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from version {newest}"}
-        files = _files(target, before)
-        try:
-            version = commit_part(table, target, turn, files, about)
-        except CommitFailedError as err:
-            require_race(table, target, err)
-            continue
-        except (DeltaError, OSError) as err:  # it may have been committed all the same: the log tells
-            unanswered = err
-            continue
-        return {**about, "snapshot": str(version)}
-    raise AssertionError
-
-
-def _files(target: OutputPart, version: int) -> list[StagedFile]:
+def earlier_files(table: DeltaTable, target: OutputPart, number: int) -> list[StagedFile]:
     """The files of a part in a version."""
-    location, table = location_of(target), find_table(target, version)
+    del table  # as it was loaded: it is loaded anew as it was then
+    location, then = location_of(target), find_table(target, number)
     found = [
         StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"], statistics=_statistics(one))
-        for one in (files_of_part(table, target, ()) if table is not None else ())
+        for one in (files_of_part(then, target, ()) if then is not None else ())
     ]
     gone = [] if "://" in location else [file.path for file in found if not Path(location, file.path).exists()]
     if gone:
         raise SpecError(
-            f"{target.path}, part {target.part}", f"the files of version {version}", f"{gone[0]} is gone",
+            f"{target.path}, part {target.part}", f"the files of version {number}", f"{gone[0]} is gone",
             "it has been vacuumed: run the job again",
         )  # fmt: skip
     return found
@@ -253,11 +177,13 @@ def _statistics(action: Mapping[str, Any]) -> str:
     )
 
 
-def unnamed(target: OutputPart, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
+def forget_staged(table: DeltaTable, staged: StagedResult, at: str) -> None:
+    """A log says nothing of what is staged."""
+
+
+def unnamed(table: DeltaTable, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
     """Which files of a run the log does not name; if the run has published, some version names what it has staged."""
-    table, paths = find_table(target), {*others, *staged}
-    if table is None or not paths:
-        return []
+    paths = {*others, *staged}
     if any(about.get("run-digest") == digest for about in map(told, table.history())):
         paths -= set(staged)
     named = {unquote(path) for path in pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()}
@@ -288,9 +214,8 @@ def stage(
     parts = target.values
     known = pa.schema(table.schema().to_arrow())
     kind = pa.schema([field for field in known if field.name not in parts])
-    filled = [file for file in files if file.rows]
     folder, token = "/".join(f"{name}={value}" for name, value in parts.items()), uuid.uuid4()
-    paths = [f"{folder}/part-{number:05d}-{token}.parquet" for number in range(len(filled))]
+    paths = [f"{folder}/part-{number:05d}-{token}.parquet" for number in range(len(files))]
     begin([quoted(path) for path in paths])
 
     def one(place: str, file: ResultFile) -> StagedFile:
@@ -300,7 +225,7 @@ def stage(
         path = quoted(place.removeprefix(f"{location}/"))
         return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=of_footer(footer))
 
-    written = write_all([f"{location}/{path}" for path in paths], filled, one)
+    written = write_all([f"{location}/{path}" for path in paths], files, one)
     return StagedResult(table=target.path, location=location, files=tuple(written), rules=rules_of(table))
 
 

@@ -16,10 +16,10 @@ from deltalake.transaction import CommitProperties
 from skewless.errors import SpecError
 from skewless.run.objects.location import is_object, plain_path
 from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
-from skewless_lake.delta.statistics import known_values
-from skewless_lake.new_files import part_fields
+from skewless_lake.delta.log import known_values
 from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart, TableRule
+from skewless_lake.staging import other_partitions, part_fields
 
 _READER_VERSIONS = frozenset({1, 2, 3})
 #: All writers of version 6 have to know identity columns.
@@ -44,20 +44,6 @@ _OFF = frozenset({"false", "none"})
 _CHECK = "constraints."
 _INVARIANT, _GENERATED = "delta.invariants", "delta.generationExpression"
 _METADATA = frozenset({"comment", _INVARIANT, _GENERATED})
-
-
-def require_understood(table: DeltaTable, at: str) -> None:
-    """Refuse a table that asks something of its writers that we do not know of.
-
-    Raises:
-        SpecError: names it.
-    """
-    asked = next(_not_understood(table), None)
-    if asked is not None:
-        raise SpecError.saying(
-            at, f"the table has {asked}, which is on no list of what Skewless can write to",
-            "drop that from the table, or publish into a table of its own",
-        )  # fmt: skip
 
 
 def _not_understood(table: DeltaTable) -> Iterator[str]:
@@ -183,15 +169,10 @@ def where(target: OutputPart) -> str:
 
 
 def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
-    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
-
-    Raises:
-        SpecError: the table has other columns or partitions than the result.
-    """
-    parts = [field.name for field in part_fields(target)]
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
     wanted = pa.schema([*columns, *part_fields(target)])
     for attempt in range(_ATTEMPTS):
-        table = find_table(target) or _made(target, wanted, parts)
+        table = find_table(target) or _made(target, wanted)
         require_fitting(table, target)
         try:
             return _fitted(table, target, wanted)
@@ -202,11 +183,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
 
 
 def fitting_table(target: OutputPart) -> DeltaTable | None:
-    """As ``find_table``, of a table whose part can be replaced.
-
-    Raises:
-        SpecError: as ``require_fitting``.
-    """
+    """As ``find_table``, of a table whose part can be replaced."""
     table = find_table(target)
     if table is not None:
         require_fitting(table, target)
@@ -214,13 +191,7 @@ def fitting_table(target: OutputPart) -> DeltaTable | None:
 
 
 def files_of_part(table: DeltaTable, target: OutputPart, names: Sequence[str] = ("path",)) -> list[dict[str, Any]]:
-    """The files of a part, as the log has them.
-
-    Args:
-        table: of a version.
-        target: the part.
-        names: what of each is wanted, as ``get_add_actions`` names it; empty for all.
-    """
+    """The files of a part, of each what is named, as ``get_add_actions`` names it; all if nothing is."""
     actions = pa.table(table.get_add_actions(flatten=True))
     of_part = [True] * len(actions)
     for name, value in target.values.items():
@@ -235,13 +206,16 @@ def files_of_part(table: DeltaTable, target: OutputPart, names: Sequence[str] = 
 
 
 def require_fitting(table: DeltaTable, target: OutputPart) -> None:
-    """Refuse a table of which a part is not just the files of one partition, or that deltalake would not replace.
-
-    Raises:
-        SpecError: says what it has.
-    """
-    _require_partitions(table, target)
-    require_understood(table, where(target))
+    """Refuse a table of which a part is not just the files of one partition, or that we or deltalake cannot write."""
+    partitions = table.metadata().partition_columns
+    if partitions != list(target.values):
+        raise other_partitions(where(target), target, partitions)
+    asked = next(_not_understood(table), None)
+    if asked is not None:
+        raise SpecError.saying(
+            where(target), f"the table has {asked}, which is on no list of what Skewless can write to",
+            "drop that from the table, or publish into a table of its own",
+        )  # fmt: skip
     paths = [str(file["path"]) for file in files_of_part(table, target)]
     odd = next((path for path in paths if quote(unquote(path), safe=_PLAIN) != path), None)
     if odd is not None:
@@ -252,17 +226,7 @@ def require_fitting(table: DeltaTable, target: OutputPart) -> None:
         )  # fmt: skip
 
 
-def _require_partitions(table: DeltaTable, target: OutputPart) -> None:
-    parts, found = [field.name for field in part_fields(target)], table.metadata().partition_columns
-    if found != parts:
-        raise SpecError(
-            where(target), f"a table partitioned by {' and '.join(parts)}",
-            f"one partitioned by {', '.join(found) or 'no column'}",
-            "name its date column in output.partition, or publish into a table of its own",
-        )  # fmt: skip
-
-
-def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
+def _made(target: OutputPart, wanted: pa.Schema) -> DeltaTable:
     try:
         schema = Schema.from_arrow(wanted)
     except Exception as err:  # noqa: BLE001  # of several kinds
@@ -271,12 +235,12 @@ def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable
             str(err).partition("\n")[0][:200],
             "cast the result of the aggregate in map, or publish into a folder",
         ) from None  # fmt: skip
-    if "://" not in location_of(target):
-        make_folder(Path(location_of(target), LOG))
     location = location_of(target)
+    if "://" not in location:
+        make_folder(Path(location, LOG))
     try:
         table = DeltaTable.create(
-            location, schema, mode="ignore", partition_by=parts, storage_options=patience(location),
+            location, schema, mode="ignore", partition_by=list(target.values), storage_options=patience(location),
             # Tried again, it would commit its columns as version 1, over those that another process has just made.
             commit_properties=CommitProperties(max_commit_retries=0),
         )  # fmt: skip
@@ -290,11 +254,7 @@ def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable
 
 
 def _fitted(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTable:
-    """The table with all columns of a result.
-
-    Raises:
-        SpecError: it lacks one and may not evolve, has one of another type, or has one that the result lacks.
-    """
+    """The table with all columns of a result."""
     at, evolve = where(target), target.output.columns == "evolve"
     have = {field.name: field for field in table.schema().fields}
     want = {field.name: field for field in Schema.from_arrow(wanted).fields}

@@ -14,9 +14,9 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.transforms import IdentityTransform
 
 from skewless.errors import RunDirectoryError, SpecError
-from skewless_lake.commits import RULES, told, written
+from skewless_lake.formats import RULES, told, written
 from skewless_lake.refusals import reason
-from skewless_lake.staged import TableRule, rules_digest
+from skewless_lake.staged import OutputPart, TableRule, rules_digest
 
 #: Commits upon one and the same state of a table that may fail: others hold its lock, or pyiceberg passed over a file.
 _UPON_ONE_STATE = 10
@@ -27,17 +27,9 @@ def rules_of(table: Table) -> tuple[TableRule, ...]:
     return tuple(TableRule(name=f"NOT NULL {field.name}") for field in table.schema().fields if field.required)
 
 
-def require_race(failed: Counter[str], table: Table, err: Exception) -> None:
-    """Go on only while others change the table: by the same error a catalog refuses what it never commits.
-
-    Args:
-        failed: how many commits have failed, by the metadata that they were made upon; counted up here.
-        table: as it was loaded.
-        err: why the commit failed.
-
-    Raises:
-        SpecError: the table is as it was, again and again.
-    """
+def require_race(table: Table, target: OutputPart, failed: Counter[str], err: Exception) -> None:
+    """See ``formats.TableFormat``; states of a table are told by their metadata."""
+    del target
     failed[table.metadata_location] += 1
     if failed[table.metadata_location] > _UPON_ONE_STATE:
         raise SpecError.saying(
@@ -48,11 +40,6 @@ def require_race(failed: Counter[str], table: Table, err: Exception) -> None:
 
 def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | None = None) -> list[DataFile]:
     """The data files of a part in a snapshot, by default in the current one.
-
-    Args:
-        table: the table.
-        parts: the values of the partition columns.
-        snapshot_id: of the snapshot, which the table has.
 
     Raises:
         SpecError: a file has rows of other parts too, as it is older than the table's partitions; or the part has
@@ -100,7 +87,7 @@ def replace_part(
         table: as it was loaded; the commit is refused if its current snapshot is another one by then.
         parts: the values of the partition columns.
         files: of the part.
-        about: for the summary, see ``commits.written``.
+        about: for the summary.
         branch: ``main`` to publish it; None to stage it, so that no reader finds it.
 
     Raises:

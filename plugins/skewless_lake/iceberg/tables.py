@@ -20,8 +20,8 @@ from pyiceberg.types import NestedField
 from skewless.errors import SpecError
 from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.new_files import part_fields
 from skewless_lake.staged import OutputPart
+from skewless_lake.staging import other_partitions, part_fields
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 #: Files of a table on an object store have some bits of a hash before their names: below one prefix, a store serves
@@ -38,11 +38,7 @@ _READ_ONLY = frozenset({"DynamoDbCatalog", "BigQueryMetastoreCatalog"})
 
 
 def find_table(target: OutputPart) -> Table | None:
-    """The table of an output, as it is now; None if it has not been made yet.
-
-    Raises:
-        SpecError: the catalog is of a kind whose tables pyiceberg cannot change.
-    """
+    """The table of an output, as it is now; None if it has not been made yet."""
     name, catalog = _catalog(target)
     try:
         return catalog.load_table(name.identifier)
@@ -79,11 +75,7 @@ def _sort_fields(schema: Schema, target: OutputPart) -> list[SortField]:
 
 
 def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
-    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
-
-    Raises:
-        SpecError: the table has other columns or partitions than the result.
-    """
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
     name, catalog = _catalog(target)
     wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output {name}")
     for attempt in range(_ATTEMPTS):
@@ -91,7 +83,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
             table = catalog.load_table(name.identifier)
         except NoSuchTableError:
             table = _made(catalog, name, wanted, target)
-        _require_partitions(table, name, [field.name for field in part_fields(target)])
+        _require_partitions(table, target)
         try:
             return _fitted(table, name, wanted, evolve=target.output.columns == "evolve")
         except CommitFailedException:  # somebody has changed the table just now
@@ -101,15 +93,10 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
 
 
 def fitting_table(target: OutputPart) -> Table | None:
-    """As ``find_table``, of a table in which a part is just the files of one partition, and that pyiceberg can write.
-
-    Raises:
-        SpecError: names its partitions, or its format.
-    """
+    """As ``find_table``, of a table that pyiceberg can write, and where a part is just the files of one partition."""
     table = find_table(target)
     if table is not None:
-        name = TableName.parse(target.output.path)
-        _require_partitions(table, name, [field.name for field in part_fields(target)])
+        _require_partitions(table, target)
     return table
 
 
@@ -161,30 +148,22 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart)
         return catalog.load_table(name.identifier)
 
 
-def _require_partitions(table: Table, name: TableName, parts: list[str]) -> None:
-    """Refuse a table in which a day is not just the files of one partition, or that pyiceberg does not write."""
+def _require_partitions(table: Table, target: OutputPart) -> None:
+    at = f"output {TableName.parse(target.output.path)}"
     if table.format_version > _NEWEST_FORMAT:
         raise SpecError(
-            f"output {name}", "a table of format 1 or 2", f"one of format {table.format_version}",
+            at, "a table of format 1 or 2", f"one of format {table.format_version}",
             "pyiceberg reads later formats, and does not write them yet: publish into a table of its own",
         )  # fmt: skip
     schema = table.schema()
     # Format 1 leaves removed fields there as void ones; pyiceberg does not write to such tables.
     found = [(schema.find_column_name(field.source_id), str(field.transform)) for field in table.spec().fields]
-    if found != [(part, "identity") for part in parts]:
-        shown = ", ".join(f"{column} ({transform})" for column, transform in found) or "no column"
-        raise SpecError(
-            f"output {name}", f"a table partitioned by {' and '.join(parts)}", f"one partitioned by {shown}",
-            "name its date column in output.partition, or publish into a table of its own",
-        )  # fmt: skip
+    if found != [(part, "identity") for part in target.values]:
+        raise other_partitions(at, target, [f"{column} ({transform})" for column, transform in found])
 
 
 def _fitted(table: Table, name: TableName, wanted: Schema, *, evolve: bool) -> Table:
-    """The table with all columns of a result.
-
-    Raises:
-        SpecError: it lacks one and may not evolve, or has one that the result lacks and that is required.
-    """
+    """The table with all columns of a result."""
     at = f"output {name}"
     have = {field.name: field for field in table.schema().fields}
     want = {field.name: field for field in wanted.fields}

@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from skewless_leases.liveness.silence import Silences
-from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.stores.tables import Look
 
 
@@ -189,18 +188,15 @@ def decide(
     """What to do after a look, and what to remember.
 
     A worker that does not see its own heartbeat takes nothing: others consider it dead.
-
-    Args:
-        me: this worker's name.
-        partitions: all partitions that are to be held now.
-        look: the tables as this worker has just read them.
-        memory: what it remembered before.
-        spans: the five time spans.
     """
     silences = memory.silences.after(look, longest_gap=spans.maximum_lease / 2)
-    dead = silences.dead(look, spans.maximum_lease)
-    seen = Situation(me, frozenset(partitions), look, _remember(look, memory, silences), dead, spans)
-    seen = _with_free_since(seen)
+    grabs = {(partition, row.version) for partition, row in look.grabs.items()}
+    memory = replace(
+        memory, silences=silences, grab_since={grab: memory.grab_since.get(grab, look.time) for grab in grabs}
+    )
+    seen = Situation(me, frozenset(partitions), look, memory, silences.dead(look, spans.maximum_lease), spans)
+    free_since = {partition: memory.free_since.get(partition, look.time) for partition in seen.free}
+    seen = replace(seen, memory=replace(memory, free_since=free_since))
     clear = _cleared(seen)
     surrendered = _surrendered(seen)
     if me not in seen.live:
@@ -209,17 +205,6 @@ def decide(
     moves = {partition: victim for partition, (victim, thief) in shares.moves.items() if thief == me}
     challenges, after = _challenged(seen, moves)
     return (*surrendered, *clear, *_taken(seen, shares), *challenges, *_forgotten(seen)), after
-
-
-def _remember(look: Look, memory: Memory, silences: Silences) -> Memory:
-    grabs = {(partition, row.version) for partition, row in look.grabs.items()}
-    since = {grab: memory.grab_since.get(grab, look.time) for grab in grabs}
-    return replace(memory, silences=silences, grab_since=since)
-
-
-def _with_free_since(seen: Situation) -> Situation:
-    since = {partition: seen.memory.free_since.get(partition, seen.look.time) for partition in seen.free}
-    return replace(seen, memory=replace(seen.memory, free_since=since))
 
 
 def _surrendered(seen: Situation) -> list[Surrender]:

@@ -68,14 +68,7 @@ class Member:
         return MappingProxyType(self._grants.copy())
 
     def step(self, time: float) -> tuple[Action, ...]:
-        """Look, decide and enact.
-
-        Args:
-            time: the monotonic clock, in seconds, read before the call.
-
-        Returns:
-            What was decided, refused or not.
-        """
+        """Look, decide and enact, at a time of the monotonic clock in seconds; what was decided, refused or not."""
         return self.act(look_at(self.store, time))
 
     def act(self, look: Look) -> tuple[Action, ...]:

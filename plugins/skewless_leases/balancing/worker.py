@@ -128,9 +128,7 @@ class Worker:
         if isinstance(self._failure, LeaseError):
             raise self._failure
         if self._failure is not None:
+            came = f"{type(self._failure).__name__}: {self._failure}"
             raise LeaseError(
-                f"worker {self.name}",
-                "work that takes its calls",
-                f"{type(self._failure).__name__}: {self._failure}",
-                "its partitions go to others",
+                f"worker {self.name}", "work that takes its calls", came, "its partitions go to others"
             ) from self._failure

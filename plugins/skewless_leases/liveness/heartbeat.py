@@ -55,16 +55,10 @@ _NUMBERS = itertools.count()
 
 
 class Heartbeat:
-    """The heartbeat of this process, under a worker's name.
+    """The heartbeat of this process, under a worker's name: a beat ``every`` so many seconds.
 
     All workers of a process share one process that beats for them: to start another for each lease would take a tenth
     of a second of a processor.
-
-    Args:
-        address: of the store, as ``open_store`` takes it.
-        worker: the worker's name.
-        room: how many partitions it can hold.
-        every: seconds between two beats.
     """
 
     def __init__(self, address: str, worker: str, room: int, every: float) -> None:

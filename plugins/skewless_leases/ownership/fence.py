@@ -2,7 +2,8 @@
 
 What a holder commits lies in the same record as its fencing number, so that one compare-and-set
 both checks the fence and writes. A holder that was stopped between its check and its write finds
-the record changed when it wakes.
+the record changed when it wakes. Whatever writes under a grant that has ended raises FencedOutError, and has written
+nothing.
 """
 
 from __future__ import annotations
@@ -31,47 +32,29 @@ class Grant:
 
 
 def read(store: KeyValueStore, partition: str) -> Allocation:
-    """Who holds a partition, under which fencing number, and what was last committed.
-
-    Raises:
-        LeaseError: the record is damaged.
-    """
+    """Who holds a partition, under which fencing number, and what was last committed."""
     row = _row(store, partition)
     return row.record if row else Allocation(fence=0)
 
 
 def check(store: KeyValueStore, grant: Grant) -> None:
-    """Ask whether a grant still holds; it may end the moment after. Only ``commit`` is safe.
-
-    Raises:
-        FencedOutError: somebody else has been granted the partition, or it was given back.
-    """
+    """Raise FencedOutError unless a grant still holds; it may end the moment after. Only ``commit`` is safe."""
     _under(store, grant)
 
 
 def commit(store: KeyValueStore, grant: Grant, value: str) -> None:
-    """Write under a grant: the write happens only if the grant still holds at that moment.
-
-    Raises:
-        FencedOutError: it does not; nothing was written.
-        LeaseError: the value is too long.
-    """
+    """Write under a grant: the write happens only if the grant still holds at that moment."""
     if len(value) > LONGEST_VALUE_CHARACTERS:
-        raise LeaseError(
-            f"partition {grant.partition}",
+        required, hint = (
             f"a value of at most {LONGEST_VALUE_CHARACTERS} characters",
-            f"{len(value)}",
             "commit where the data is, not the data",
         )
+        raise LeaseError(f"partition {grant.partition}", required, f"{len(value)}", hint)
     _rewrite(store, grant, lambda record: replace(record, value=value))
 
 
 def release(store: KeyValueStore, grant: Grant, value: str | None = None) -> None:
-    """Give a partition back; the fencing number stays, and what was committed, unless another value is given.
-
-    Raises:
-        FencedOutError: it was no longer this grant's.
-    """
+    """Give a partition back; the fencing number stays, and what was committed, unless another value is given."""
 
     def given_back(record: Allocation) -> Allocation:
         last = record.value if value is None else value
@@ -84,9 +67,6 @@ def keep(store: KeyValueStore, grant: Grant) -> None:
     """Ask that a partition be not moved for the sake of balance: its work is under way, and would be lost.
 
     It lasts as long as the grant. A holder that dies loses it all the same.
-
-    Raises:
-        FencedOutError: it is no longer this grant's.
     """
     _rewrite(store, grant, lambda record: replace(record, kept=True))
 

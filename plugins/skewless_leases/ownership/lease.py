@@ -10,8 +10,7 @@ from typing import Self
 
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat import Heartbeat
-from skewless_leases.liveness.silence import Silences
-from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.ownership import fence
 from skewless_leases.ownership.fence import Grant
 from skewless_leases.stores import open_store

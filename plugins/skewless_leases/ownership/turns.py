@@ -9,11 +9,11 @@ One counter gives the turns of a store; what is claimed and finished is kept by 
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from skewless_leases.errors import LeaseError
 from skewless_leases.stores.store import KeyValueStore
+from skewless_leases.stores.tables import encode, parsed
 
 DRAWN, NAMES = "turns-drawn", "turns/"
 #: Numbers are stored as text; more digits are nobody's.
@@ -94,8 +94,7 @@ class Turns:
         return (_standing(row.value, name), row.version) if row else (Standing(), None)
 
     def _write(self, name: str, standing: Standing, version: str | None) -> bool:
-        value = json.dumps(asdict(standing), separators=(",", ":")).encode()
-        return self.store.put(NAMES + name, value, version) is not None
+        return self.store.put(NAMES + name, encode(standing), version) is not None
 
 
 def _number(value: bytes) -> int:
@@ -106,15 +105,8 @@ def _number(value: bytes) -> int:
 
 
 def _standing(value: bytes, name: str) -> Standing:
-    try:
-        raw = json.loads(value)
-    except ValueError:
-        raw = None
-    names = {field.name for field in fields(Standing)}
-    if isinstance(raw, dict) and set(raw) == names:
-        numbers, people = (raw["claimed"], raw["finished"]), (raw["claimant"], raw["finisher"])
-        typed = all(type(one) is int for one in numbers) and all(type(one) is str for one in people)
-        if typed and 0 <= raw["finished"] <= raw["claimed"]:
-            return Standing(**raw)
+    found = parsed(Standing, value)
+    if found is not None and found.finished <= found.claimed:
+        return found
     hint = "it was edited by hand, or torn: remove it, and the turn of the published folder counts"
     raise LeaseError(f"turns of {name}", "two numbers and two names", repr(value[:120]), hint)

@@ -20,15 +20,12 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.stores.store import Versioned
+from skewless_leases.errors import StoreError
+from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key, told_as_store_error
 
-#: A file's name may be 255 bytes long on common file systems.
-LONGEST_KEY_BYTES = 200
 #: Of a key that others keep writing to while it is read.
 MOST_LOOKS = 1000
 
@@ -44,19 +41,19 @@ class FileStore:
     def __init__(self, root: str, *, durable: bool = True) -> None:
         self.root, self.durable = Path(root), durable
         self._heads, self._values, self._births = (self.root / name for name in ("heads", "values", "births"))
-        with self._refusals():
+        with told_as_store_error(self.root, "its folder"):
             for folder in (self._heads, self._values, self._births):
                 folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> Versioned | None:
         """The value of a key, or None."""
-        with self._refusals():
+        with told_as_store_error(self.root, "its folder"):
             return self._read(self._head(key))
 
     def put(self, key: str, value: bytes, expected: str | None) -> str | None:
         """Write if the key still has that version; the new version, or None."""
         head, version = self._head(key), secrets.token_hex(12)
-        with self._refusals():
+        with told_as_store_error(self.root, "its folder"):
             self._write_value(version, value)
             done = self._create(head, version) if expected is None else _renamed(head / expected, head / version)
             if not done:
@@ -71,7 +68,7 @@ class FileStore:
         """Remove if the key still has that version."""
         head = self._head(key)
         grave = self._births / f"{expected}-deleted"
-        with self._refusals():
+        with told_as_store_error(self.root, "its folder"):
             if not _renamed(head / expected, grave):
                 return False
             self._sync(head)
@@ -84,7 +81,7 @@ class FileStore:
     def scan(self, prefix: str) -> dict[str, Versioned]:
         """All keys that begin so."""
         rows = {}
-        with self._refusals():
+        with told_as_store_error(self.root, "its folder"):
             for name in [path.name for path in self._heads.iterdir()]:
                 key = unquote(name)
                 if key.startswith(prefix) and (row := self._read(self._heads / name)):
@@ -94,12 +91,7 @@ class FileStore:
     def _head(self, key: str) -> Path:
         name = quote(key, safe="")
         if not key.strip(".") or len(name) > LONGEST_KEY_BYTES:
-            raise LeaseError(
-                f"store {self.root}",
-                f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted",
-                repr(key[:80]),
-                "shorten it",
-            )
+            raise bad_key(self.root, key)
         return self._heads / name
 
     def _read(self, head: Path) -> Versioned | None:
@@ -164,14 +156,6 @@ class FileStore:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-
-    @contextlib.contextmanager
-    def _refusals(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as err:
-            reason = err.strerror or type(err).__name__
-            raise StoreError.saying(f"store {self.root}", f"its folder cannot be read or written ({reason})") from err
 
 
 def _renamed(source: Path, target: Path) -> bool:

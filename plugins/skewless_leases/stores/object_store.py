@@ -20,13 +20,12 @@ import json
 import posixpath
 import re
 import secrets
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.stores.store import Versioned
+from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key, told_as_store_error
 
 try:
     import obstore
@@ -45,8 +44,6 @@ except ImportError:
         "leases on an object store", "the package obstore is not installed", "install skewless[object-stores]"
     ) from None
 
-#: As in a folder, so that a job can move from one to the other.
-LONGEST_KEY_BYTES = 200
 #: So many versions of a key stay, for those who wrote one and look for its successors.
 KEPT_VERSIONS = 32
 #: How often it is looked anew for a version that was removed between a listing and a read.
@@ -95,7 +92,7 @@ class ObjectStore:
         place, _, self._folder = rest.partition("/")
         self._seen: dict[str, _Version] = {}
         self._trusted = False
-        with self._refusals():
+        with told_as_store_error(self.root, "it"):
             # Connections that are lost are made anew while a server may still answer, and none after that.
             self._bucket: Any = opened(
                 scheme, place, _RETRIES, answer_seconds, answer_seconds / 4, answer_seconds, answer_seconds
@@ -103,23 +100,23 @@ class ObjectStore:
 
     def get(self, key: str) -> Versioned | None:
         """The value of a key, or None."""
-        with self._refusals():
+        with told_as_store_error(self.root, "it"):
             return _shown(self._highest(self._below(key)))
 
     def put(self, key: str, value: bytes, expected: str | None) -> str | None:
         """Write if the key still has that version; the new version, or None."""
-        with self._refusals():
+        with told_as_store_error(self.root, "it"):
             written = self._write(self._below(key), value, expected)
         return written.name if written else None
 
     def delete(self, key: str, expected: str) -> bool:
         """Remove if the key still has that version."""
-        with self._refusals():
+        with told_as_store_error(self.root, "it"):
             return self._write(self._below(key), None, expected) is not None
 
     def scan(self, prefix: str) -> dict[str, Versioned]:
         """All keys that begin so."""
-        with self._refusals():
+        with told_as_store_error(self.root, "it"):
             numbers: dict[str, list[int]] = {}
             for path in self._listed(self._folder):
                 below, _, name = path.rpartition("/")
@@ -134,10 +131,7 @@ class ObjectStore:
         """The folder of a key's versions in the bucket."""
         name = quote(key, safe="").replace(".", "%2E")
         if not key or len(name) > LONGEST_KEY_BYTES:
-            raise LeaseError(
-                f"store {self.root}", f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted", repr(key[:80]),
-                "shorten it",
-            )  # fmt: skip
+            raise bad_key(self.root, key)
         return posixpath.join(self._folder, name)
 
     def _write(self, below: str, value: bytes | None, expected: str | None) -> _Version | None:
@@ -224,12 +218,8 @@ class ObjectStore:
             said = json.loads(head)
             return _Version(number, str(said["writer"]), str(said["before"]), None if said["deleted"] else value)
         except (ValueError, LookupError, TypeError):
-            raise LeaseError(
-                f"store {self.root}",
-                "an object that a lease has written",
-                repr(content[:80]),
-                "remove what is not ours",
-            ) from None
+            required, hint = "an object that a lease has written", "remove what is not ours"
+            raise LeaseError(f"store {self.root}", required, repr(content[:80]), hint) from None
 
     def _require_first_writer(self) -> None:
         """Let two writers compete before the store is trusted.
@@ -244,13 +234,6 @@ class ObjectStore:
                 f"store {self.root}", TWO_FIRST_WRITERS, "keep leases in a folder of a shared file system or in Redis"
             )
         self._trusted = True
-
-    @contextlib.contextmanager
-    def _refusals(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as err:
-            raise StoreError.saying(f"store {self.root}", f"it cannot be read or written ({err.strerror})") from None
 
 
 def _path(below: str, number: int) -> str:

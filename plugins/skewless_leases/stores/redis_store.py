@@ -67,12 +67,9 @@ class RedisStore:
                 retry=Retry(NoBackoff(), 1),
             )
         except ValueError:  # whose words may hold a part of the password
-            raise StoreError(
-                f"store {url.partition(':')[0]}",
-                "an address of Redis",
-                "one that cannot be read",
-                "write redis://HOST:PORT/DB#NAME, with a user and a password percent-encoded",
-            ) from None
+            hint = "write redis://HOST:PORT/DB#NAME, with a user and a password percent-encoded"
+            where = f"store {url.partition(':')[0]}"
+            raise StoreError(where, "an address of Redis", "one that cannot be read", hint) from None
 
     def get(self, key: str) -> Versioned | None:
         """The value of a key, or None."""

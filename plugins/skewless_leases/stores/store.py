@@ -6,8 +6,12 @@ what it has not seen. A version is never used twice, not even after a deletion.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
+
+from skewless_leases.errors import LeaseError, StoreError
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,27 @@ class Versioned:
 
     value: bytes
     version: str
+
+
+#: A file's name may be 255 bytes long on common file systems; other stores take no longer keys, so that a job can move.
+LONGEST_KEY_BYTES = 200
+
+
+def bad_key(store: object, key: str) -> LeaseError:
+    """A store cannot have a key of this length, or of this form."""
+    return LeaseError(
+        f"store {store}", f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted", repr(key[:80]), "shorten it"
+    )
+
+
+@contextmanager
+def told_as_store_error(store: object, what: str) -> Iterator[None]:
+    """An operating system's error, or one of a client that has its form, as a StoreError."""
+    try:
+        yield
+    except OSError as err:
+        reason = err.strerror or type(err).__name__
+        raise StoreError.saying(f"store {store}", f"{what} cannot be read or written ({reason})") from err
 
 
 class KeyValueStore(Protocol):

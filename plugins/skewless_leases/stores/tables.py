@@ -12,10 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.stores.store import KeyValueStore, Versioned
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 WORKERS, ALLOCATION, GRAB = "workers/", "allocation/", "grab/"
 
@@ -60,7 +63,7 @@ class Grab:
     fence: int
 
 
-Record = TypeVar("Record", bound=Presence | Allocation | Grab)
+Record = TypeVar("Record", bound="DataclassInstance")
 Record_co = TypeVar("Record_co", bound=Presence | Allocation | Grab, covariant=True)
 
 
@@ -136,8 +139,8 @@ def _below(rows: Mapping[str, Versioned], table: str) -> dict[str, Versioned]:
     return {key.removeprefix(table): row for key, row in sorted(rows.items()) if key.startswith(table)}
 
 
-def encode(record: Presence | Allocation | Grab) -> bytes:
-    """A record as it is stored: JSON."""
+def encode(record: DataclassInstance) -> bytes:
+    """A record, a frozen value of texts, numbers and booleans, as it is stored: JSON."""
     return json.dumps(asdict(record), separators=(",", ":")).encode()
 
 
@@ -151,25 +154,24 @@ def decode(kind: type[Record], stored: bytes, where: str) -> Record:
     if not stored:
         hint = "look again: its listing may be older than the last write; if it stays so, the disk has lost it"
         raise StoreError.saying(f"lease record {where}", "it is empty", hint)
+    record = parsed(kind, stored)
+    if record is None:
+        hint = "remove it if it was edited by hand, or use the release of Skewless that wrote it"
+        raise LeaseError(f"lease record {where}", f"the fields of {kind.__name__}", repr(stored[:120]), hint)
+    return record
+
+
+def parsed(kind: type[Record], stored: bytes) -> Record | None:
+    """What ``encode`` was given; None if it is not just the fields of a kind, or a number among them is negative."""
     try:
         raw = json.loads(stored)
     except ValueError:
-        raw = None
-    if not isinstance(raw, dict) or set(raw) != {field.name for field in fields(kind)} or not _fits(kind, raw):
-        raise LeaseError(
-            f"lease record {where}",
-            f"the fields of {kind.__name__}",
-            repr(stored[:120]),
-            "remove it if it was edited by hand, or use the release of Skewless that wrote it",
-        )
-    return kind(**raw)
-
-
-def _fits(kind: type[Record], raw: Mapping[str, Any]) -> bool:
-    """Whether each value is of its field's type, and numbers are not negative."""
+        return None
     types = {"int": (int,), "bool": (bool,), "str": (str,), "str | None": (str, type(None))}
+    if not isinstance(raw, dict) or set(raw) != {field.name for field in fields(kind)}:
+        return None
     for field in fields(kind):
         value = raw[field.name]
         if type(value) not in types[str(field.type)] or (type(value) is int and value < 0):
-            return False
-    return True
+            return None
+    return kind(**raw)

@@ -24,10 +24,10 @@ from skewless.run.objects.location import open_location
 from skewless.run.publication.publish import require_passed
 from skewless.run.publication.records import identity_of, record_of
 from skewless.spec.result import Output
-from skewless_lake.commits import told
 from skewless_lake.delta.tables import location_of
+from skewless_lake.formats import told
+from skewless_lake.iceberg.publishing import NOT_AUDITED
 from skewless_lake.iceberg.snapshots import ours, summary_of
-from skewless_lake.iceberg.staging import NOT_AUDITED
 from skewless_lake.iceberg.tables import find_table
 from skewless_lake.publication import roll_back, turns_of
 from skewless_lake.refusals import told_plainly
