@@ -15,10 +15,12 @@ from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.new_files import ResultFile, batches_of
-from skewless_lake.staged import STAGED, StagedResult
+from skewless_lake.publication import publish_run
+from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_lake.staging import stage_result
 from tests.unit import synthetic
 
@@ -126,6 +128,20 @@ def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDire
     run = committed(folder, root, kind, result_table(text), **how)
     staged(run)
     return judge(run)
+
+
+def publish(folder: Path, root: Path, kind: str, rows: pa.Table | str, **how: Any) -> RunDirectory:
+    """Publish rows, or some that all say who made them, by a run of its own."""
+    run = committed(folder, root, kind, result_table(rows) if isinstance(rows, str) else rows, **how)
+    staged(run)
+    publish_run(judge(run), NOW)
+    return run
+
+
+def part_of(kind: str, root: Path) -> OutputPart:
+    """The day of the table of a kind."""
+    output, path = output_of(kind, root)
+    return OutputPart(output, path, str(root), Part(DAY))
 
 
 def read(kind: str, root: Path) -> pa.Table:

@@ -12,8 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.publication import publish_run
-from tests.lake.outputs import NOW, TABLE, ready
+from tests.lake.outputs import TABLE, publish
 
 
 class Reads(NamedTuple):
@@ -71,13 +70,13 @@ def read_while_published(root: Path, kind: str, reads: int) -> Reads:
         kind: of the table.
         reads: of each library.
     """
-    publish_run(ready(root / "0", root, kind, "run 0", turn=1), NOW)
+    publish(root / "0", root, kind, "run 0", turn=1)
     over, torn, seen = threading.Event(), 0, set[str]()
 
     def publish_on() -> None:
         number = 1
         while not over.is_set():
-            publish_run(ready(root / f"{number}", root, kind, f"run {number}", turn=number + 1), NOW)
+            publish(root / f"{number}", root, kind, f"run {number}", turn=number + 1)
             number += 1
             over.wait(0.2)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -19,18 +16,12 @@ from skewless.run.publication.records import record_of
 from skewless.spec.result import Window
 from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.publication import publish_run
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from tests.lake.outputs import NOW, ready, seen
-from tests.lake.test_outputs import DAY, plain, run, spec
+from tests.lake.outputs import publish, seen
+from tests.lake.test_outputs import DAY, spec
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import all_as_clients
-
-OUTPUTS = {
-    "iceberg": {"format": "iceberg", "path": "bucket.marts.clicks"},
-    "delta": {"format": "delta", "path": "s3://lake/marts/clicks"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +37,7 @@ def root(server: ObjectServer, spark: SparkSession, tmp_path: Path) -> Iterator[
         yield tmp_path
 
 
-def read(kind: str, root: Path) -> pa.Table:
-    if kind == "iceberg":
-        return open_catalog("bucket", str(root)).load_table("marts.clicks").scan().to_arrow()
-    return pa.table(DeltaTable("s3://lake/marts/clicks").to_pyarrow_table())
-
-
-@pytest.mark.parametrize("kind", [pytest.param("iceberg", marks=pytest.mark.long), "delta"])
-def test_a_table_in_a_bucket_has_the_rows_of_a_folder(spark: SparkSession, root: Path, kind: str) -> None:
-    run(spark, root, spec(root, {"path": "out"}), "folder")
-    wanted = plain(pq.read_table(root / "out" / "date=2026-11-20", partitioning=None))
-    for number, day in enumerate([DAY, DAY + dt.timedelta(days=1), DAY]):
-        run(spark, root, spec(root, OUTPUTS[kind]), f"{kind}{number}", day)
-    found = read(kind, root)
-    assert len(found) == 2 * len(wanted)
-    assert plain(found.filter(pa.compute.equal(found["date"], pa.scalar(DAY)))) == wanted
-
-
+@pytest.mark.long
 def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     spark: SparkSession, server: ObjectServer, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +69,7 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
 
 def test_the_files_of_a_table_that_is_made_in_a_bucket_are_spread(server: ObjectServer, tmp_path: Path) -> None:
     with as_client({**server.environment, **server.catalog("s3", tmp_path / "s3.db")}):
-        publish_run(ready(tmp_path / "run", tmp_path, "s3", "first", in_files=3), NOW)
+        publish(tmp_path / "run", tmp_path, "s3", "first", in_files=3)
         assert seen("s3", tmp_path) == {"2026-11-20": ["first"] * 3}
         paths = [task.file.file_path for task in open_catalog("s3", "").load_table("marts.clicks").scan().plan_files()]
     hashes = {path.removeprefix("s3://lake/warehouse/marts/clicks/data/").partition("/date=")[0] for path in paths}

@@ -24,8 +24,22 @@ from skewless_lake.pruning import pruned
 from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
 from skewless_lake.staging import stage_result
-from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
+from tests.lake.outputs import (
+    DAY,
+    KINDS,
+    NOW,
+    TABLE,
+    committed,
+    judge,
+    publish,
+    read,
+    ready,
+    result_table,
+    seen,
+    staged,
+)
 
+pytestmark = pytest.mark.long
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -40,7 +54,7 @@ def root(tmp_path: Path, kind: str) -> Path:
     """Two runs of one day, and one of each of the two days after it, which are kept for warm starts."""
     for name, turn, days in [("first", 1, 0), ("second", 2, 0), ("third", 1, 1), ("fourth", 1, 2)]:
         day = DAY + dt.timedelta(days=days)
-        publish_run(ready(tmp_path / "runs" / "clicks" / name, tmp_path, kind, name, turn=turn, day=day), NOW)
+        publish(tmp_path / "runs" / "clicks" / name, tmp_path, kind, name, turn=turn, day=day)
     return tmp_path
 
 

@@ -15,7 +15,6 @@ import pytest
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.publish import publishing
-from skewless.run.publication.records import publication_of, superseded_by
 from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
 
 
@@ -107,19 +106,6 @@ def test_a_day_of_a_later_run_is_not_repaired_by_an_earlier_one(tmp_path: Path) 
     assert texts(out / DAY) == ["2"]
 
 
-def test_a_superseded_run_stays_superseded_and_says_by_whom(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    older, newer = (validated(tmp_path / str(turn), out, {"a.txt": str(turn)}, turn=turn) for turn in (1, 2))
-    published(newer)
-    for _ in range(2):
-        over = published(older).superseded
-        assert over is not None
-        assert (over.by.run, over.turn) == (str(newer), 2)
-    assert publication_of(older) is None
-    assert superseded_by(older) is not None
-    assert texts(out / DAY) == ["2"]
-
-
 def test_old_versions_are_kept_for_their_time_of_grace(tmp_path: Path) -> None:
     out, hour = tmp_path / "out", dt.timedelta(hours=1)
     for turn, now in ((1, NOW), (2, NOW), (3, NOW + 23 * hour), (4, NOW + 24 * hour)):
@@ -196,6 +182,7 @@ def test_files_folder_and_parents_are_on_the_disk_before_the_exchange_and_again_
     assert {f"sync {out / DAY}", f"sync {out}", f"sync {drafts}"} <= set(told[exchanged:recorded])
 
 
+@pytest.mark.long
 def test_a_new_output_folder_is_on_the_disk_before_its_first_day(tmp_path: Path) -> None:
     out = tmp_path / "lake" / "out"
     run = validated(tmp_path / "run", out, {"a.txt": "one"})
@@ -305,6 +292,7 @@ def test_where_folders_cannot_be_exchanged_and_a_gap_is_allowed_it_is_published(
     assert left_over(out) == []
 
 
+@pytest.mark.long
 def test_whoever_comes_next_repairs_a_day_whose_publisher_was_killed_between_two_renames(tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = validated(tmp_path / "1", out, {"a.txt": "one"}, allow_gap=True)
@@ -321,6 +309,7 @@ def test_whoever_comes_next_repairs_a_day_whose_publisher_was_killed_between_two
     assert left_over(out) == []
 
 
+@pytest.mark.long
 def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
     out = tmp_path / "out"
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
@@ -346,6 +335,7 @@ except FileNotFoundError:
 )
 
 
+@pytest.mark.long
 def test_one_whose_draft_was_moved_away_does_not_set_the_day_of_a_later_run_aside(tmp_path: Path) -> None:
     (tmp_path / "day").mkdir()
     assert _lines(_EXCHANGES, str(tmp_path / "1-ab"), str(tmp_path / "day")) == ["no draft"]
