@@ -58,7 +58,6 @@ def last_change(root: Path, path: Path) -> int:
 
 
 def pytest_runtest_setup() -> None:
-    """Leave a test out if the time is up."""
     if time.time() > float(os.environ.get(UNTIL, "inf")):
         pytest.skip(LEFT_OUT)
 

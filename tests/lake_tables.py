@@ -107,7 +107,6 @@ def _file(
 
 
 def append(table: Table, *files: DataFile) -> None:
-    """Commit files."""
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
         for file in files:
             update.append_data_file(file)
@@ -152,16 +151,7 @@ def _append_deletes(table: Table, *files: DataFile) -> None:
 
 
 def delete_positions(table: Table, positions: Mapping[str, Sequence[int]], partition: Record | None = None) -> str:
-    """Commit one positional delete file.
-
-    Args:
-        table: the table.
-        positions: of the rows, by the path of their file; in any order, even twice.
-        partition: the one that the delete file is of.
-
-    Returns:
-        The path of the delete file.
-    """
+    """Commit one positional delete file."""
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     schema = pa.schema([
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),

@@ -12,12 +12,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def side_by_side(commands: Sequence[Sequence[str]], **options: Any) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start processes, each with a group of its own; at the end their groups are killed.
-
-    Args:
-        commands: the command of each.
-        options: as of ``subprocess.Popen``.
-    """
+    """Start processes, each with a group of its own; at the end their groups are killed."""
     with contextlib.ExitStack() as held:
         begun = []
         for command in commands:

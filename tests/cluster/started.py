@@ -29,13 +29,7 @@ def home_of_tests() -> Iterator[Home]:
 
 @contextmanager
 def started(home: Home, job: Mapping[str, Any], settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """The cluster, with one job in its catalog and no demo.
-
-    Args:
-        home: where it lives.
-        job: its spec.
-        settings: variables of the compose file.
-    """
+    """The cluster, with one job in its catalog and no demo."""
     catalog = home.folder / "catalog"
     catalog.mkdir()
     (catalog / f"{job['name']}.yaml").write_text(yaml.safe_dump(dict(job)))

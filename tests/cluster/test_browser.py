@@ -86,7 +86,6 @@ class Visit(NamedTuple):
     seen: list[str]
 
     def in_airflow(self, page: str) -> None:
-        """Open a page of Airflow's UI about the run."""
         self.driver.get(f"{self.url}/dags/{JOB}/runs/{_quoted(self.run_id)}{page}")
 
     def ours(self, page: str) -> str:

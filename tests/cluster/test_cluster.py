@@ -49,8 +49,6 @@ KILLED_IN = "stage_01.run"
 
 
 class Night(NamedTuple):
-    """What one run on the cluster left, and what was done to it."""
-
     home: Home
     cluster: Cluster
     run_id: str

@@ -77,7 +77,6 @@ class Wire:
             end.close()
 
     def close(self) -> None:
-        """Take no more connections."""
         self._listener.close()
 
 

@@ -40,7 +40,6 @@ AnyHarness = Harness | AirflowHarness | LakeHarness
 
 
 def main() -> int:
-    """The command; 1 if a trial came out wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, help="the file of the trials")
     parser.add_argument("--table", type=Path, help="the page that gets the counts of all trials in that file")

@@ -119,7 +119,6 @@ def trials() -> list[Trial]:
 
 
 def killed(name: str, moment: str, h: AirflowHarness, seed: int) -> Outcome:
-    """Kill it while the run is at that moment, start it again, and wait for the run's end."""
     return _night(h, seed, [(name, moment)])
 
 

@@ -63,13 +63,11 @@ class AirflowHarness:
 
     @cached_property
     def parts(self) -> Parts:
-        """Its processes."""
         parts = Parts(self.installation)
         self._held.callback(parts.close)
         return parts
 
     def close(self) -> None:
-        """Stop it."""
         self._held.close()
 
     def ready(self) -> None:
@@ -86,12 +84,7 @@ class AirflowHarness:
 
 
 class Night:
-    """A run of the job, for a day of its own that was published before; readers look at that day all the time.
-
-    Args:
-        harness: with the Airflow.
-        seed: of the trial; it says which day.
-    """
+    """A run of the job, for a day of its own that was published before; readers look at that day all the time."""
 
     def __init__(self, harness: AirflowHarness, seed: int) -> None:
         harness.ready()
@@ -134,7 +127,6 @@ class Night:
         return str(self.awaited(at_work, f"{task} to be at work", 0.2))
 
     def tasks(self) -> list[TaskState]:
-        """What Airflow says of the tasks."""
         return self._rest.tasks(JOB, self.ident)
 
     def end(self) -> Outcome:
@@ -164,7 +156,6 @@ class Night:
     def awaited(
         self, condition: Callable[[], Any], what: str, every: float, patience_seconds: float = PATIENCE_SECONDS
     ) -> Any:
-        """Wait for something that is true, and return it."""
         deadline = time.monotonic() + patience_seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, f"waited {patience_seconds:.0f} s for {what}: {self._told()}"
@@ -195,12 +186,7 @@ class Night:
 
 
 class Readers:
-    """Somebody who reads a published day again and again.
-
-    Args:
-        folder: of the day.
-        right: what the new result has to say.
-    """
+    """Somebody who reads a published day again and again."""
 
     def __init__(self, folder: Path, right: Counter[str]) -> None:
         self._folder, self._right = folder, right
@@ -210,7 +196,6 @@ class Readers:
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
         self._reader.start()
 
     def stop(self) -> None:

@@ -72,7 +72,6 @@ def _reduce(run: RunDirectory, stage: int, fence: Fence | None) -> None:
 
 
 def merge(run: RunDirectory) -> None:
-    """The result, in two files."""
     if run.commit_of(RESULT_STEP):
         return
     with leased_step(run, RESULT_STEP) as fence:

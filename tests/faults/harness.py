@@ -66,7 +66,6 @@ class Harness:
         return SharedJvm()
 
     def close(self) -> None:
-        """End Spark, and give the disk back."""
         if "jvm" in self.__dict__:
             self.jvm.close()
         self.world.close()
@@ -80,7 +79,6 @@ class Harness:
         return [step for step in self.steps if step.spark or not self.spark]
 
     def step(self, slug: str) -> Step:
-        """The step of a slug."""
         return next(step for step in self.steps if step.slug == slug)
 
     def begin(self, step: Step) -> None:
@@ -97,14 +95,12 @@ class Harness:
             self.jvm.idle()
 
     def new_log(self, step: Step) -> Path:
-        """A file for what an attempt says."""
         self._number += 1
         return self.world.logs / f"{self._number:05d}-{step.slug}.log"
 
     def attempt(
         self, step: Step, fault: Fault | None = None, *, record: bool = False, room: int | None = None
     ) -> Attempt:
-        """Begin an attempt of a step."""
         log = self.new_log(step)
         jvm = self.jvm if step.spark else None
         self._drivers += jvm is not None
@@ -118,7 +114,6 @@ class Harness:
         return Attempt(act, log, roots, fault, self._record if record else None, room)
 
     def points_of(self, step: Step) -> list[Point]:
-        """Do a step without a fault; its points, in the order in which they came."""
         self._record.unlink(missing_ok=True)
         ended = self.attempt(step, record=True).ended()
         assert ended.code == 0, f"{step.name} failed without a fault:\n{ended.said}"

@@ -41,7 +41,6 @@ class NightsWorld(World):
     rows = _FILES * _ROWS_OF_FILE + _LATE_ROWS
 
     def write_input(self) -> None:
-        """See ``World``; the late file comes by ``be_late``."""
         for at, day in enumerate((DAY_BEFORE, DAY)):
             for number in range(_FILES):
                 self._file(day, f"part-{number}", _ROWS_OF_FILE, 10 * at + number)
@@ -57,7 +56,6 @@ class NightsWorld(World):
         pq.write_table(some_rows(rows, seed), folder / f"{name}.parquet")
 
     def spec_fields(self) -> dict[str, Any]:
-        """See ``World``."""
         fields = super().spec_fields()
         # One stage: what is tried is the merge.
         one = {"engine": "combine", "routing": {"reducers": 2}}
@@ -65,12 +63,10 @@ class NightsWorld(World):
 
     @property
     def store(self) -> StatesStore:
-        """The kept states."""
         (folder,) = (self.beside / "states" / "scenario").iterdir()
         return StatesStore(str(folder))
 
     def newest(self) -> dict[str, PartVersion]:
-        """The newest version of each part."""
         found = {part: self.store.newest(part) for part in self.store.parts()}
         return {part: newest.version for part, (newest, _) in found.items() if newest}
 
@@ -121,7 +117,6 @@ class NightsHarness(Harness):
 
 
 def trials(h: NightsHarness) -> Iterator[Trial]:
-    """All of them."""
     seeds = h.seeds(50_000)
     for point in _points(h):
         for when in BOTH:

@@ -21,7 +21,6 @@ from tests.faults.world import DAY, World, chance_of
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     seeds = h.seeds(1_000)
     for step in h.tried_steps():
         for _ in range(2 if step.spark else 12):

@@ -22,14 +22,12 @@ _TIMES = 2
 
 
 def shared_step(cluster: str) -> Step:
-    """A cluster's part in the stage."""
     name = stage_step(1).name
     arguments = ("--stage", "1", "--cluster", cluster)
     return Step(f"{name}, shared", SHARED, True, "share_stage.py", arguments)
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     if not h.spark:
         return
     seeds, step = h.seeds(7_000), shared_step("east")

@@ -22,7 +22,6 @@ _FAR_SECONDS = 400 * 24 * 3600
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     seeds = h.seeds(2_000)
     yield from _disks(h, seeds)
     for fault, change in _CHANGES.items():

@@ -57,7 +57,6 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scen
 
 
 def _result(spark: SparkSession, folder: Path) -> list[str]:
-    """The result that a run ends with, its rows in one order."""
     run = RunDirectory(str(folder))
     run_stages(spark, run, Quiet())
     merge_states(spark, run)
@@ -116,7 +115,6 @@ def _outcome(spark: SparkSession, scene: Scene, folder: Path, what: str) -> str:
 
 
 def _one_of_each(files: list[Path], chance: random.Random) -> list[Path]:
-    """One file of each folder."""
     folders: dict[Path, list[Path]] = {}
     for file in files:
         folders.setdefault(file.parent, []).append(file)

@@ -124,7 +124,6 @@ def judge(run: RunDirectory, *, success: bool = True) -> RunDirectory:
 
 
 def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDirectory:
-    """A run that is ready to be published."""
     run = committed(folder, root, kind, result_table(text), **how)
     staged(run)
     return judge(run)

@@ -24,8 +24,6 @@ PUBLISHERS = 6
 
 
 class Call(NamedTuple):
-    """What one publisher does."""
-
     root: str
     kind: str
     turn: int

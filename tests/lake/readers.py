@@ -35,7 +35,6 @@ def read_iceberg(root: Path) -> set[str]:
 
 
 def duckdb_of_iceberg(root: Path) -> set[str]:
-    """DuckDB, on the files of one snapshot."""
     table = open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
     files = [task.file.file_path for task in table.scan().plan_files()]
     found = duckdb.connect().sql(f'SELECT key, "by" FROM read_parquet({files})').to_arrow_table()
@@ -63,13 +62,7 @@ READERS: dict[str, list[Callable[[Path], set[str]]]] = {
 
 
 def read_while_published(root: Path, kind: str, reads: int) -> Reads:
-    """Publish a day every fifth of a second, and read it with each library.
-
-    Args:
-        root: the data root.
-        kind: of the table.
-        reads: of each library.
-    """
+    """Publish a day every fifth of a second, and read it with each library."""
     publish(root / "0", root, kind, "run 0", turn=1)
     over, torn, seen = threading.Event(), 0, set[str]()
 

@@ -49,7 +49,6 @@ class Handlers:
         self._iceberg.rest.RESTSerializers.registerAll(self._mapper)
 
     def answer(self, method: str, path: str, body: str) -> tuple[int, str]:
-        """The status and the document that answer a request."""
         try:
             found = self._found(method, [unquote(one) for one in path.strip("/").split("/")[1:]], body)
         except Py4JJavaError as err:

@@ -44,7 +44,6 @@ of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def actions(root: Path, asked: Callable[[Job], Mapping[str, Identity]] | None = shown_by_table) -> dict[str, str]:
-    """What is done with each run two months later."""
     later = dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=60)
     return {Path(one.location).name: one.action for one in fates(str(root / "runs"), later, Limits(), asked)}
 

@@ -56,7 +56,6 @@ def _accepts(address: Path) -> bool:
 
 @pytest.fixture(scope="session")
 def redis_socket() -> Iterator[Path]:
-    """One Redis server for all tests of a process."""
     with redis_server() as (address, _):
         yield address
 
@@ -70,7 +69,6 @@ def own_redis() -> Iterator[tuple[Path, int]]:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    """One S3 server for all tests of a process."""
     with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
         yield server
 

@@ -21,13 +21,11 @@ SPANS = TimeSpans.around(0.2)
 
 
 def say(*words: object) -> None:
-    """One line, at once."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Hold, and do as told."""
     logging.basicConfig(format="waiting: %(message)s", stream=sys.stdout)
     with Lease(sys.argv[1], PARTITION, "holder", SPANS) as lease:
         say("granted", lease.grant.fence)

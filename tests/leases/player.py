@@ -30,7 +30,6 @@ SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.8, maximum_shutdown=0.2, min
 
 
 def say(**event: object) -> None:
-    """Write an event."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
@@ -81,7 +80,6 @@ def beat_in_a_thread(address: str, name: str) -> None:
 
 
 def commit_on(worker: Worker, grant: Grant) -> None:
-    """Commit until it is refused."""
     for number in itertools.count():
         try:
             worker.commit(grant, str(number))
@@ -101,7 +99,6 @@ def fork() -> None:
 
 
 def main() -> None:
-    """Play."""
     address, name = sys.argv[1:3]
     told = Told()
     with Worker(address, name, room=100, partitions=lambda _: PARTITIONS, spans=SPANS, work=told) as worker:

@@ -44,7 +44,6 @@ class Holder:
         self.process.stdin.flush()
 
     def said(self, word: str) -> str:
-        """Wait until it says something that begins so."""
         until(lambda: any(line.startswith(word) for line in self.lines), word)
         return next(line for line in self.lines if line.startswith(word))
 

@@ -33,7 +33,6 @@ PATIENCE_SECONDS = 30.0
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < PATIENCE_SECONDS, f"waited in vain for: {what}"
@@ -41,8 +40,6 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class Player:
-    """A worker process."""
-
     def __init__(self, address: str, name: str) -> None:
         self.store: KeyValueStore = open_store(address)
         script = Path(__file__).with_name("player.py")

@@ -77,7 +77,6 @@ def todo(committed: Mapping[str, str]) -> list[str]:
 
 
 def finish(agenda: Agenda, store: MemoryStore) -> dict[str, str]:
-    """Wait until all is done; what was done by whom."""
     while len(look_at(store, 0.0).committed()) < len(TASKS):
         agenda.run_until(agenda.now + 1)
         assert agenda.now < 10_000

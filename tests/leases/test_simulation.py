@@ -14,7 +14,6 @@ HOUR = 3600.0
 
 
 def brief(piece: float, seed: int) -> Setting:
-    """Long enough for a verdict, short enough for a test."""
     return Setting(piece=piece, seed=seed, duration=HOUR / 4, partitions=16)
 
 

@@ -45,13 +45,7 @@ class Footprint:
 
 
 def footprint(all_of: Sequence[psutil.Process], folders: Sequence[Path], runs: int) -> Footprint:
-    """Look.
-
-    Args:
-        all_of: the processes.
-        folders: the temporary folders.
-        runs: that have ended.
-    """
+    """Look."""
     mib: dict[str, float] = defaultdict(float)
     descriptors: dict[str, int] = defaultdict(int)
     processes = 0

@@ -25,12 +25,7 @@ LATE_PERCENT = (1.0, 5.0)
 
 
 def spec(window: int, **more: Any) -> dict[str, Any]:
-    """The job.
-
-    Args:
-        window: parts that its result covers.
-        more: fields beside the usual ones.
-    """
+    """The job."""
     return {
         "name": JOB,
         "input": {"path": "lake/date={date}"},

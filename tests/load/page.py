@@ -44,7 +44,6 @@ class Load:
 
     @property
     def holds(self) -> bool:
-        """Whether all was as it should be."""
         return not self.faults and not self.growth
 
 

@@ -52,8 +52,6 @@ BROKEN = (
 
 
 class Verdict(Enum):
-    """What a test made of a fault."""
-
     KILLED = "killed"
     SURVIVED = "SURVIVED"
     UNCLEAR = "UNCLEAR"
@@ -68,11 +66,7 @@ class Outcome:
 
 
 class Copy:
-    """A copy of the repository in a folder of its own.
-
-    Args:
-        folder: where it is made; it does not exist yet.
-    """
+    """A copy of the repository in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder
@@ -96,11 +90,7 @@ class Copy:
         return wrong
 
     def judge(self, fault: Fault) -> Outcome:
-        """Plant a fault, run its test, and put the code right again.
-
-        Args:
-            fault: what to change. It applies, or ValueError is raised.
-        """
+        """Plant a fault, run its test, and put the code right again."""
         path = self.root / fault.file
         text = path.read_text()
         path.write_text(fault.applied(text))

@@ -63,11 +63,7 @@ class Fault(BaseModel):
         return changed
 
     def has_test(self, root: Path) -> bool:
-        """Tell whether the test that must fail exists.
-
-        Args:
-            root: the root of the repository, or of a copy.
-        """
+        """Tell whether the test that must fail exists."""
         path, *names = self.test.split("[", 1)[0].split("::")
         if not (root / path).is_file():
             return False
@@ -93,10 +89,6 @@ _parsed = lru_cache(ast.parse)
 
 
 def planted(folder: Path = TABLES) -> Iterator[Fault]:
-    """Read the tables, file by file in the order of their names.
-
-    Args:
-        folder: where they are.
-    """
+    """Read the tables, file by file in the order of their names."""
     for table in sorted(folder.glob("*.yaml")):
         yield from (Fault.model_validate(entry) for entry in yaml.safe_load(table.read_text()))

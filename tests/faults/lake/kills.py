@@ -20,7 +20,6 @@ _TRIES = 5
 
 
 def trials(stage: Stage, first_seed: int) -> Iterator[Trial]:
-    """All of them, of a scene."""
     seeds = count(first_seed)
     for place in PLACES:
         step = f"{place.name}, {stage.where}"
@@ -43,7 +42,6 @@ def _calls(stage: Stage, place: Place) -> list[Call]:
 
 
 def _writes(stage: Stage, place: Place) -> list[Request]:
-    """The requests by which a step changes something."""
     return [one for one in requests_of(stage, place) if one.writes]
 
 

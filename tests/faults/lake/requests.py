@@ -27,12 +27,10 @@ class Request(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the table has it."""
         return f"{self.line}" + (f", {self.nth}" if self.nth > 1 else "")
 
     @property
     def writes(self) -> bool:
-        """Whether it changes something."""
         return not self.line.startswith(("GET", "HEAD"))
 
 
@@ -58,7 +56,6 @@ class Wire:
         self._seen: Counter[str] = Counter()
 
     def faults(self, number: int, first_line: str) -> Fault:
-        """What happens to a request."""
         method, path, _ = unquote(first_line).split(" ", 2)
         line = f"{method} {plain_name(path)}"
         self._seen[line] += 1
@@ -72,7 +69,6 @@ class Wire:
         return self.fault if self.for_good and self.hit is not None else "none"
 
     def served(self, number: int) -> None:
-        """The server has answered."""
         if self.kill == "after" and self.hit == number:
             self._kill()
 
@@ -83,7 +79,6 @@ class Wire:
 
 @contextmanager
 def wired(stage: Stage, wire: Wire) -> Iterator[BrokenWire]:
-    """A proxy before the server of a scene."""
     assert stage.server is not None
     with broken_wire(stage.server.port, wire.faults, late_seconds=LATE_SECONDS, served=wire.served) as proxy:
         yield proxy

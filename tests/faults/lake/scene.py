@@ -65,11 +65,9 @@ class Scene(NamedTuple):
 
     @property
     def run(self) -> RunDirectory:
-        """The directory of the run that faults happen to."""
         return self.directory(NEW)
 
     def directory(self, name: str) -> RunDirectory:
-        """The directory of a run."""
         return RunDirectory(f"{BUCKET if self.bucket else self.root}/runs/{name}")
 
     @property
@@ -158,7 +156,6 @@ def validate(scene: Scene, name: str = NEW) -> None:
 
 
 def publish(scene: Scene, name: str = NEW) -> None:
-    """Publish a run, as the task does."""
     publish_now(scene.directory(name))
 
 
