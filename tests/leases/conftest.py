@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.object_stores import BUCKET, ObjectServer, as_client, object_server
+from tests.tiers import mostly_long
 
 
 @contextlib.contextmanager
@@ -80,7 +81,7 @@ def bucket(s3_server: ObjectServer) -> Iterator[str]:
         yield f"s3://{BUCKET}"
 
 
-@pytest.fixture(params=["folder", "redis", "bucket"])
+@pytest.fixture(params=mostly_long(["folder", "redis", "bucket"], "folder"))
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store of each kind, by its address."""
     if request.param == "folder":

@@ -143,6 +143,7 @@ def test_an_address_that_cannot_be_read_is_said_so_without_its_password(address:
     assert "very" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_a_call_that_gets_no_answer_costs_a_heartbeat_fewer_beats_than_a_lease_has(own_redis: tuple[Path, int]) -> None:
     socket, server = own_redis
     answer_seconds = 0.5
