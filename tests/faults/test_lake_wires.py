@@ -16,6 +16,7 @@ from tests.faults.lake.harness import ROLLBACK, LakeHarness, Stage
 from tests.faults.lake.scene import Scene, days
 from tests.faults.lake.steps import Patience, looked
 
+pytestmark = pytest.mark.long
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
 

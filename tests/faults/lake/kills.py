@@ -70,7 +70,7 @@ def _at_call(stage: Stage, place: Place, call: Call, h: LakeHarness, seed: int) 
 def _at_request(stage: Stage, place: Place, request: Request, h: LakeHarness, seed: int) -> Outcome:
     del h, seed
     stage.begin(place.template)
-    wire = Wire(request, kill="before")
+    wire = Wire(request, kills=True)
     with wired(stage, wire) as proxy:
         process = stage.process(Doing(place.steps), proxy.port)
         wire.pid = process.pid
