@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -159,21 +157,6 @@ def test_a_key_grouping_of_two_keys_is_measured_as_by_hand() -> None:
     stream = stream_of(1, 1, 2, 2)
     outcome = measure("by hand", stream, np.array([0, 0, 1, 1], dtype=np.int32))
     assert outcome == Outcome("by hand", 2, 4, 1.0, (0.5 + 1 + 0.5 + 0) / 4 / 4, 0.0, 1.0, 0, 1)
-
-
-def test_an_outcome_is_a_flat_json_object() -> None:
-    document = json.loads(json.dumps(PEERS["pkg"](np.arange(100), 4).as_dict()))
-    assert list(document) == [
-        "policy",
-        "tasks",
-        "messages",
-        "makespan_over_ideal",
-        "imbalance_fraction",
-        "imbalance_final",
-        "states_per_key",
-        "rows_forwarded",
-        "stages",
-    ]
 
 
 @pytest.mark.parametrize("messages", [1, 7, 1_000, 1_234_567])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -239,12 +237,3 @@ def test_bad_costs_and_speeds_are_refused(
     )
     assert said.startswith(option)
     assert came in said
-
-
-def test_the_command_ends_with_2_and_one_line_on_standard_error(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.simulate", "--keys", str(tmp_path / "none.npy"), "--tasks", "2"],
-        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "python -m benchmarks.simulate: expected --policy, but got nothing for it; see --help.\n"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -19,9 +21,14 @@ from skewless_lake.catalogs import open_catalog
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.lake.outputs import publish, seen
-from tests.lake.test_outputs import DAY, spec
+from tests.lake.test_outputs import DAY, plain, run, spec
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import all_as_clients
+
+OUTPUTS = {
+    "iceberg": {"format": "iceberg", "path": "bucket.marts.clicks"},
+    "delta": {"format": "delta", "path": "s3://lake/marts/clicks"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +42,26 @@ def root(server: ObjectServer, spark: SparkSession, tmp_path: Path) -> Iterator[
     """A data root with a catalog whose tables are in the bucket; workers find the server, too."""
     with all_as_clients(spark, {**server.environment, **server.catalog("bucket", tmp_path / "bucket.db")}):
         yield tmp_path
+
+
+def read(kind: str, root: Path) -> pa.Table:
+    if kind == "iceberg":
+        return open_catalog("bucket", str(root)).load_table("marts.clicks").scan().to_arrow()
+    return pa.table(DeltaTable("s3://lake/marts/clicks").to_pyarrow_table())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_table_in_a_bucket_has_the_rows_of_a_folder_and_is_an_input(
+    spark: SparkSession, root: Path, kind: str
+) -> None:
+    run(spark, root, spec(root, {"path": "out"}), "folder")
+    wanted = plain(pq.read_table(root / "out" / "date=2026-11-20", partitioning=None))
+    run(spark, root, spec(root, OUTPUTS[kind]), kind)
+    assert plain(read(kind, root)) == wanted
+    run(spark, root, spec(root, {"path": "read"}, input=dict(OUTPUTS[kind]), aggregates={"rows": "count"}), "read")
+    rows = pq.read_table(root / "read" / "date=2026-11-20", partitioning=None).to_pylist()
+    assert {row["page"]: row["rows"] for row in rows} == dict.fromkeys((row["page"] for row in wanted), 1)
 
 
 @pytest.mark.long

@@ -142,26 +142,6 @@ def test_a_worker_at_full_load_for_ten_lease_times_keeps_its_leases(scene: Scene
     scene.one.commit(scene.held_by(scene.one)[0], "after")
 
 
-@pytest.mark.long
-def test_a_worker_that_was_stopped_for_ten_lease_times_cannot_write(scene: Scene) -> None:
-    scene.settle()
-    late = scene.held_by(scene.one)[0]
-    scene.one.commit(late, "early")
-    scene.one.signal(signal.SIGSTOP)
-    stopped = time.monotonic()
-    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
-    assert read(scene.store, late).value == "early"  # where the successor goes on from
-    scene.other.commit(late, "successor")
-    time.sleep(max(0.0, stopped + 10 * SPANS.maximum_lease - time.monotonic()))
-    scene.one.tell(f"commit {late} late")  # it lies in its input when it wakes
-    scene.one.signal(signal.SIGCONT)
-    refused = scene.one.wait_for("refused")
-    assert "nothing was written" in refused["why"]
-    assert read(scene.store, late).value == "successor"
-    until(lambda: len(scene.one.all("lost")) == 3, "to learn that all three are lost")
-    until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "to have its share again")
-
-
 def test_a_worker_that_is_stopped_in_the_middle_of_its_writes_cannot_end_them(scene: Scene) -> None:
     scene.settle()
     late = scene.held_by(scene.one)[0]
@@ -207,15 +187,6 @@ def test_a_heartbeat_that_is_killed_is_started_anew(scene: Scene) -> None:
     until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.beat > before + 5, "the beats to go on")
     assert not look_at(scene.store, 0.0).presences[scene.one.name].record.gone
     until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "the shares as they were")
-
-
-@pytest.mark.long
-def test_a_worker_that_leaves_gives_back_what_it_held(scene: Scene) -> None:
-    scene.settle()
-    scene.one.tell("leave")
-    scene.one.wait_for("left")
-    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
-    assert scene.one.all("lost") == []
 
 
 def has_left(scene: Scene) -> bool:
