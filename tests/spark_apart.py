@@ -62,12 +62,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class SparkApart:
-    """A cluster that is up.
-
-    Attributes:
-        master: its address, ``spark://127.0.0.1:PORT``.
-        workers: both.
-    """
+    """A cluster that is up."""
 
     master: str
     workers: tuple[Worker, ...]

@@ -48,6 +48,7 @@ def test_a_workload_starts_with_the_skew_that_the_paper_publishes(workload: str,
     assert outcome.forwarded == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workload", ["WL3", "WL4"])
 def test_the_search_finds_the_workloads_again(workload: str) -> None:
     assert search(workload) == LETTERS[workload]
@@ -88,11 +89,13 @@ def test_no_reducer_is_relieved_more_often_than_the_limit() -> None:
         assert sum(outcome.processed) == 100
 
 
+@pytest.mark.long
 def test_halving_never_helps_one_letter_and_doubling_may(cells: dict[tuple[str, str], dict[str, Any]]) -> None:
     assert set(cells["WL3", "halving"]["skew_by_rounds"]["paper's move"]) == {1.0}
     assert min(cells["WL3", "doubling"]["skew_by_rounds"]["paper's move"]) < 1.0
 
 
+@pytest.mark.long
 def test_token_moves_help_where_skew_is_high_and_change_little_where_it_is_low(
     cells: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
@@ -102,12 +105,14 @@ def test_token_moves_help_where_skew_is_high_and_change_little_where_it_is_low(
         assert abs(cells[place]["skew_with"]["paper's move"] - cells[place]["skew_without"]) < 0.15
 
 
+@pytest.mark.long
 def test_further_rounds_never_hurt_halving_and_can_hurt_doubling(cells: dict[tuple[str, str], dict[str, Any]]) -> None:
     curves = {place: found["skew_by_rounds"]["paper's move"][1:] for place, found in cells.items()}
     hurt = {start for (_, start), curve in curves.items() if curve != sorted(curve, reverse=True)}
     assert hurt == {"doubling"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("workload", "start"), CELLS, ids=IDS)
 def test_the_planner_ends_no_higher_than_the_paper_nor_its_start_and_more_rounds_never_hurt_it(
     workload: str, start: str, cells: dict[tuple[str, str], dict[str, Any]]
@@ -133,6 +138,7 @@ def test_of_four_rows_in_a_row_every_quarter_gets_one_whatever_the_salt(salt: in
     assert Counter(plan.task_of("a", row) for row in rows) == dict.fromkeys(range(4), blocks)
 
 
+@pytest.mark.long
 def test_both_forms_of_the_results_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--json"], tmp_path)
     found = json.loads(capsys.readouterr().out)

@@ -15,6 +15,7 @@ from benchmarks.simulate import main
 from benchmarks.staged import imbalances, numbered, simulate, unit_sizes
 from benchmarks.workloads import zipf
 from skewless.planner.policies import POLICIES
+from tests.tiers import mostly_long
 
 NAMES = {
     "policy", "tasks", "messages", "makespan_over_ideal", "imbalance_fraction", "imbalance_final", "states_per_key",
@@ -52,7 +53,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return err.removesuffix("\n")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", mostly_long(POLICIES, "adaptive", "static"))
 def test_a_staged_policy_answers_with_the_names_of_the_results(
     keys: str, policy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

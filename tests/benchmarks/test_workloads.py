@@ -27,6 +27,7 @@ def test_the_hottest_of_100_k_keys_at_exponent_2_has_three_fifths_of_the_message
     assert hottest_share(zipf(100_000, 2.0, 1_000_000, seed=0)) == pytest.approx(0.608, rel=0.01)
 
 
+@pytest.mark.long
 def test_the_first_log_normal_workload_is_that_of_the_paper() -> None:
     keys = lognormal_1(seed=0)
     assert keys.size == 10_000_000
@@ -34,6 +35,7 @@ def test_the_first_log_normal_workload_is_that_of_the_paper() -> None:
     assert hottest_share(keys) == pytest.approx(0.147, rel=0.01)
 
 
+@pytest.mark.long
 def test_the_second_log_normal_workload_is_that_of_the_paper() -> None:
     keys = lognormal_2(seed=0)
     assert np.count_nonzero(np.bincount(keys)) == pytest.approx(1_100, rel=0.01)

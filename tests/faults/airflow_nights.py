@@ -108,15 +108,7 @@ class Night:
         self._readers.stop()
 
     def await_task(self, task: str, after: str) -> str:
-        """Wait until a task is at work.
-
-        Args:
-            task: its id.
-            after: what of the run directory has to be there by then: the API is not asked before.
-
-        Returns:
-            The id of its try.
-        """
+        """Wait until a task is at work."""
         self.awaited((Path(self.run.root) / after).exists, f"{after} of {self.ident}", 0.05)
 
         def at_work() -> str:

@@ -24,17 +24,7 @@ _DRIVERS_PER_JVM = 300
 
 
 class Harness:
-    """A world, a Spark, and the run without faults, remembered before each of its steps.
-
-    Args:
-        spark: whether there is one; plain Python is in its place where not.
-        place: an empty folder, or one where a harness of the same code has left the run without faults.
-        kind: of the world.
-
-    Attributes:
-        steps: those of the run, in order.
-        points: the points of each step, by its slug, in the order in which they came.
-    """
+    """A world, a Spark, and the run without faults, remembered before each of its steps."""
 
     def __init__(self, place: Path, *, spark: bool, kind: type[World] = World) -> None:
         self.spark = spark

@@ -16,13 +16,7 @@ from tests.lake.outputs import TABLE, publish
 
 
 class Reads(NamedTuple):
-    """What readers saw.
-
-    Attributes:
-        reads: of all libraries.
-        torn: reads of rows of several publications, or of another number of rows than one has.
-        versions: how many publications were seen.
-    """
+    """What readers saw."""
 
     reads: int
     torn: int

@@ -20,11 +20,7 @@ from tests.tiers import mostly_long
 
 @contextlib.contextmanager
 def redis_server() -> Iterator[tuple[Path, int]]:
-    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password.
-
-    Yields:
-        Its socket and its process.
-    """
+    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password."""
     server = shutil.which("redis-server")
     if server is None:
         pytest.fail("redis-server is missing: make setup-tests installs it, or apt-get install redis-server")

@@ -23,15 +23,7 @@ from tests.load.spark_log import ScanLog, logging_options
 
 
 class NightLine(NamedTuple):
-    """One night.
-
-    Attributes:
-        arrived: what came with it.
-        read: rows that Spark's scans of the input have given.
-        window: rows that its result is made of.
-        seconds: from the trigger to the end of the run.
-        faults: what was wrong, in words.
-    """
+    """One night."""
 
     arrived: Arrived
     read: int

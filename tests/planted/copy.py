@@ -78,11 +78,7 @@ class Copy:
                 shutil.copy(ROOT / name, folder)
 
     def unbroken(self, tests: Sequence[str]) -> list[str]:
-        """Run tests on the code as it is; what did not pass, one sentence each.
-
-        Args:
-            tests: node ids, all of which must be collected and pass; a test that is skipped checks nothing.
-        """
+        """Run tests on the code as it is; what did not pass, one sentence each."""
         code, cases, output = self._run(tests, {})
         wrong = [f"{name}: {words}" for name, kind, words in cases if kind]
         if not wrong and code:

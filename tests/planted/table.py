@@ -36,14 +36,7 @@ class Fault(BaseModel):
     test: str = Field(pattern=r"^tests/[^:]+\.py::[^ ].*$")
 
     def applied(self, text: str) -> str:
-        """Return the file's text with the fault in it.
-
-        Args:
-            text: the file's text.
-
-        Raises:
-            ValueError: the fault no longer applies, or does not leave Python that can be read.
-        """
+        """Return the file's text with the fault in it."""
         if not self.file.startswith(PRODUCT):
             raise ValueError(f"{self.name}: a fault is planted in {', '.join(PRODUCT)}, not in {self.file}")
         if (times := text.count(self.old)) != 1:

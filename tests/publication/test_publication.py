@@ -107,14 +107,6 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
         publish(run, turns_of(tmp_path / "x"), NOW)
 
 
-def test_an_output_folder_that_is_a_link_is_published_where_it_leads(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "out").symlink_to(tmp_path / "disk")
-    published(validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}))
-    assert texts(tmp_path / "disk" / DAY) == ["one"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".disk.skewless", ".out.skewless", "disk", "out", "run"]
-
-
 def test_of_runs_that_publish_the_same_day_at_once_the_one_with_the_last_turn_is_left_whole(tmp_path: Path) -> None:
     out, start, turns = tmp_path / "out", threading.Barrier(8), turns_of(tmp_path / "out")
     runs = [validated(tmp_path / str(n), out, {"a.txt": str(n), "b.txt": str(n)}, turn=turns.draw()) for n in range(8)]

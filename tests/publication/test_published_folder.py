@@ -22,41 +22,21 @@ def the_file(out: Path) -> Path:
     return out / DAY / manifest(out).files[0].name
 
 
-def _emptied(out: Path) -> None:
-    """As a power loss leaves a file that was not on the disk."""
-    the_file(out).write_bytes(b"")
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    # As a power loss leaves a file that was not on the disk.
+    "emptied": lambda out: the_file(out).write_bytes(b""),
+    "changed": lambda out: the_file(out).write_bytes(b"two"),
+    "gone": lambda out: the_file(out).unlink(),
+    "added": lambda out: (out / DAY / "part-00001.parquet").write_bytes(b"of somebody else"),
+    "unnamed": lambda out: (out / DAY / "_published").unlink(),
+    "torn": lambda out: (out / DAY / "_published").write_bytes(b"{"),
+    "without its day": lambda out: shutil.rmtree(out / DAY),
+}
 
 
-def _changed(out: Path) -> None:
-    the_file(out).write_bytes(b"two")
-
-
-def _gone(out: Path) -> None:
-    the_file(out).unlink()
-
-
-def _added(out: Path) -> None:
-    (out / DAY / "part-00001.parquet").write_bytes(b"of somebody else")
-
-
-def _unnamed(out: Path) -> None:
-    (out / DAY / "_published").unlink()
-
-
-def _torn(out: Path) -> None:
-    (out / DAY / "_published").write_bytes(b"{")
-
-
-def _day_gone(out: Path) -> None:
-    shutil.rmtree(out / DAY)
-
-
-DAMAGES = (_emptied, _changed, _gone, _added, _unnamed, _torn, _day_gone)
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=[one.__name__ for one in DAMAGES])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_day_that_was_damaged_is_repaired_when_its_task_is_cleared(
-    tmp_path: Path, damage: Callable[[Path], None]
+    tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     out = tmp_path / "out"
     run = validated(tmp_path / "run", out, {"a.txt": "one"})
@@ -82,7 +62,7 @@ def test_a_damaged_day_whose_result_is_gone_is_told_in_one_sentence(tmp_path: Pa
     out = tmp_path / "out"
     run = validated(tmp_path / "run", out, {"a.txt": "one"})
     published(run)
-    _emptied(out)
+    the_file(out).write_bytes(b"")
     _remove_source(run)
     with pytest.raises(RunDirectoryError, match=r"a.txt: expected the file of 3 bytes that was .*, but got no such f"):
         published(run)
@@ -99,7 +79,7 @@ def test_a_day_of_a_later_run_is_not_repaired_by_an_earlier_one(tmp_path: Path) 
     older, newer = (validated(tmp_path / str(turn), out, {"a.txt": str(turn)}, turn=turn) for turn in (1, 2))
     record = published(older)
     published(newer)
-    _emptied(out)
+    the_file(out).write_bytes(b"")
     assert published(older) == record
     assert texts(out / DAY) == [""]
     published(newer)
