@@ -16,9 +16,7 @@ IN_REACH = [case for case in CHEAP if case not in OUT_OF_REACH]
 
 
 @pytest.mark.parametrize(
-    "case",
-    mostly_long(IN_REACH, IN_REACH[0]),
-    ids=lambda case: f"{case.row}, {case.words}, {case.tasks} tasks",
+    "case", mostly_long(IN_REACH, IN_REACH[0]), ids=lambda case: f"{case.row}, {case.words}, {case.tasks} tasks"
 )
 def test_waves_in_order_are_within_their_aim(case: Case) -> None:
     assert case.measure().met
