@@ -26,7 +26,6 @@ IDS = [f"{workload} {start}" for workload, start in CELLS]
 
 @pytest.fixture(scope="module")
 def cells() -> dict[tuple[str, str], dict[str, Any]]:
-    """All figures, measured once."""
     return {place: cell(*place) for place in CELLS}
 
 

@@ -82,7 +82,6 @@ class Wire:
 
 @contextmanager
 def wired(monkeypatch: pytest.MonkeyPatch, root: Path) -> Iterator[Wire]:
-    """A catalog ``shared`` in PostgreSQL, reached over a wire."""
     with postgres() as address:
         url = make_url(address)
         wire = Wire((str(url.host), int(url.port or 0)))

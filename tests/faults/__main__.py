@@ -65,7 +65,6 @@ def main() -> int:
 
 
 def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
-    """The trials of a half: how many were not tried, how many came out wrong."""
     harness = _harness(given.place / name, name)
     try:
         found = _trials(harness)

@@ -123,7 +123,6 @@ def killed(name: str, moment: str, h: AirflowHarness, seed: int) -> Outcome:
 
 
 def in_one_run(h: AirflowHarness, seed: int) -> Outcome:
-    """A death at each step of one run, each of something else."""
     return _night(h, seed, _IN_TURN)
 
 

@@ -50,14 +50,11 @@ SPEC = {"engine": "staged", "sharing": {"lease_seconds": 1.0}}
 
 
 class AirflowHarness:
-    """An Airflow that is up from the first trial to the last."""
-
     def __init__(self) -> None:
         self._held = ExitStack()
 
     @cached_property
     def installation(self) -> Installation:
-        """Started when the first trial needs it."""
         folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="skewless-kills-"))
         return self._held.enter_context(installation(Path(folder), [], [JOB], SETTINGS, **SPEC))
 
@@ -165,7 +162,6 @@ class Night:
             raise AssertionError(f"{err} {self._told()}") from None
 
     def _check_sentence(self) -> None:
-        """What failed says why, in the log of its last try."""
         for one in self.tasks():
             if one.state != "failed":
                 continue

@@ -92,7 +92,6 @@ def lives(process: psutil.Process) -> bool:
 
 
 def family(process: psutil.Process) -> list[psutil.Process]:
-    """A process and all below it, the lowest first."""
     return [*reversed(process.children(recursive=True)), process]
 
 

@@ -148,7 +148,6 @@ def _backlog(run: RunDirectory, stage: int) -> list[Row]:
 
 
 def _states_of(rows: Sequence[Row]) -> list[Row]:
-    """One row per key, of rows of the input or of states."""
     counts: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     colours: dict[str, Counter[str]] = defaultdict(Counter)

@@ -72,7 +72,6 @@ class Harness:
         return next(step for step in self.steps if step.slug == slug)
 
     def begin(self, step: Step) -> None:
-        """Make things as they were before a step, with nothing left running."""
         if "jvm" in self.__dict__ and self._drivers > _DRIVERS_PER_JVM:
             self.jvm.close()
             del self.jvm
@@ -80,7 +79,6 @@ class Harness:
         self.world.restore(step.slug)
 
     def idle(self) -> None:
-        """Wait until nothing runs in Spark any more, if that has been started."""
         if "jvm" in self.__dict__:
             self.jvm.idle()
 
@@ -111,7 +109,6 @@ class Harness:
         return [Point(*json.loads(line)) for line in lines]
 
     def after(self, step: Step) -> str:
-        """Under which name it is remembered how things stood after a step."""
         at = self.steps.index(step) + 1
         return self.steps[at].slug if at < len(self.steps) else END
 

@@ -113,7 +113,6 @@ def _worker(step: Step, h: Harness, seed: int) -> Outcome:
 
 
 def _whole(step: Step, pattern: str, only_jvm: bool, h: Harness, seed: int) -> Outcome:
-    """With a JVM of its own, as under spark-submit."""
     h.begin(step)
     process, log = _entry(h, step, [])
     _await(h, step, pattern, lambda: process.poll() is None)

@@ -100,13 +100,11 @@ class NightsHarness(Harness):
         super().__init__(place, spark=True, kind=NightsWorld)
 
     def before_the_run(self) -> None:
-        """The night before has kept its states."""
         ended = self.other_run("r0", _BEFORE).ended()
         assert ended.code == 0, ended.said
         self.world.be_late()
 
     def other_run(self, name: str, date: str) -> Attempt:
-        """Begin another run of the job, to its merged result."""
         jvm = self.jvm
 
         def act() -> int:
@@ -148,7 +146,6 @@ def _trial(kind: str, step: Step, fault: str, seeds: Iterator[int], act: Any) ->
 
 
 def _points(h: NightsHarness) -> list[Point]:
-    """What the merge writes into the store, and its commits."""
     points = [point for point in h.points["merge"] if point.action != "read" and point.nth == 1]
     return [point for point in points if point.path.startswith("states/") or point.action == "link"]
 
@@ -222,7 +219,6 @@ def _pruned(h: NightsHarness, seed: int) -> Outcome:
 
 
 def _kept_files(world: NightsWorld) -> dict[str, Path]:
-    """One file of each kind that is kept, by its name without what is random in it."""
     found = sorted(path for path in Path(str(world.store)).rglob("*") if path.is_file())
     shown = [path for path in found if not path.name.startswith((".", "_"))]
     return {named(str(path.relative_to(str(world.store)))): path for path in shown}

@@ -69,7 +69,6 @@ def _paused(step: Step, point: Point, h: Harness, seed: int) -> Outcome:
 
 
 def _publish_newer(world: World) -> dict[str, bytes]:
-    """Another run of the day publishes, by now."""
     run = RunDirectory(str(world.folder.with_name("r2")))
     job = world.run.job()
     turn = Turns(open_store(turns_folder(job.output_path))).draw(above=job.turn)

@@ -40,7 +40,6 @@ class Step(NamedTuple):
         return self.slug.startswith(("prepare", "decide"))
 
     def without_spark(self) -> Step:
-        """The same step, with plain Python in the place of Spark."""
         return Step(f"{self.name}, no Spark", self.slug, False) if self.spark else self
 
     def argv(self, world: World) -> list[str]:

@@ -141,7 +141,6 @@ class World:
             assert _as_rows(rows) == self.expected, "another result was published"
 
     def check_result(self) -> None:
-        """The committed result is right, and the ledger of the run balances."""
         run = self.run
         commit = run.committed(RESULT_STEP)
         rows = [
@@ -199,7 +198,6 @@ def some_rows(rows: int, seed: int) -> pa.Table:
 
 
 def _expected(folder: Path) -> list[str]:
-    """The right result, by nothing but Python."""
     counts: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     colours: dict[str, Counter[str]] = defaultdict(Counter)

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 
 def jar() -> str:
-    """Iceberg's classes, from a package of the test tools."""
     import snowpark_connect_deps_iceberg  # type: ignore[import-untyped]
 
     folder = Path(snowpark_connect_deps_iceberg.__file__ or "").parent / "jars"

@@ -30,8 +30,6 @@ STATUS = {
 
 
 class Handlers:
-    """Iceberg's handlers, in a JVM of their own."""
-
     def __init__(self, warehouse: Path) -> None:
         classes = java(jar())
         self._java, self._iceberg = classes, classes.org.apache.iceberg
@@ -119,7 +117,6 @@ def serve(warehouse: Path) -> None:
 
 @contextmanager
 def rest_catalog(folder: Path) -> Iterator[str]:
-    """A server of a catalog whose tables are in a folder: its address."""
     with port_of("tests.lake.rest_catalog", folder) as port:
         yield f"http://127.0.0.1:{port}"
 

@@ -54,7 +54,6 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def amazon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Glue and DynamoDB as moto has them, with their tables in a bucket of the same server."""
     with object_server("moto", tmp_path_factory.mktemp("moto")) as server:
         access = server.environment
         of_amazon = {

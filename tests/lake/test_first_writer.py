@@ -37,7 +37,6 @@ def localbucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServ
 
 @pytest.fixture
 def place(server: ObjectServer, tmp_path: Path) -> Iterator[str]:
-    """A folder of its own in the bucket."""
     with as_client(server.environment):
         yield f"s3a://lake/{tmp_path.name}"
 

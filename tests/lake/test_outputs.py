@@ -50,8 +50,6 @@ AGGREGATES = {
 
 
 def rows(count: int = 200) -> pa.Table:
-    """Rows with nulls in every column, key included."""
-
     def some(number: int, value: Any) -> Any:
         return None if number % 7 == 3 else value
 

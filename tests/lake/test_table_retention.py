@@ -103,7 +103,6 @@ def _table(root: Path) -> Table:
 
 
 def data_files(root: Path) -> set[Path]:
-    """The files of rows below the table, whoever names them."""
     return set(root.glob("warehouse/**/*.parquet")) | set(root.glob("marts/clicks/date=*/*.parquet"))
 
 

@@ -46,7 +46,6 @@ def redis_server() -> Iterator[tuple[Path, int]]:
 
 
 def _accepts(address: Path) -> bool:
-    """Whether a server listens: its socket is there a moment before that."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(address)) == 0
 
@@ -72,14 +71,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer
 
 @pytest.fixture
 def bucket(s3_server: ObjectServer) -> Iterator[str]:
-    """A bucket, as this process and its children reach it."""
     with as_client(s3_server.environment):
         yield f"s3://{BUCKET}"
 
 
 @pytest.fixture(params=mostly_long(["folder", "redis", "bucket"], "folder"))
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store of each kind, by its address."""
     if request.param == "folder":
         return str(tmp_path / "leases")
     if request.param == "bucket":

@@ -35,8 +35,6 @@ def say(**event: object) -> None:
 
 
 class Told:
-    """Work that remembers its grants, also those that have ended."""
-
     def __init__(self) -> None:
         self.last: dict[str, Grant] = {}
 

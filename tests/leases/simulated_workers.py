@@ -36,8 +36,6 @@ class Diary:
 
 
 class SimulatedWorkers:
-    """Some workers that come, go, stop and wake."""
-
     def __init__(self, partitions: Sequence[str], spans: TimeSpans) -> None:
         self.partitions, self.spans = partitions, spans
         self.agenda, self.store = Agenda(), MemoryStore()

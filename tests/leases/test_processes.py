@@ -88,7 +88,6 @@ class Scene:
         return [partition for partition in PARTITIONS if read(self.store, partition).holder == player.name]
 
     def settle(self) -> dict[str, int]:
-        """The fencing numbers when nothing has moved and nothing was challenged for a while."""
         before: dict[str, int] = {}
         while before != self.fences() or self.store.scan("grab/"):
             before = self.fences()
@@ -238,8 +237,6 @@ def test_connections_that_break_again_and_again_cost_no_lease(own_redis: tuple[P
 
 
 class Failing:
-    """Work with a fault in it."""
-
     def granted(self, grant: Grant) -> None:
         raise ZeroDivisionError(grant.partition)
 
@@ -263,7 +260,6 @@ def test_work_that_fails_ends_the_taking_part_and_says_so(address: str) -> None:
 
 
 def begun(address: str, name: str, partitions: list[str]) -> Worker:
-    """A worker in this process that does nothing with what it holds."""
     work = Diary(name, time.monotonic)
     return Worker(address, name, room=9, partitions=lambda _: partitions, spans=SPANS, work=work)
 

@@ -25,7 +25,6 @@ from tests.processes import side_by_side
 
 @pytest.fixture(params=["memory", "folder", "redis", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyValueStore:
-    """An empty store of each kind."""
     if request.param == "memory":
         return MemoryStore()
     if request.param == "folder":

@@ -147,7 +147,6 @@ class Stage:
         return bool(self.process(place.recovery).answer())
 
     def _build(self) -> None:
-        """Remember how things stand before each step, with a history and on first use of the table."""
         for first in ("", "first "):
             if first:
                 for path in self._parts.values():
@@ -173,7 +172,6 @@ class LakeHarness:
         self._place, self._stages = place, dict[tuple[str, bool], Stage]()
 
     def stage(self, kind: str, *, bucket: bool) -> Stage:
-        """One of the four."""
         if (kind, bucket) not in self._stages:
             place = self._place / f"{kind}-{'bucket' if bucket else 'disk'}"
             self._stages[kind, bucket] = Stage(place, kind, bucket=bucket)

@@ -72,7 +72,6 @@ class Scene(NamedTuple):
 
     @property
     def output(self) -> tuple[Output, str]:
-        """The output section of the spec, and the table as ``Job.output_path`` names it."""
         if self.kind == "iceberg":
             name = f"{'bucket' if self.bucket else 'local'}.marts.clicks"
             return Output.model_validate({"format": "iceberg", "path": name}), f"iceberg://{name}"
@@ -100,7 +99,6 @@ class Scene(NamedTuple):
 
 
 def begin(scene: Scene, name: str) -> None:
-    """Freeze the job of a run, as ``prepare`` does."""
     section, output_path = scene.output
     job = synthetic.job([], output_path=output_path)
     spec = job.spec.model_copy(update={"output": section})
@@ -136,7 +134,6 @@ def _merge(run: RunDirectory, name: str) -> None:
 
 
 def validate(scene: Scene, name: str = NEW) -> None:
-    """Stage the result and audit what is staged, as the entry does with Great Expectations."""
     run = scene.directory(name)
     if run.quality() is None:
         found = staged(run)
@@ -165,7 +162,6 @@ def go_back(scene: Scene) -> None:
 
 
 def history(scene: Scene) -> None:
-    """Publish the other day, and an old version of the day."""
     for name in (BEFORE, OLD):
         begin(scene, name)
         for step in (merge, validate, publish):
@@ -187,7 +183,6 @@ def seen(scene: Scene) -> Seen:
 
 
 def days(**by_day: str) -> Seen:
-    """What readers are to see: ``days(before="before", day="new")``."""
     names = {"before": str(DAY_BEFORE), "day": str(DAY)}
     return {names[day]: [(key, run) for key in _keys()] for day, run in by_day.items()}
 

@@ -168,7 +168,6 @@ def _target(link: str) -> str:
 
 
 def _begin_tracing(libc: ctypes.CDLL) -> None:
-    """Have this process stop before each call of the table, for the one that has forked it."""
     numbers = sorted(_CALLS[platform.machine()])
     program = [(0x20, 0, 0, 0)]  # the number of the call
     program += [(0x15, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
