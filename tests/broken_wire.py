@@ -26,14 +26,7 @@ _ERRORS = {
 
 @dataclass
 class BrokenWire:
-    """A proxy that is running.
-
-    Attributes:
-        port: where it listens.
-        faults: what happens to requests.
-        late_seconds: how late an answer is that is late.
-        seen: the first lines of the requests that came, with what happened to them.
-    """
+    """A proxy that is running."""
 
     port: int
     faults: Faults

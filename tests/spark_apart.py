@@ -70,13 +70,7 @@ class SparkApart:
 
 @contextlib.contextmanager
 def spark_apart(folder: Path, hidden: Path, environment: Mapping[str, str]) -> Iterator[SparkApart]:
-    """Have a master and two workers of a core each up for as long as this lasts.
-
-    Args:
-        folder: for their logs.
-        hidden: a folder that no worker sees: with all that the tests and the driver write.
-        environment: variables for the workers and their executors, beside those of this process.
-    """
+    """Have a master and two workers of a core each up for as long as this lasts."""
     port, web, ports = free_port(), free_port(), (free_port(), free_port())
     spark, address = str(Path(sys.executable).parent / "spark-class"), f"spark://127.0.0.1:{port}"
     given = {**os.environ, **environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

@@ -16,19 +16,9 @@ from benchmarks.workloads import zipf
 
 #: The most tasks that may hold a state of one key.
 STATES_AT_MOST = {
-    "hashing": 1,
-    "potc": 1,
-    "on_greedy": 1,
-    "off_greedy": 1,
-    "pkg": 2,
-    "pkg_g": 2,
-    "pkg_l": 2,
-    "pkg_lp": 2,
-    "salting": 16,
-    "shuffle": 20,
-    "d_choices_stream": 20,
-    "w_choices_stream": 20,
-}
+    "hashing": 1, "potc": 1, "on_greedy": 1, "off_greedy": 1, "pkg": 2, "pkg_g": 2, "pkg_l": 2, "pkg_lp": 2,
+    "salting": 16, "shuffle": 20, "d_choices_stream": 20, "w_choices_stream": 20,
+}  # fmt: skip
 
 
 def stream_of(*keys: int, tasks: int = 2, sources: int = 5) -> Stream:

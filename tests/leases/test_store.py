@@ -34,14 +34,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyValueStore:
     return open_store(f"unix://{request.getfixturevalue('redis_socket')}#{tmp_path.name}")
 
 
-def test_what_was_put_is_there(store: KeyValueStore) -> None:
-    assert store.get("a/1") is None
-    version = store.put("a/1", b"one", None)
-    row = store.get("a/1")
-    assert row
-    assert (row.value, row.version) == (b"one", version)
-
-
 def test_only_the_first_creates(store: KeyValueStore) -> None:
     assert store.put("a", b"one", None)
     assert store.put("a", b"two", None) is None

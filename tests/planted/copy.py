@@ -16,34 +16,14 @@ from tests.planted.table import ROOT, Fault
 
 #: What the tests read. The environment, data of earlier runs and caches stay behind.
 COPIED = (
-    "plugins",
-    "jobs",
-    "dags",
-    "tests",
-    "benchmarks",
-    "docs",
-    "deploy",
-    "examples",
-    "pyproject.toml",
-    "README.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "LICENSE",
-    "Makefile",
-    "docker-compose.yml",
-)
+    "plugins", "jobs", "dags", "tests", "benchmarks", "docs", "deploy", "examples", "pyproject.toml", "README.md",
+    "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "docker-compose.yml",
+)  # fmt: skip
 #: An interpreter is started for each fault: of pytest's plugins it loads those that the tests need.
 NO_OTHER_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PLUGINS = (
-    "-p",
-    "pytest_timeout",
-    "-p",
-    "_hypothesis_pytestplugin",
-    "-p",
-    "tests.planted.origin",
-    "-p",
-    "no:cacheprovider",
-)
+    "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin", "-p", "tests.planted.origin", "-p", "no:cacheprovider",
+)  # fmt: skip
 #: Errors of a test that could not run; they say nothing about what it checks.
 BROKEN = (
     "NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError",

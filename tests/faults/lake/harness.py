@@ -129,13 +129,7 @@ class Stage:
     def process(
         self, call: Callable[[Scene], Any], port: int | None = None, patience: Patience | None = None
     ) -> Process:
-        """Begin a process.
-
-        Args:
-            call: what it does.
-            port: of a proxy to the server; None for the server itself.
-            patience: of its clients.
-        """
+        """Begin a process."""
         self._number += 1
         client: Mapping[str, str] = {}
         if self.server is not None:

@@ -42,14 +42,7 @@ class Patience(NamedTuple):
 
 
 class Life(NamedTuple):
-    """What a process is given.
-
-    Attributes:
-        scene: where.
-        log: a file for what it says.
-        environment: variables that are set for it.
-        patience: of its clients; None as they are shipped.
-    """
+    """What a process is given."""
 
     scene: Scene
     log: Path
