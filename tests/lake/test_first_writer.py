@@ -57,7 +57,9 @@ def put(fs: ObjectFiles, path: str, content: bytes) -> None:
         out.write(content)
 
 
-def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(place: str) -> None:
+def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(
+    place: str, server: ObjectServer, tmp_path: Path
+) -> None:
     run = RunDirectory(f"{place}/run")
     assert not run.exists("result/COMMIT.json")
     assert run.write_once("result/COMMIT.json", commit("a"))
@@ -65,6 +67,7 @@ def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(plac
     assert run.committed("result").attempt == "a"
     assert run.path("x") == f"{place}/run/x"
     assert str(RunDirectory(f"{place}/run/")) == f"{place}/run"
+    assert server.keys(tmp_path.name) == [f"{tmp_path.name}/run/result/COMMIT.json"], "the probe leaves nothing"
 
 
 def test_a_document_that_is_not_there_is_told_in_one_sentence(place: str) -> None:
@@ -77,11 +80,6 @@ def test_the_second_attempt_at_a_step_has_lost(place: str) -> None:
     run.new_attempt("result").commit([], {})
     with pytest.raises(LostRaceError):
         run.new_attempt("result").commit([], {})
-
-
-def test_nothing_but_documents_is_left_of_the_probe(place: str, server: ObjectServer, tmp_path: Path) -> None:
-    RunDirectory(f"{place}/run").write_once("result/COMMIT.json", commit("a"))
-    assert server.keys(tmp_path.name) == [f"{tmp_path.name}/run/result/COMMIT.json"]
 
 
 def test_files_are_as_those_of_a_folder(place: str, fs: ObjectFiles, tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta.publishing import require_race
 from skewless_lake.iceberg.snapshots import require_race as iceberg_race
 from skewless_lake.publication import publish_run, require_fitting, roll_back, turn_in_table
-from skewless_lake.staged import OutputPart, TableRule
+from skewless_lake.staged import TableRule
 from skewless_spark.quality.validate import rule_checks
-from tests.lake.outputs import DAY, NOW, committed, publish, ready, result_table, seen, staged
+from tests.lake.outputs import DAY, NOW, committed, part_of, publish, ready, result_table, seen, staged
 from tests.lake.test_outputs import run as begun
 from tests.lake.test_outputs import spec
 from tests.lake_tables import append, data_file
@@ -88,10 +88,6 @@ def log(folder: Path, version: int, actions: list[dict[str, Any]]) -> None:
     name.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
-def target_of(root: Path, kind: str = "delta") -> OutputPart:
-    return OutputPart.of(committed(root / "target", root, kind, result_table("x")).job())
-
-
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "identity-columns": ({"protocol": (1, 6)}, "writer version 6"),
     "row-tracking": ({"protocol": (1, 7), "writer": ["rowTracking"]}, "the feature rowTracking"),
@@ -129,7 +125,7 @@ def test_a_delta_table_that_asks_for_what_we_do_not_know_is_refused_at_every_ste
     other = tmp_path / "other"
     run = ready(other / "run", other, "delta", "new")
     folder = delta_table(tmp_path, **how)
-    target = target_of(tmp_path)
+    target = part_of("delta", tmp_path)
     with pytest.raises(SpecError) as checked:  # of `skewless check`
         require_fitting(target)
     assert sentence in str(checked.value)
@@ -173,7 +169,7 @@ TAKEN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", mostly_long(TAKEN, "plain"))
 def test_a_delta_table_of_others_takes_a_day_in_place_of_its_own(tmp_path: Path, name: str) -> None:
     folder = delta_table(tmp_path, **TAKEN[name])
-    target = target_of(tmp_path)
+    target = part_of("delta", tmp_path)
     require_fitting(target)
     publish(tmp_path / "run", tmp_path, "delta", "new")
     changed = DeltaTable(str(folder))
@@ -193,7 +189,7 @@ def test_a_delta_table_of_others_takes_a_day_in_place_of_its_own(tmp_path: Path,
 @pytest.mark.long
 def test_a_commit_that_is_refused_is_a_race_only_if_another_version_has_come(tmp_path: Path) -> None:
     folder = delta_table(tmp_path, properties={"delta.appendOnly": "true"})
-    table, target = DeltaTable(str(folder)), target_of(tmp_path)
+    table, target = DeltaTable(str(folder)), part_of("delta", tmp_path)
     added = AddAction("x.parquet", 1, {"date": str(DAY)}, 0, True, "{}")
     filters = [("date", "=", str(DAY))]
     with pytest.raises(CommitFailedError) as refused:
@@ -219,7 +215,7 @@ def test_nulls_in_a_column_of_a_delta_table_that_must_not_be_null_are_a_sentence
 @pytest.mark.long
 def test_rows_are_held_to_the_rules_that_a_table_has_when_it_is_committed_to(tmp_path: Path) -> None:
     folder = delta_table(tmp_path, protocol=(1, 3), properties={"delta.constraints.known": "by <> 'unknown'"})
-    first, target = ready(tmp_path / "1", tmp_path, "delta", "first"), target_of(tmp_path)
+    first, target = ready(tmp_path / "1", tmp_path, "delta", "first"), part_of("delta", tmp_path)
     assert staged(first).rules == (TableRule(name="CHECK known", condition="by <> 'unknown'"),)
     publish_run(first, NOW)
     publish(tmp_path / "2", tmp_path, "delta", "second", turn=2)
@@ -313,7 +309,7 @@ def test_a_table_that_had_more_partition_columns_takes_a_day_in_place_of_its_own
         change.remove_field("p2")
     if version == "1":  # the field stays there as a void one, and pyiceberg does not write that
         with pytest.raises(SpecError, match=r"but got one partitioned by date \(identity\), key \(void\)"):
-            turn_in_table(target_of(tmp_path, "iceberg"))
+            turn_in_table(part_of("iceberg", tmp_path))
         return
     publish(tmp_path / "run", tmp_path, "iceberg", "new")
     assert seen("iceberg", tmp_path) == {str(DAY - dt.timedelta(days=1)): ["old"], str(DAY): ["new"] * 3}
