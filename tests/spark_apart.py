@@ -45,12 +45,7 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker with a disk of its own.
-
-    Attributes:
-        session: its processes.
-        work: the folder for its executors and what they write, as the worker sees it.
-    """
+    """A worker with a disk of its own; ``work`` is the folder of its executors, as the worker sees it."""
 
     session: Session
     work: Path
