@@ -65,12 +65,14 @@ def small_lines() -> tuple[Line, ...]:
     return tuple(cell_lines(Cell("Zipf z=1.2", 50, 1.2), keys))
 
 
+@pytest.mark.long
 def test_a_cell_has_a_line_of_every_policy_and_peer() -> None:
     schemes = [line.scheme for line in small_lines()]
     assert len(set(schemes)) == len(schemes)
     assert set(schemes) == {"adaptive, stages cost 10%", *POLICIES, *PEERS} - {"pkg_l"}
 
 
+@pytest.mark.long
 def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
     found = json.loads(as_text(document(small_lines())))
     assert found == json.loads(json.dumps(document(small_lines())))
@@ -80,6 +82,7 @@ def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
     assert "seconds" not in json.dumps(found["lines"])
 
 
+@pytest.mark.long
 def test_the_page_has_a_row_of_every_scheme_and_the_published_figures() -> None:
     text = page(small_lines())
     for line in small_lines():
