@@ -12,7 +12,6 @@ from tests import airflow_setting
 
 @pytest.fixture(scope="session")
 def airflow_database() -> None:
-    """Airflow's tables exist."""
     airflow_setting.make_database()
 
 

@@ -49,5 +49,4 @@ IN_PROCESS = pytest.mark.filterwarnings(
 
 @cache
 def make_database() -> None:
-    """Create Airflow's tables, once per session."""
     subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True)

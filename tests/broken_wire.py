@@ -26,20 +26,11 @@ _ERRORS = {
 
 @dataclass
 class BrokenWire:
-    """A proxy that is running.
-
-    Attributes:
-        port: where it listens.
-        faults: what happens to requests.
-        late_seconds: how late an answer is that is late.
-        served: called with the number of a request that the server has answered, before the answer goes on.
-        seen: the first lines of the requests that came, with what happened to them.
-    """
+    """A proxy that is running."""
 
     port: int
     faults: Faults
     late_seconds: float = _LATE_SECONDS
-    served: Callable[[int], object] = id
     seen: list[tuple[str, Fault]] = field(default_factory=list)
 
 
@@ -58,11 +49,9 @@ def once_each(fault: Fault) -> Faults:
 
 
 @contextlib.contextmanager
-def broken_wire(
-    server_port: int, faults: Faults, *, late_seconds: float = _LATE_SECONDS, served: Callable[[int], object] = id
-) -> Iterator[BrokenWire]:
+def broken_wire(server_port: int, faults: Faults, *, late_seconds: float = _LATE_SECONDS) -> Iterator[BrokenWire]:
     """Start a proxy to a server on this machine; it ends with the block."""
-    wire, listening = BrokenWire(0, faults, late_seconds, served), threading.Event()
+    wire, listening = BrokenWire(0, faults, late_seconds), threading.Event()
     ending: list[Callable[[], object]] = []
 
     async def serve() -> None:
@@ -94,8 +83,7 @@ async def _serve(
     with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
         head = await reader.readuntil(b"\r\n\r\n")
         request = head.partition(b"\r\n")[0].decode()
-        number = len(wire.seen)
-        fault = wire.faults(number, request)
+        fault = wire.faults(len(wire.seen), request)
         wire.seen.append((request, fault))
         if b"\r\nexpect: 100-continue" in head.lower():
             writer.write(_CONTINUE)
@@ -108,7 +96,6 @@ async def _serve(
             )
         elif fault != "lose request":
             answer = await _asked(server_port, head, body)
-            wire.served(number)
             if fault == "late":
                 await asyncio.sleep(wire.late_seconds)
             if fault != "lose answer":

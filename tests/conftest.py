@@ -58,7 +58,6 @@ def last_change(root: Path, path: Path) -> int:
 
 
 def pytest_runtest_setup() -> None:
-    """Leave a test out if the time is up."""
     if time.time() > float(os.environ.get(UNTIL, "inf")):
         pytest.skip(LEFT_OUT)
 
@@ -76,7 +75,6 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 # Here and not in the tiers: imported into two of them it would be two fixtures.
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedAirflow]:
-    """A whole Airflow, shared by all tests of the session and by its workers."""
     from tests.served_airflow import shared_airflow
 
     folder = tmp_path_factory.getbasetemp()

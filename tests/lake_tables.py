@@ -46,7 +46,6 @@ from skewless_lake.catalogs import open_catalog
 
 
 def lake(root: Path) -> Catalog:
-    """The embedded catalog of a data root, with the namespace ``db``."""
     catalog = open_catalog("local", str(root))
     catalog.create_namespace_if_not_exists("db")
     return catalog
@@ -55,7 +54,6 @@ def lake(root: Path) -> Catalog:
 def iceberg_table(
     root: Path, schema: Schema | pa.Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, name: str = "clicks"
 ) -> Table:
-    """A new table ``local.db.NAME``."""
     return lake(root).create_table(f"db.{name}", schema, partition_spec=spec)
 
 
@@ -86,7 +84,6 @@ def data_file(
 
 
 def _statistics(table: Table, path: str) -> dict[str, Any]:
-    """What pyiceberg writes of a file into a manifest."""
     plan, ids = compute_statistics_plan(table.schema(), {}), parquet_path_to_id_mapping(table.schema())
     return data_file_statistics_from_parquet_metadata(pq.read_metadata(path), plan, ids).to_serialized_dict()
 
@@ -107,7 +104,6 @@ def _file(
 
 
 def append(table: Table, *files: DataFile) -> None:
-    """Commit files."""
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
         for file in files:
             update.append_data_file(file)
@@ -152,16 +148,7 @@ def _append_deletes(table: Table, *files: DataFile) -> None:
 
 
 def delete_positions(table: Table, positions: Mapping[str, Sequence[int]], partition: Record | None = None) -> str:
-    """Commit one positional delete file.
-
-    Args:
-        table: the table.
-        positions: of the rows, by the path of their file; in any order, even twice.
-        partition: the one that the delete file is of.
-
-    Returns:
-        The path of the delete file.
-    """
+    """Commit one positional delete file."""
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     schema = pa.schema([
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
@@ -174,7 +161,6 @@ def delete_positions(table: Table, positions: Mapping[str, Sequence[int]], parti
 
 
 def delete_equal(table: Table, rows: pa.Table, partition: Record | None = None) -> None:
-    """Commit one equality delete file, of a partition if the table has any."""
     path = f"{table.location()}/data/{uuid.uuid4()}-equal.parquet"
     pq.write_table(rows, path)
     ids = [table.schema().find_field(name).field_id for name in rows.column_names]

@@ -33,13 +33,7 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ObjectServer:
-    """A server with one bucket, ``lake``.
-
-    Attributes:
-        endpoint: its address, ``http://127.0.0.1:PORT``.
-        environment: the variables by which a client finds it and is let in.
-        pid: of its process.
-    """
+    """A server with one bucket, ``lake``."""
 
     endpoint: str
     environment: Mapping[str, str]
@@ -47,7 +41,6 @@ class ObjectServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return int(self.endpoint.rpartition(":")[2])
 
     def behind(self, port: int) -> dict[str, str]:
@@ -66,19 +59,15 @@ class ObjectServer:
         }
 
     def keys(self, prefix: str = "") -> list[str]:
-        """All objects of the bucket that begin so."""
         return sorted(str(one["path"]) for page in obstore.list(self._bucket(), prefix or None) for one in page)
 
     def put(self, key: str, content: bytes) -> None:
-        """Put an object into the bucket."""
         obstore.put(self._bucket(), key, content)
 
     def delete(self, key: str) -> None:
-        """Remove an object from the bucket."""
         obstore.delete(self._bucket(), key)
 
     def content(self, key: str) -> bytes:
-        """An object of the bucket."""
         return obstore.get(self._bucket(), key).bytes().to_bytes()
 
     def _bucket(self) -> obstore.store.ObjectStore:
@@ -88,12 +77,7 @@ class ObjectServer:
 
 @contextlib.contextmanager
 def object_server(kind: str, folder: Path) -> Iterator[ObjectServer]:
-    """Start a server, wait until it answers, make the bucket; the process ends with the block.
-
-    Args:
-        kind: ``moto``, ``localbucket`` or ``rclone``.
-        folder: for its files and its log.
-    """
+    """Start a server, wait until it answers, make the bucket; the process ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     key, secret, port = secrets.token_hex(8), secrets.token_hex(16), _free_port()
     programs = Path(sys.executable).parent

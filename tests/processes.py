@@ -6,18 +6,59 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+#: A loaded machine may take its time for anything; only what is promised is measured.
+PATIENCE_SECONDS = 30.0
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < PATIENCE_SECONDS, f"waited in vain for: {what}"
+        time.sleep(0.005)
+
+
+class Told:
+    """A script in a process of its own, which does what it is told by lines and says by lines what happens."""
+
+    def __init__(self, script: Path, *arguments: str) -> None:
+        command = [sys.executable, str(script), *arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        assert self.process.stdin
+        assert self.process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGCONT)
+        self.process.wait(PATIENCE_SECONDS)
+        self._reader.join()
+        self.process.stdout.close()
 
 
 @contextlib.contextmanager
 def side_by_side(commands: Sequence[Sequence[str]], **options: Any) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start processes, each with a group of its own; at the end their groups are killed.
-
-    Args:
-        commands: the command of each.
-        options: as of ``subprocess.Popen``.
-    """
+    """Start processes, each with a group of its own; at the end their groups are killed."""
     with contextlib.ExitStack() as held:
         begun = []
         for command in commands:

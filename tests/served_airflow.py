@@ -48,13 +48,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class ServedAirflow:
-    """An Airflow that is up.
-
-    Attributes:
-        rest: its API.
-        home: where it lives.
-        root: its data root.
-    """
+    """An Airflow that is up."""
 
     rest: AirflowRest
     home: standalone.Home
@@ -68,19 +62,11 @@ class ServedAirflow:
         return found.session
 
     def listening(self, root: Path) -> set[str]:
-        """Where its processes listen at this moment, with all that they have started, and the drivers of its runs.
-
-        Args:
-            root: the data root, which is part of the drivers' command lines.
-        """
+        """Where its processes listen at this moment, with all that they have started, and the drivers of its runs."""
         return listening([*self.session.processes(), *(one.pid for one in drivers_of(str(root)))])
 
     def add_dags(self, dags: Mapping[str, str]) -> None:
-        """Add DAGs, and wait until they can be triggered.
-
-        Args:
-            dags: for each DAG the text of its file.
-        """
+        """Add DAGs, and wait until they can be triggered."""
         for dag_id, text in dags.items():
             draft = self.home.folder / "dags" / f".{dag_id}"
             draft.write_text(f"# airflow\n{text}")
@@ -114,11 +100,7 @@ class ServedAirflow:
 
 @contextmanager
 def shared_airflow(folder: Path) -> Iterator[ServedAirflow]:
-    """Have an Airflow up that other processes use, too: the first one starts it, and the last one stops it.
-
-    Args:
-        folder: for its home, its DAG folder and its data root.
-    """
+    """Have an Airflow up that other processes use, too: the first one starts it, and the last one stops it."""
     home, root = _laid_out(folder)
     settings = {**own_settings(home, root), "PYTHONPATH": _with_packages(install_paced(folder / "packages"))}
     with (folder / "users").open("w") as users:

@@ -45,12 +45,7 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker with a disk of its own.
-
-    Attributes:
-        session: its processes.
-        work: the folder for its executors and what they write, as the worker sees it.
-    """
+    """A worker with a disk of its own; ``work`` is the folder of its executors, as the worker sees it."""
 
     session: Session
     work: Path
@@ -62,12 +57,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class SparkApart:
-    """A cluster that is up.
-
-    Attributes:
-        master: its address, ``spark://127.0.0.1:PORT``.
-        workers: both.
-    """
+    """A cluster that is up."""
 
     master: str
     workers: tuple[Worker, ...]
@@ -75,13 +65,7 @@ class SparkApart:
 
 @contextlib.contextmanager
 def spark_apart(folder: Path, hidden: Path, environment: Mapping[str, str]) -> Iterator[SparkApart]:
-    """Have a master and two workers of a core each up for as long as this lasts.
-
-    Args:
-        folder: for their logs.
-        hidden: a folder that no worker sees: with all that the tests and the driver write.
-        environment: variables for the workers and their executors, beside those of this process.
-    """
+    """Have a master and two workers of a core each up for as long as this lasts."""
     port, web, ports = free_port(), free_port(), (free_port(), free_port())
     spark, address = str(Path(sys.executable).parent / "spark-class"), f"spark://127.0.0.1:{port}"
     given = {**os.environ, **environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

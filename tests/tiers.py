@@ -9,12 +9,7 @@ import pytest
 
 
 def mostly_long(cases: Iterable[Any], *short: Any) -> list[Any]:
-    """The parameters of a test of which the default run takes a few only.
-
-    Args:
-        cases: all parameters, as ``pytest.mark.parametrize`` takes them.
-        short: those that the default run takes; each of them is among ``cases``.
-    """
+    """The parameters of a test of which the default run takes a few only."""
     marked = []
     left = list(short)
     for case in cases:

@@ -18,6 +18,7 @@ from benchmarks.peers import PEERS
 from benchmarks.result_files import as_lines
 from benchmarks.workloads import drift, zipf
 from skewless.planner.policies import POLICIES
+from tests.tiers import mostly_long
 
 
 @cache
@@ -25,7 +26,7 @@ def zipf_keys(exponent: float) -> npt.NDArray[np.int64]:
     return zipf(100_000, exponent, 1_000_000, seed=0)
 
 
-@pytest.mark.parametrize("exponent", [0.8, 1.4, 2.0])
+@pytest.mark.parametrize("exponent", mostly_long([0.8, 1.4, 2.0], 1.4))
 def test_adaptive_is_within_2_percent_of_the_ideal_on_100_tasks(exponent: float) -> None:
     line = staged_line(Cell(f"Zipf z={exponent}", 100, exponent), zipf_keys(exponent), "adaptive")
     assert line.outcome.makespan_over_ideal <= 1.02
@@ -39,6 +40,7 @@ def test_adaptive_has_fewer_partial_states_than_d_choices() -> None:
     assert ours.states_per_key <= PEERS["d_choices_stream"](zipf_keys(2.0), 100).states_per_key
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exponent", [0.8, 1.4, 2.0])
 def test_where_stages_cost_a_tenth_of_the_ideal_there_are_at_most_three(exponent: float) -> None:
     line = staged_line(Cell(f"Zipf z={exponent}", 100, exponent), zipf_keys(exponent), "adaptive", OVERHEAD)
@@ -48,6 +50,7 @@ def test_where_stages_cost_a_tenth_of_the_ideal_there_are_at_most_three(exponent
     assert line.elapsed_over_ideal < free.outcome.makespan_over_ideal + OVERHEAD * free.outcome.stages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("units", "most"), [(1_000, 1.10), (10_000, 1.05)])
 def test_under_tenfold_drift_few_rows_change_hands(units: int, most: float) -> None:
     line = staged_line(Cell("drift", 100, units=units), drift(100_000, 1.4, 1_000_000), "adaptive")
@@ -62,12 +65,14 @@ def small_lines() -> tuple[Line, ...]:
     return tuple(cell_lines(Cell("Zipf z=1.2", 50, 1.2), keys))
 
 
+@pytest.mark.long
 def test_a_cell_has_a_line_of_every_policy_and_peer() -> None:
     schemes = [line.scheme for line in small_lines()]
     assert len(set(schemes)) == len(schemes)
     assert set(schemes) == {"adaptive, stages cost 10%", *POLICIES, *PEERS} - {"pkg_l"}
 
 
+@pytest.mark.long
 def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
     found = json.loads(as_lines(document(small_lines())))
     assert found == json.loads(json.dumps(document(small_lines())))
@@ -77,6 +82,7 @@ def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
     assert "seconds" not in json.dumps(found["lines"])
 
 
+@pytest.mark.long
 def test_the_page_has_a_row_of_every_scheme_and_the_published_figures() -> None:
     text = page(small_lines())
     for line in small_lines():

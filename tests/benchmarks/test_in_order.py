@@ -7,21 +7,22 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.in_order import Case, cases, page
+from tests.tiers import mostly_long
 
 CHEAP = [case for case in cases() if case.aim and len(case.waves) == 4 and case.tasks in {8, 32}]
 #: More than a fair share that begins late: see the page.
 OUT_OF_REACH = [case for case in CHEAP if case.words == "a hot key begins half way" and case.tasks == 8]
+IN_REACH = [case for case in CHEAP if case not in OUT_OF_REACH]
 
 
 @pytest.mark.parametrize(
-    "case",
-    [case for case in CHEAP if case not in OUT_OF_REACH],
-    ids=lambda case: f"{case.row}, {case.words}, {case.tasks} tasks",
+    "case", mostly_long(IN_REACH, IN_REACH[0]), ids=lambda case: f"{case.row}, {case.words}, {case.tasks} tasks"
 )
 def test_waves_in_order_are_within_their_aim(case: Case) -> None:
     assert case.measure().met
 
 
+@pytest.mark.long
 def test_what_is_out_of_reach_is_as_near_to_it_as_can_be() -> None:
     """From the report on that names the key, no plan could have been quicker by more than half a percent."""
     (case,) = OUT_OF_REACH

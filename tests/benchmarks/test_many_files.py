@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import many_files
+
+pytestmark = pytest.mark.long
 
 
 def test_both_numbers_of_files_have_a_line_and_an_aim() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -15,19 +13,9 @@ from benchmarks.workloads import zipf
 
 #: The most tasks that may hold a state of one key.
 STATES_AT_MOST = {
-    "hashing": 1,
-    "potc": 1,
-    "on_greedy": 1,
-    "off_greedy": 1,
-    "pkg": 2,
-    "pkg_g": 2,
-    "pkg_l": 2,
-    "pkg_lp": 2,
-    "salting": 16,
-    "shuffle": 20,
-    "d_choices_stream": 20,
-    "w_choices_stream": 20,
-}
+    "hashing": 1, "potc": 1, "on_greedy": 1, "off_greedy": 1, "pkg": 2, "pkg_g": 2, "pkg_l": 2, "pkg_lp": 2,
+    "salting": 16, "shuffle": 20, "d_choices_stream": 20, "w_choices_stream": 20,
+}  # fmt: skip
 
 
 def stream_of(*keys: int, tasks: int = 2, sources: int = 5) -> Stream:
@@ -158,21 +146,6 @@ def test_a_key_grouping_of_two_keys_is_measured_as_by_hand() -> None:
     assert outcome == Outcome("by hand", 2, 4, 1.0, (0.5 + 1 + 0.5 + 0) / 4 / 4, 0.0, 1.0, 0, 1)
 
 
-def test_an_outcome_is_a_flat_json_object() -> None:
-    document = json.loads(json.dumps(PEERS["pkg"](np.arange(100), 4).as_dict()))
-    assert list(document) == [
-        "policy",
-        "tasks",
-        "messages",
-        "makespan_over_ideal",
-        "imbalance_fraction",
-        "imbalance_final",
-        "states_per_key",
-        "rows_forwarded",
-        "stages",
-    ]
-
-
 @pytest.mark.parametrize("messages", [1, 7, 1_000, 1_234_567])
 def test_a_stream_is_sampled_once_in_each_thousandth(messages: int) -> None:
     points = sample_points(messages)
@@ -195,28 +168,36 @@ def test_a_stream_without_messages_tasks_or_sources_is_refused(keys: list[int], 
         Stream.of(np.array(keys, dtype=np.int64), tasks, sources)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("policy", "exponent", "tasks", "imbalance_final"),
+    ("policy", "exponent", "tasks", "imbalance_final", "states_per_key"),
     [
-        ("hashing", 1.2, 50, 1.8e-1),
-        ("pkg", 1.2, 50, 7.9e-2),
-        ("w_choices_stream", 1.2, 50, 2e-6),
-        ("hashing", 2.0, 100, 6.0e-1),
-        ("pkg", 2.0, 100, 2.9e-1),
-        ("w_choices_stream", 2.0, 100, 1e-6),
+        ("hashing", 1.2, 50, 1.8e-1, None),
+        ("pkg", 1.2, 50, 7.9e-2, None),
+        ("w_choices_stream", 1.2, 50, 2e-6, 1.30),
+        ("shuffle", 1.2, 50, None, 3.8),
+        ("hashing", 2.0, 100, 6.0e-1, None),
+        ("pkg", 2.0, 100, 2.9e-1, None),
+        ("w_choices_stream", 2.0, 100, 1e-6, 2.69),
+        ("shuffle", 2.0, 100, None, 10.3),
     ],
 )
-def test_the_final_imbalance_is_within_a_factor_of_two_of_the_reference(
+def test_imbalance_is_within_a_factor_of_two_and_states_within_5_percent_of_the_reference(
     policy: str,
     exponent: float,
     tasks: int,
-    imbalance_final: float,
+    imbalance_final: float | None,
+    states_per_key: float | None,
     reference_streams: dict[float, npt.NDArray[np.int64]],
 ) -> None:
-    measured = PEERS[policy](reference_streams[exponent], tasks).imbalance_final
-    assert imbalance_final / 2 <= measured <= 2 * imbalance_final
+    measured = PEERS[policy](reference_streams[exponent], tasks)
+    if imbalance_final is not None:
+        assert imbalance_final / 2 <= measured.imbalance_final <= 2 * imbalance_final
+    if states_per_key is not None:
+        assert measured.states_per_key == pytest.approx(states_per_key, rel=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("exponent", "tasks"), [(1.2, 50), (2.0, 100)])
 def test_d_choices_stay_within_their_tolerance_per_task_with_fewer_states_than_w_choices(
     exponent: float, tasks: int, reference_streams: dict[float, npt.NDArray[np.int64]]
@@ -224,23 +205,3 @@ def test_d_choices_stay_within_their_tolerance_per_task_with_fewer_states_than_w
     fewer, all_tasks = (PEERS[p](reference_streams[exponent], tasks) for p in ("d_choices_stream", "w_choices_stream"))
     assert all_tasks.imbalance_final <= fewer.imbalance_final <= 1e-3
     assert fewer.states_per_key < all_tasks.states_per_key
-
-
-@pytest.mark.parametrize(
-    ("policy", "exponent", "tasks", "states_per_key"),
-    [
-        ("w_choices_stream", 1.2, 50, 1.30),
-        ("w_choices_stream", 2.0, 100, 2.69),
-        ("shuffle", 1.2, 50, 3.8),
-        ("shuffle", 2.0, 100, 10.3),
-    ],
-)
-def test_the_states_per_key_are_those_of_the_reference(
-    policy: str,
-    exponent: float,
-    tasks: int,
-    states_per_key: float,
-    reference_streams: dict[float, npt.NDArray[np.int64]],
-) -> None:
-    measured = PEERS[policy](reference_streams[exponent], tasks).states_per_key
-    assert measured == pytest.approx(states_per_key, rel=0.05)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import planning
+
+pytestmark = pytest.mark.long
 
 
 def test_each_decision_of_a_small_run_is_measured_and_the_page_says_whether_the_aim_is_met() -> None:

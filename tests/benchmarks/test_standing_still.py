@@ -9,7 +9,8 @@ from skewless.planner.policies import POLICIES
 from tests.tiers import mostly_long
 
 
-@pytest.mark.parametrize("order", mostly_long(ORDERS, "sorted"))
+@pytest.mark.long
+@pytest.mark.parametrize("order", ORDERS)
 def test_no_policy_costs_more_than_standing_still_over_whole_runs(order: Order) -> None:
     lines = [line(number) for number in range(FEW) if ORDERS[number % len(ORDERS)] == order]
     found = list(summaries(lines))
@@ -17,7 +18,7 @@ def test_no_policy_costs_more_than_standing_still_over_whole_runs(order: Order) 
     assert [one for one in found if not one.met] == []
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", mostly_long(sorted(POLICIES), "adaptive"))
 def test_no_decision_is_worse_on_its_own_numbers(policy: str) -> None:
     for number in range(4):
         for decision in workload(number).run(policy).decisions:

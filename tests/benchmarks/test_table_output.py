@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks import table_output
+
+pytestmark = pytest.mark.long
 
 
 def test_every_way_is_measured_beside_pyarrow(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -27,17 +29,15 @@ def test_the_hottest_of_100_k_keys_at_exponent_2_has_three_fifths_of_the_message
     assert hottest_share(zipf(100_000, 2.0, 1_000_000, seed=0)) == pytest.approx(0.608, rel=0.01)
 
 
-def test_the_first_log_normal_workload_is_that_of_the_paper() -> None:
-    keys = lognormal_1(seed=0)
-    assert keys.size == 10_000_000
-    assert np.count_nonzero(np.bincount(keys)) == pytest.approx(16_400, rel=0.01)
-    assert hottest_share(keys) == pytest.approx(0.147, rel=0.01)
-
-
-def test_the_second_log_normal_workload_is_that_of_the_paper() -> None:
-    keys = lognormal_2(seed=0)
-    assert np.count_nonzero(np.bincount(keys)) == pytest.approx(1_100, rel=0.01)
-    assert hottest_share(keys) == pytest.approx(0.070, rel=0.01)
+@pytest.mark.long
+@pytest.mark.parametrize(("draw", "keys", "hottest"), [(lognormal_1, 16_400, 0.147), (lognormal_2, 1_100, 0.070)])
+def test_the_log_normal_workloads_are_those_of_the_paper(
+    draw: Callable[..., np.ndarray], keys: int, hottest: float
+) -> None:
+    drawn = draw(seed=0)
+    assert drawn.size == 10_000_000
+    assert np.count_nonzero(np.bincount(drawn)) == pytest.approx(keys, rel=0.01)
+    assert hottest_share(drawn) == pytest.approx(hottest, rel=0.01)
 
 
 def test_a_drifting_stream_has_another_hottest_key_in_every_epoch() -> None:

@@ -29,8 +29,6 @@ FAILED = (2,)
 
 
 class Silent:
-    """Watches and says nothing."""
-
     def step(self, name: str) -> None:
         """A step begins."""
 

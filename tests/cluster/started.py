@@ -20,7 +20,6 @@ from deploy.cluster.running import Cluster, Home
 
 @contextmanager
 def home_of_tests() -> Iterator[Home]:
-    """A folder that PostgreSQL's user may enter, which pytest's own are not."""
     folder = Path(tempfile.mkdtemp(prefix="skewless-cluster-"))
     folder.chmod(0o755)
     yield Home(folder)
@@ -29,13 +28,7 @@ def home_of_tests() -> Iterator[Home]:
 
 @contextmanager
 def started(home: Home, job: Mapping[str, Any], settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """The cluster, with one job in its catalog and no demo.
-
-    Args:
-        home: where it lives.
-        job: its spec.
-        settings: variables of the compose file.
-    """
+    """The cluster, with one job in its catalog and no demo."""
     catalog = home.folder / "catalog"
     catalog.mkdir()
     (catalog / f"{job['name']}.yaml").write_text(yaml.safe_dump(dict(job)))
@@ -61,7 +54,6 @@ def started(home: Home, job: Mapping[str, Any], settings: Mapping[str, str] | No
 
 
 def client_of(home: Home, cluster: Cluster) -> dict[str, str]:
-    """The variables by which a process of this machine finds the object store and its catalog."""
     secrets = running.variables(home)
     store = cluster.address(9000).replace("localhost", "127.0.0.1")
     address = f"lake:{secrets['LAKE_PASSWORD']}@127.0.0.1:{cluster.ports[5432]}/lake"

@@ -76,8 +76,6 @@ SCREENSHOTS = PROJECT / "docs" / "screenshots"
 
 
 class Visit(NamedTuple):
-    """An Airflow with one finished run, and a browser that is logged in."""
-
     url: str
     run_id: str
     run: RunDirectory
@@ -86,7 +84,6 @@ class Visit(NamedTuple):
     seen: list[str]
 
     def in_airflow(self, page: str) -> None:
-        """Open a page of Airflow's UI about the run."""
         self.driver.get(f"{self.url}/dags/{JOB}/runs/{_quoted(self.run_id)}{page}")
 
     def ours(self, page: str) -> str:
@@ -110,7 +107,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def airflow(folder: Path) -> Iterator[tuple[str, str]]:
-    """The address and the password of a running Airflow."""
     port = free_port()
     setting = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")} | {
         "SKEWLESS_AIRFLOW_HOME": str(folder / "airflow"),
@@ -157,7 +153,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 
 @pytest.fixture(scope="module")
 def visit(folder: Path, airflow: tuple[str, str], driver: webdriver.Chrome) -> Iterator[Visit]:
-    """Log in, trigger from the form, and watch the tab until the run has ended."""
     url, password = airflow
     with AirflowRest(url, USER, password) as rest:
         rest.wait_for_dag(JOB, 120)
@@ -186,7 +181,6 @@ def visit(folder: Path, airflow: tuple[str, str], driver: webdriver.Chrome) -> I
 
 @pytest.fixture(autouse=True)
 def top(visit: Visit) -> Iterator[None]:
-    """Each test begins and ends outside of frames, at full width, with an empty console."""
     visit.driver.switch_to.default_content()
     visit.driver.get_log("browser")
     yield
@@ -374,7 +368,6 @@ def _log_in(driver: webdriver.Chrome, url: str, password: str) -> None:
 
 
 def _into_our_frame(driver: webdriver.Chrome) -> None:
-    """Look into the page that Airflow shows in a tab."""
     _waiting(driver).until(expected.frame_to_be_available_and_switch_to_it((By.CSS_SELECTOR, "iframe")))
 
 
@@ -395,7 +388,6 @@ def _click(driver: webdriver.Chrome, selector: str, until: Callable[[], bool] | 
 
 
 def _click_text(driver: webdriver.Chrome, text: str) -> None:
-    """Click the tab or link that says just this."""
     _click_path(driver, f"//a[normalize-space(.)='{text}']")
 
 
@@ -404,8 +396,6 @@ def _click_path(driver: webdriver.Chrome, path: str, until: Callable[[], bool] |
 
 
 def _click_at(driver: webdriver.Chrome, place: tuple[str, str], until: Callable[[], bool] | None) -> None:
-    """Click what is there, once nothing moves and nothing lies over it."""
-
     def clicked() -> bool:
         _settle(driver)
         try:
@@ -450,7 +440,6 @@ def _await(happened: Callable[[], bool], what: str) -> None:
 
 
 def _happens(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether something happens within a time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -466,7 +455,6 @@ def _prefer(driver: webdriver.Chrome, scheme: str | None) -> None:
 
 
 def _ink_and_page(driver: webdriver.Chrome) -> tuple[float, float]:
-    """The brightness of text and page, from 0 to 255."""
     colours: list[str] = driver.execute_script(
         "const body = getComputedStyle(document.body); return [body.color, body.backgroundColor]"
     )

@@ -49,8 +49,6 @@ KILLED_IN = "stage_01.run"
 
 
 class Night(NamedTuple):
-    """What one run on the cluster left, and what was done to it."""
-
     home: Home
     cluster: Cluster
     run_id: str
@@ -78,7 +76,6 @@ def cluster(home: Home) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def night(home: Home, cluster: Cluster) -> Night:
-    """One run, in which a worker dies while it reduces."""
     with AirflowRest(cluster.url, running.USER, running.password(home)) as rest:
         rest.wait_for_dag(JOB, 120)
         run_id = rest.trigger(JOB)
@@ -195,7 +192,6 @@ def test_secrets_are_in_no_output_and_no_command_line(night: Night) -> None:
 
 @contextlib.contextmanager
 def _user(night: Night, name: str, may_read: list[str]) -> Iterator[httpx.Client]:
-    """A new user whose only role reads these, logged in."""
     secret = f"{name}-{night.run_id}"
     with httpx.Client(base_url=night.cluster.url, timeout=60, trust_env=False) as client:
         _log_in(client, running.USER, running.password(night.home))
@@ -223,7 +219,6 @@ def _await(happened: Callable[[], bool], seconds: float, what: Callable[[], str]
 
 
 def _told(home: Home, rest: AirflowRest, run_id: str) -> str:
-    """What a run that does not go on can be understood from."""
     tasks = [f"{one.task} {one.state} in try {one.tries}" for one in rest.tasks(JOB, run_id) if one.state]
     logs = sorted((home.folder / "logs").glob(f"dag_id={JOB}/*/*/*.log"), key=lambda file: file.stat().st_mtime)
     last = logs[-1].read_text(errors="replace").splitlines()[-25:] if logs else []
@@ -235,7 +230,6 @@ def _master(cluster: Cluster) -> dict[str, Any]:
 
 
 def _history(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    """What the history server knows of it, once it has read what there is."""
     deadline = time.monotonic() + 60
     while True:
         answer = httpx.get(f"{cluster.address(18080)}/api/v1/{path}", timeout=30, trust_env=False)

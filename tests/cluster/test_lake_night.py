@@ -42,8 +42,6 @@ SPEC = {
 
 
 class Night(NamedTuple):
-    """What one run on the cluster left."""
-
     home: Home
     cluster: Cluster
     run_id: str

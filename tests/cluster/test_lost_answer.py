@@ -13,11 +13,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from skewless.errors import UnreachableError
-from skewless.spec.part import Part
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run, roll_back
-from skewless_lake.staged import OutputPart
-from tests.lake.outputs import DAY, NOW, output_of, ready, seen
+from tests.lake.outputs import NOW, part_of, publish, ready, seen
 from tests.lake.postgres import postgres
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -79,13 +77,11 @@ class Wire:
             end.close()
 
     def close(self) -> None:
-        """Take no more connections."""
         self._listener.close()
 
 
 @contextmanager
 def wired(monkeypatch: pytest.MonkeyPatch, root: Path) -> Iterator[Wire]:
-    """A catalog ``shared`` in PostgreSQL, reached over a wire."""
     with postgres() as address:
         url = make_url(address)
         wire = Wire((str(url.host), int(url.port or 0)))
@@ -98,17 +94,12 @@ def wired(monkeypatch: pytest.MonkeyPatch, root: Path) -> Iterator[Wire]:
             wire.close()
 
 
-def target_of(root: Path) -> OutputPart:
-    output, path = output_of(KIND, root)
-    return OutputPart(output, path, str(root), Part(DAY))
-
-
 def test_a_rollback_whose_answer_is_lost_goes_back_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with wired(monkeypatch, tmp_path) as wire:
         for turn, text in enumerate(["old", "new"], start=1):
-            publish_run(ready(tmp_path / f"{turn}", tmp_path, KIND, text, turn=turn), NOW)
+            publish(tmp_path / f"{turn}", tmp_path, KIND, text, turn=turn)
         wire.armed = "answer"
-        about = roll_back(target_of(tmp_path), NOW)
+        about = roll_back(part_of(KIND, tmp_path), NOW)
         assert wire.cuts == 1
         assert about["run"] == str(tmp_path / "1")
         assert seen(KIND, tmp_path) == {"2026-11-20": ["old"] * 3}
@@ -117,19 +108,19 @@ def test_a_rollback_whose_answer_is_lost_goes_back_once(monkeypatch: pytest.Monk
 def test_a_rollback_that_was_not_committed_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with wired(monkeypatch, tmp_path) as wire:
         for turn, text in enumerate(["old", "new"], start=1):
-            publish_run(ready(tmp_path / f"{turn}", tmp_path, KIND, text, turn=turn), NOW)
+            publish(tmp_path / f"{turn}", tmp_path, KIND, text, turn=turn)
         wire.armed = "commit"
         with pytest.raises(UnreachableError, match=r"its store or its catalog cannot be read or written \(.*\); mend"):
-            roll_back(target_of(tmp_path), NOW)
+            roll_back(part_of(KIND, tmp_path), NOW)
         assert wire.cuts == 1
         assert seen(KIND, tmp_path) == {"2026-11-20": ["new"] * 3}
-        roll_back(target_of(tmp_path), NOW)
+        roll_back(part_of(KIND, tmp_path), NOW)
         assert seen(KIND, tmp_path) == {"2026-11-20": ["old"] * 3}
 
 
 def test_a_publication_whose_answer_is_lost_publishes_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with wired(monkeypatch, tmp_path) as wire:
-        publish_run(ready(tmp_path / "1", tmp_path, KIND, "old", turn=1), NOW)
+        publish(tmp_path / "1", tmp_path, KIND, "old", turn=1)
         run = ready(tmp_path / "2", tmp_path, KIND, "new", turn=2)
         wire.armed = "answer"
         with pytest.raises(UnreachableError):
@@ -137,5 +128,5 @@ def test_a_publication_whose_answer_is_lost_publishes_once(monkeypatch: pytest.M
         assert wire.cuts == 1
         assert seen(KIND, tmp_path) == {"2026-11-20": ["new"] * 3}
         assert publish_run(run, NOW).superseded is None
-        roll_back(target_of(tmp_path), NOW)
+        roll_back(part_of(KIND, tmp_path), NOW)
         assert seen(KIND, tmp_path) == {"2026-11-20": ["old"] * 3}

@@ -32,8 +32,6 @@ _SERVICES = ("postgres", "object-store")
 
 
 class Lake(NamedTuple):
-    """The two services, and the environment in which the services of Airflow would start."""
-
     environment: dict[str, str]
     addresses: set[str]
 

@@ -18,7 +18,6 @@ _COMMON = (
 
 
 def zipf_words(most: int, exponent: float, words: int = 2_000) -> dict[str, int]:
-    """Rows of each word: the commonest has ``most``, the word of rank r ``most / r ** exponent``."""
     names = [*_COMMON, *(f"name_{rank}" for rank in range(len(_COMMON), words))]
     return {name: max(1, round(most / rank**exponent)) for rank, name in enumerate(names, 1)}
 

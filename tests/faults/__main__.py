@@ -40,7 +40,6 @@ AnyHarness = Harness | AirflowHarness | LakeHarness
 
 
 def main() -> int:
-    """The command; 1 if a trial came out wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, help="the file of the trials")
     parser.add_argument("--table", type=Path, help="the page that gets the counts of all trials in that file")
@@ -66,7 +65,6 @@ def main() -> int:
 
 
 def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
-    """The trials of a half: how many were not tried, how many came out wrong."""
     harness = _harness(given.place / name, name)
     try:
         found = _trials(harness)

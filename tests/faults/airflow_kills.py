@@ -119,12 +119,10 @@ def trials() -> list[Trial]:
 
 
 def killed(name: str, moment: str, h: AirflowHarness, seed: int) -> Outcome:
-    """Kill it while the run is at that moment, start it again, and wait for the run's end."""
     return _night(h, seed, [(name, moment)])
 
 
 def in_one_run(h: AirflowHarness, seed: int) -> Outcome:
-    """A death at each step of one run, each of something else."""
     return _night(h, seed, _IN_TURN)
 
 

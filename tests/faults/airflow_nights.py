@@ -50,26 +50,21 @@ SPEC = {"engine": "staged", "sharing": {"lease_seconds": 1.0}}
 
 
 class AirflowHarness:
-    """An Airflow that is up from the first trial to the last."""
-
     def __init__(self) -> None:
         self._held = ExitStack()
 
     @cached_property
     def installation(self) -> Installation:
-        """Started when the first trial needs it."""
         folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="skewless-kills-"))
         return self._held.enter_context(installation(Path(folder), [], [JOB], SETTINGS, **SPEC))
 
     @cached_property
     def parts(self) -> Parts:
-        """Its processes."""
         parts = Parts(self.installation)
         self._held.callback(parts.close)
         return parts
 
     def close(self) -> None:
-        """Stop it."""
         self._held.close()
 
     def ready(self) -> None:
@@ -86,12 +81,7 @@ class AirflowHarness:
 
 
 class Night:
-    """A run of the job, for a day of its own that was published before; readers look at that day all the time.
-
-    Args:
-        harness: with the Airflow.
-        seed: of the trial; it says which day.
-    """
+    """A run of the job, for a day of its own that was published before; readers look at that day all the time."""
 
     def __init__(self, harness: AirflowHarness, seed: int) -> None:
         harness.ready()
@@ -115,15 +105,7 @@ class Night:
         self._readers.stop()
 
     def await_task(self, task: str, after: str) -> str:
-        """Wait until a task is at work.
-
-        Args:
-            task: its id.
-            after: what of the run directory has to be there by then: the API is not asked before.
-
-        Returns:
-            The id of its try.
-        """
+        """Wait until a task is at work."""
         self.awaited((Path(self.run.root) / after).exists, f"{after} of {self.ident}", 0.05)
 
         def at_work() -> str:
@@ -134,7 +116,6 @@ class Night:
         return str(self.awaited(at_work, f"{task} to be at work", 0.2))
 
     def tasks(self) -> list[TaskState]:
-        """What Airflow says of the tasks."""
         return self._rest.tasks(JOB, self.ident)
 
     def end(self) -> Outcome:
@@ -164,7 +145,6 @@ class Night:
     def awaited(
         self, condition: Callable[[], Any], what: str, every: float, patience_seconds: float = PATIENCE_SECONDS
     ) -> Any:
-        """Wait for something that is true, and return it."""
         deadline = time.monotonic() + patience_seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, f"waited {patience_seconds:.0f} s for {what}: {self._told()}"
@@ -182,7 +162,6 @@ class Night:
             raise AssertionError(f"{err} {self._told()}") from None
 
     def _check_sentence(self) -> None:
-        """What failed says why, in the log of its last try."""
         for one in self.tasks():
             if one.state != "failed":
                 continue
@@ -195,12 +174,7 @@ class Night:
 
 
 class Readers:
-    """Somebody who reads a published day again and again.
-
-    Args:
-        folder: of the day.
-        right: what the new result has to say.
-    """
+    """Somebody who reads a published day again and again."""
 
     def __init__(self, folder: Path, right: Counter[str]) -> None:
         self._folder, self._right = folder, right
@@ -210,7 +184,6 @@ class Readers:
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
         self._reader.start()
 
     def stop(self) -> None:

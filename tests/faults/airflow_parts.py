@@ -19,18 +19,13 @@ STOP_SECONDS = 10.0
 
 
 class Parts:
-    """The processes of an installation: those of `make up`, and the components that were started again since.
-
-    Args:
-        installation: that is up.
-    """
+    """The processes of an installation: those of `make up`, and the components that were started again since."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
         self._again: dict[str, Session] = {}
 
     def component(self, name: str) -> psutil.Process:
-        """The first process of a component."""
         if name in self._again:
             return psutil.Process(self._again[name].pid)
         # It names itself, some of them with an underscore; its workers are further below.
@@ -48,7 +43,6 @@ class Parts:
         return self._titled(f"airflow worker -- LocalExecutor: {ident}")
 
     def start(self, name: str) -> None:
-        """Start a component again, in the environment of the whole."""
         installation = self._installation
         environment = psutil.Process(installation.session().pid).environ()
         log = installation.home.folder / f"{name}-{time.monotonic_ns()}.log"
@@ -83,7 +77,6 @@ class Parts:
                     kill(family(psutil.Process(pid)))
 
     def close(self) -> None:
-        """End the components that were started again."""
         end(list(self._again.values()), STOP_SECONDS)
 
     def _titled(self, title: str) -> psutil.Process:
@@ -99,12 +92,10 @@ def lives(process: psutil.Process) -> bool:
 
 
 def family(process: psutil.Process) -> list[psutil.Process]:
-    """A process and all below it, the lowest first."""
     return [*reversed(process.children(recursive=True)), process]
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
-    """SIGKILL of each."""
     for one in processes:
         with suppress(psutil.NoSuchProcess):
             one.kill()

@@ -72,7 +72,6 @@ def _reduce(run: RunDirectory, stage: int, fence: Fence | None) -> None:
 
 
 def merge(run: RunDirectory) -> None:
-    """The result, in two files."""
     if run.commit_of(RESULT_STEP):
         return
     with leased_step(run, RESULT_STEP) as fence:
@@ -149,7 +148,6 @@ def _backlog(run: RunDirectory, stage: int) -> list[Row]:
 
 
 def _states_of(rows: Sequence[Row]) -> list[Row]:
-    """One row per key, of rows of the input or of states."""
     counts: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     colours: dict[str, Counter[str]] = defaultdict(Counter)

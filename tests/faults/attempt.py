@@ -29,21 +29,11 @@ class Ended(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The one sentence that it ended with."""
         return next((line[10:] for line in reversed(self.said.splitlines()) if line.startswith("skewless: ")), "")
 
 
 class Attempt:
-    """A running attempt.
-
-    Args:
-        step: what it does; its return value is its exit code.
-        log: the file for what it says.
-        roots: where its points are.
-        fault: what becomes of it.
-        record: a file for its points.
-        room: bytes that a file of it may have at most; None for any.
-    """
+    """A running attempt."""
 
     def __init__(
         self,
@@ -67,22 +57,18 @@ class Attempt:
         return os.WIFSTOPPED(self._awaited(os.WUNTRACED))
 
     def wake(self) -> None:
-        """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
     def running(self) -> bool:
-        """Whether it has not ended yet."""
         if self._ended is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._ended = status if pid else None
         return self._ended is None
 
     def kill(self) -> None:
-        """End it, and all that it started, at once."""
         kill_tree(self.pid)
 
     def ended(self) -> Ended:
-        """Wait for its end."""
         status = self._awaited(0) if self._ended is None else self._ended
         code = os.waitstatus_to_exitcode(status)
         return Ended(code, self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else "")

@@ -14,7 +14,6 @@ __all__ = ["KINDS", "all_trials"]
 
 
 def all_trials(h: Harness) -> list[Trial]:
-    """Those of a harness, in a mixed order, so that a run that is broken off has some of each."""
     found = list(nights.trials(h)) if isinstance(h, NightsHarness) else _of_any_run(h)
     assert len({trial.seed for trial in found}) == len(found)
     assert {trial.kind for trial in found} <= set(KINDS)

@@ -20,7 +20,6 @@ _WORDS = {
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     seeds, turn = h.seeds(3_000), count()
     # Who reads files that Spark wrote is Spark.
     for slug in ("stage-2", "merge") if h.spark else ("decide-1", "decide-2", "publish"):

@@ -24,17 +24,7 @@ _DRIVERS_PER_JVM = 300
 
 
 class Harness:
-    """A world, a Spark, and the run without faults, remembered before each of its steps.
-
-    Args:
-        spark: whether there is one; plain Python is in its place where not.
-        place: an empty folder, or one where a harness of the same code has left the run without faults.
-        kind: of the world.
-
-    Attributes:
-        steps: those of the run, in order.
-        points: the points of each step, by its slug, in the order in which they came.
-    """
+    """A world, a Spark, and the run without faults, remembered before each of its steps."""
 
     def __init__(self, place: Path, *, spark: bool, kind: type[World] = World) -> None:
         self.spark = spark
@@ -66,7 +56,6 @@ class Harness:
         return SharedJvm()
 
     def close(self) -> None:
-        """End Spark, and give the disk back."""
         if "jvm" in self.__dict__:
             self.jvm.close()
         self.world.close()
@@ -80,11 +69,9 @@ class Harness:
         return [step for step in self.steps if step.spark or not self.spark]
 
     def step(self, slug: str) -> Step:
-        """The step of a slug."""
         return next(step for step in self.steps if step.slug == slug)
 
     def begin(self, step: Step) -> None:
-        """Make things as they were before a step, with nothing left running."""
         if "jvm" in self.__dict__ and self._drivers > _DRIVERS_PER_JVM:
             self.jvm.close()
             del self.jvm
@@ -92,19 +79,16 @@ class Harness:
         self.world.restore(step.slug)
 
     def idle(self) -> None:
-        """Wait until nothing runs in Spark any more, if that has been started."""
         if "jvm" in self.__dict__:
             self.jvm.idle()
 
     def new_log(self, step: Step) -> Path:
-        """A file for what an attempt says."""
         self._number += 1
         return self.world.logs / f"{self._number:05d}-{step.slug}.log"
 
     def attempt(
         self, step: Step, fault: Fault | None = None, *, record: bool = False, room: int | None = None
     ) -> Attempt:
-        """Begin an attempt of a step."""
         log = self.new_log(step)
         jvm = self.jvm if step.spark else None
         self._drivers += jvm is not None
@@ -118,7 +102,6 @@ class Harness:
         return Attempt(act, log, roots, fault, self._record if record else None, room)
 
     def points_of(self, step: Step) -> list[Point]:
-        """Do a step without a fault; its points, in the order in which they came."""
         self._record.unlink(missing_ok=True)
         ended = self.attempt(step, record=True).ended()
         assert ended.code == 0, f"{step.name} failed without a fault:\n{ended.said}"
@@ -126,7 +109,6 @@ class Harness:
         return [Point(*json.loads(line)) for line in lines]
 
     def after(self, step: Step) -> str:
-        """Under which name it is remembered how things stood after a step."""
         at = self.steps.index(step) + 1
         return self.steps[at].slug if at < len(self.steps) else END
 

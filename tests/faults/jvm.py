@@ -47,7 +47,6 @@ class SharedJvm:
 
     @property
     def pid(self) -> int:
-        """The process."""
         return int(self._gateway.proc.pid)
 
     def attach(self) -> None:
@@ -62,7 +61,6 @@ class SharedJvm:
         SparkContext(gateway=gateway, jsc=gateway.jvm.JavaSparkContext(running))
 
     def workers(self) -> list[psutil.Process]:
-        """The Python workers that it has, not their daemon."""
         found = []
         for one in psutil.Process(self.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # it ended meanwhile
@@ -81,7 +79,6 @@ class SharedJvm:
             time.sleep(0.05)
 
     def close(self) -> None:
-        """End it."""
         self._gateway.close()
         kill_tree(self.pid)
         self._gateway.proc.stdin.close()

@@ -49,7 +49,6 @@ class Point(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Without the number: a point of the table."""
         return f"{self.action} {self.path}"
 
 
@@ -69,13 +68,7 @@ def named(path: str) -> str:
 
 
 def watch(roots: Sequence[Path], fault: Fault | None = None, record: Path | None = None) -> None:
-    """Watch this process from now on; an audit hook cannot be taken away again.
-
-    Args:
-        roots: only what happens below them is counted.
-        fault: what is done to the process, and where.
-        record: a file that gets a line for each point, in their order.
-    """
+    """Watch this process from now on; an audit hook cannot be taken away again."""
     watcher = _Watcher([f"{root.absolute()}/" for root in roots], fault, record)
     sys.addaudithook(watcher.heard)
 

@@ -42,7 +42,6 @@ _OF = {"merge": "result", "validate": "quality"}
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     seeds = h.seeds(1)
     for step in h.tried_steps():
         for point in _points(h, step):
@@ -114,7 +113,6 @@ def _worker(step: Step, h: Harness, seed: int) -> Outcome:
 
 
 def _whole(step: Step, pattern: str, only_jvm: bool, h: Harness, seed: int) -> Outcome:
-    """With a JVM of its own, as under spark-submit."""
     h.begin(step)
     process, log = _entry(h, step, [])
     _await(h, step, pattern, lambda: process.poll() is None)
@@ -143,7 +141,6 @@ def _launched(step: Step, at: str, when: When, h: Harness, seed: int) -> Outcome
 
 
 def _entry(h: Harness, step: Step, watched: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
-    """The entry of a step as a process of its own, watched or not."""
     log = h.new_log(step)
     launcher = ["-m", "tests.faults.killed", *watched] if watched else []
     environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": "1g"}

@@ -41,7 +41,6 @@ class NightsWorld(World):
     rows = _FILES * _ROWS_OF_FILE + _LATE_ROWS
 
     def write_input(self) -> None:
-        """See ``World``; the late file comes by ``be_late``."""
         for at, day in enumerate((DAY_BEFORE, DAY)):
             for number in range(_FILES):
                 self._file(day, f"part-{number}", _ROWS_OF_FILE, 10 * at + number)
@@ -57,7 +56,6 @@ class NightsWorld(World):
         pq.write_table(some_rows(rows, seed), folder / f"{name}.parquet")
 
     def spec_fields(self) -> dict[str, Any]:
-        """See ``World``."""
         fields = super().spec_fields()
         # One stage: what is tried is the merge.
         one = {"engine": "combine", "routing": {"reducers": 2}}
@@ -65,12 +63,10 @@ class NightsWorld(World):
 
     @property
     def store(self) -> StatesStore:
-        """The kept states."""
         (folder,) = (self.beside / "states" / "scenario").iterdir()
         return StatesStore(str(folder))
 
     def newest(self) -> dict[str, PartVersion]:
-        """The newest version of each part."""
         found = {part: self.store.newest(part) for part in self.store.parts()}
         return {part: newest.version for part, (newest, _) in found.items() if newest}
 
@@ -104,13 +100,11 @@ class NightsHarness(Harness):
         super().__init__(place, spark=True, kind=NightsWorld)
 
     def before_the_run(self) -> None:
-        """The night before has kept its states."""
         ended = self.other_run("r0", _BEFORE).ended()
         assert ended.code == 0, ended.said
         self.world.be_late()
 
     def other_run(self, name: str, date: str) -> Attempt:
-        """Begin another run of the job, to its merged result."""
         jvm = self.jvm
 
         def act() -> int:
@@ -121,7 +115,6 @@ class NightsHarness(Harness):
 
 
 def trials(h: NightsHarness) -> Iterator[Trial]:
-    """All of them."""
     seeds = h.seeds(50_000)
     for point in _points(h):
         for when in BOTH:
@@ -153,7 +146,6 @@ def _trial(kind: str, step: Step, fault: str, seeds: Iterator[int], act: Any) ->
 
 
 def _points(h: NightsHarness) -> list[Point]:
-    """What the merge writes into the store, and its commits."""
     points = [point for point in h.points["merge"] if point.action != "read" and point.nth == 1]
     return [point for point in points if point.path.startswith("states/") or point.action == "link"]
 
@@ -227,7 +219,6 @@ def _pruned(h: NightsHarness, seed: int) -> Outcome:
 
 
 def _kept_files(world: NightsWorld) -> dict[str, Path]:
-    """One file of each kind that is kept, by its name without what is random in it."""
     found = sorted(path for path in Path(str(world.store)).rglob("*") if path.is_file())
     shown = [path for path in found if not path.name.startswith((".", "_"))]
     return {named(str(path.relative_to(str(world.store)))): path for path in shown}

@@ -21,7 +21,6 @@ from tests.faults.world import DAY, World, chance_of
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     seeds = h.seeds(1_000)
     for step in h.tried_steps():
         for _ in range(2 if step.spark else 12):
@@ -70,7 +69,6 @@ def _paused(step: Step, point: Point, h: Harness, seed: int) -> Outcome:
 
 
 def _publish_newer(world: World) -> dict[str, bytes]:
-    """Another run of the day publishes, by now."""
     run = RunDirectory(str(world.folder.with_name("r2")))
     job = world.run.job()
     turn = Turns(open_store(turns_folder(job.output_path))).draw(above=job.turn)

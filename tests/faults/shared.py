@@ -22,14 +22,12 @@ _TIMES = 2
 
 
 def shared_step(cluster: str) -> Step:
-    """A cluster's part in the stage."""
     name = stage_step(1).name
     arguments = ("--stage", "1", "--cluster", cluster)
     return Step(f"{name}, shared", SHARED, True, "share_stage.py", arguments)
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     if not h.spark:
         return
     seeds, step = h.seeds(7_000), shared_step("east")
@@ -47,7 +45,6 @@ def trials(h: Harness) -> Iterator[Trial]:
 
 
 def _points(h: Harness) -> list[Point]:
-    """Those of a cluster that does it alone, as it comes without a fault."""
     kept = h.world.logs.parent / "shared-points.json"
     if not kept.exists():
         step = h.step(SHARED)
@@ -85,7 +82,6 @@ def _together(h: Harness, seed: int) -> Outcome:
 
 
 def _ended_by_another(h: Harness, seed: int) -> Outcome:
-    """Another cluster goes on, and the run after it."""
     h.world.check_published()
     west = shared_step("west")
     ended = h.attempt(west).ended()

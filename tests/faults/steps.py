@@ -40,23 +40,12 @@ class Step(NamedTuple):
         return self.slug.startswith(("prepare", "decide"))
 
     def without_spark(self) -> Step:
-        """The same step, with plain Python in the place of Spark."""
         return Step(f"{self.name}, no Spark", self.slug, False) if self.spark else self
 
     def argv(self, world: World) -> list[str]:
-        """The arguments of its entry."""
         return ["--run-dir", str(world.folder), *self.arguments]
 
     def act(self, world: World, name: str) -> int:
-        """Do it, in this process.
-
-        Args:
-            world: where.
-            name: of this try, no other has it.
-
-        Returns:
-            The exit code; the entries end by themselves when they fail.
-        """
         if self.script:
             sys.argv = [self.script, *self.argv(world), "--failure-name", name]
             _ENTRIES[self.script]()
@@ -95,19 +84,12 @@ JOBS = Path(__file__).parents[2] / "jobs"
 
 
 def prepare_step(world: World) -> Step:
-    """The first one."""
     where = ("--spec", str(world.spec), "--date", "2026-11-20", "--root", str(world.root))
     return Step("prepare", "prepare", False, "prepare_run.py", where)
 
 
 def whole_night(world: World, name: str, date: str) -> int:
-    """Another run, from its beginning to its merged result, in this process; returns the exit code.
-
-    Args:
-        world: where.
-        name: of its directory.
-        date: the day that it computes.
-    """
+    """Another run, from its beginning to its merged result, in this process; returns the exit code."""
     folder = str(world.folder.with_name(name))
     where = ("--spec", str(world.spec), "--date", date, "--root", str(world.root))
     for script, arguments in (("prepare_run.py", where), ("run_stage.py", ("--stage", "0")), ("merge_states.py", ())):
@@ -117,12 +99,10 @@ def whole_night(world: World, name: str, date: str) -> int:
 
 
 def stage_step(number: int) -> Step:
-    """A stage."""
     return Step(f"stage {number}", f"stage-{number}", True, "run_stage.py", ("--stage", str(number)))
 
 
 def decide_step(number: int) -> Step:
-    """The decision about a stage."""
     return Step(f"decide {number}", f"decide-{number}", False)
 
 
@@ -132,7 +112,6 @@ PUBLISH = Step("publish", "publish", False)
 
 
 def named_step(world: World, slug: str, *, spark: bool) -> Step:
-    """The step of a slug."""
     kind, _, number = slug.partition("-")
     if number:
         step = (stage_step if kind == "stage" else decide_step)(int(number))

@@ -22,7 +22,6 @@ _FAR_SECONDS = 400 * 24 * 3600
 
 
 def trials(h: Harness) -> Iterator[Trial]:
-    """All of them."""
     seeds = h.seeds(2_000)
     yield from _disks(h, seeds)
     for fault, change in _CHANGES.items():
@@ -77,36 +76,24 @@ def _longer(file: Path) -> None:
         out.write(b"more")
 
 
-def _emptied(file: Path) -> None:
-    file.write_bytes(b"")
-
-
 def _folder_instead(file: Path) -> None:
     file.unlink()
     file.mkdir()
 
 
-def _touched(file: Path) -> None:
-    os.utime(file)
-
-
-def _one_more(file: Path) -> None:
-    shutil.copy(file, file.with_name("part-999.parquet"))
-
-
 #: What becomes of a source file, by its name in the table.
-_CHANGES: dict[str, Callable[[Path], None]] = {
+_CHANGES: dict[str, Callable[[Path], object]] = {
     "a source file is rewritten between waves": _rewritten,
     "a source file grows between waves": _longer,
-    "a source file is emptied between waves": _emptied,
+    "a source file is emptied between waves": lambda file: file.write_bytes(b""),
     "a source file disappears between waves": Path.unlink,
     "a source file becomes a folder between waves": _folder_instead,
-    "a source file is written again as it was": _touched,
-    "a source file comes in addition": _one_more,
+    "a source file is written again as it was": os.utime,
+    "a source file comes in addition": lambda file: shutil.copy(file, file.with_name("part-999.parquet")),
 }
 
 
-def _changed(step: Step, change: Callable[[Path], None], h: Harness, seed: int) -> Outcome:
+def _changed(step: Step, change: Callable[[Path], object], h: Harness, seed: int) -> Outcome:
     """Some file changes, of a wave that has been admitted or of one that has not; then it is brought back."""
     h.begin(step)
     try:

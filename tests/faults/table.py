@@ -21,7 +21,6 @@ class Tried(NamedTuple):
 
     @property
     def name(self) -> str:
-        """That of the trial."""
         return f"{self.kind}: {self.step}: {self.fault}: {self.seed}"
 
 
@@ -37,13 +36,7 @@ ALL = "all"
 
 
 def counted(page: str, tried: Sequence[Tried], day: dt.date) -> str:
-    """The page with the counts of the kinds that were tried, and the sums; the rows of other kinds stay as they are.
-
-    Args:
-        page: as it is: the row of a kind is its name, what it is, the day, faults, trials and each outcome.
-        tried: the trials; of one that was repeated the last time counts.
-        day: of the run.
-    """
+    """The page with the counts of the kinds that were tried, and the sums; the rows of other kinds stay as they are."""
     last = {one.name: one for one in tried}.values()
     lines, sums = list[str](), Counter[int]()
     for line in page.splitlines():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import random
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,18 +20,11 @@ from tests.faults.trial import Trial
 SEED = int(os.environ.get("SKEWLESS_FAULTS_SEED", "6"))
 #: Trials without Spark take a fraction of a second, those with it some seconds.
 LIGHT = {"kill": 30, "twice": 10, "pause": 20, "full disk": 15, "source": 7, "clock": 4, "damage": 30}
-#: What part of them the default run takes.
-SHORT = 4
+HEAVY = {"kill": 2, "kill driver": 2, "kill worker": 1, "damage": 8}
 NIGHTS = {"kill": 2, "pause": 1, "twice": 1, "beside": 3, "damage": 2}
-HEAVY = {"kill": 2, "kill driver": 2, "kill worker": 1, "damage": 2}
+#: What part of those without Spark the default run takes.
+SHORT = 8
 PAGE, DAY = Path(__file__).parents[2] / "docs" / "faults.md", dt.date(2026, 11, 24)
-
-
-@pytest.fixture(scope="module")
-def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    one = Harness(tmp_path_factory.mktemp("light"), spark=False)
-    yield one
-    one.close()
 
 
 @pytest.fixture(scope="module")
@@ -49,41 +41,32 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NightsHarness]:
     one.close()
 
 
-def outcomes(harness: Harness, trials: list[Trial]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for trial in trials:
-        try:
-            found[trial.act(harness, trial.seed)] += 1
-        except Exception as err:
-            raise AssertionError(f"{trial.name}: repeat it with python -m tests.faults --seed {trial.seed}") from err
-    return found
-
-
 def some(harness: Harness, kind: str, wanted: int) -> list[Trial]:
     of = [trial for trial in all_trials(harness) if trial.kind == kind]
     return random.Random(SEED).sample(of, min(wanted, len(of)))
 
 
-@pytest.mark.parametrize("part", [SHORT, pytest.param(1, marks=pytest.mark.long)], ids=["some", "many"])
-@pytest.mark.parametrize("kind", LIGHT)
-def test_a_run_without_spark_survives(light: Harness, kind: str, part: int) -> None:
-    trials = some(light, kind, -(-LIGHT[kind] // part))
+@pytest.mark.parametrize(
+    ("which", "kind", "wanted"),
+    [
+        *(("light", kind, -(-wanted // SHORT)) for kind, wanted in LIGHT.items()),
+        *(
+            pytest.param(which, kind, wanted, marks=pytest.mark.long)
+            for which, kinds in (("light", LIGHT), ("heavy", HEAVY), ("nights", NIGHTS))
+            for kind, wanted in kinds.items()
+        ),
+    ],
+)
+def test_a_run_survives(request: pytest.FixtureRequest, which: str, kind: str, wanted: int) -> None:
+    """Without Spark, on Spark, and on states that nights before have kept."""
+    harness: Harness = request.getfixturevalue(which)
+    trials = some(harness, kind, wanted)
     assert trials
-    assert sum(outcomes(light, trials).values()) == len(trials)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", HEAVY)
-def test_a_run_on_spark_survives(heavy: Harness, kind: str) -> None:
-    trials = some(heavy, kind, HEAVY[kind])
-    assert sum(outcomes(heavy, trials).values()) == HEAVY[kind]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", NIGHTS)
-def test_a_run_that_builds_on_kept_states_survives(nights: NightsHarness, kind: str) -> None:
-    trials = some(nights, kind, NIGHTS[kind])
-    assert sum(outcomes(nights, trials).values()) == NIGHTS[kind]
+    for trial in trials:
+        try:
+            trial.act(harness, trial.seed)
+        except Exception as err:
+            raise AssertionError(f"{trial.name}: repeat it with python -m tests.faults --seed {trial.seed}") from err
 
 
 def test_there_are_trials_enough(light: Harness) -> None:

@@ -14,8 +14,7 @@ from tests.faults.lake.wires import OUTAGE, WIRE
 from tests.faults.test_faults import SEED
 
 #: How many trials of a kind are made: in ``make test``, and in ``make test-long``.
-SOME, MANY = {KILL: 3, WIRE: 2, OUTAGE: 1}, {KILL: 12, WIRE: 12, OUTAGE: 4}
-of_each_kind = pytest.mark.parametrize("kind", KINDS)
+SOME, MANY = {KILL: 3}, {KILL: 12, WIRE: 12, OUTAGE: 4}
 
 
 @pytest.fixture(scope="module")
@@ -25,36 +24,28 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeHarness]:
     one.close()
 
 
-def survives(harness: LakeHarness, kind: str, wanted: dict[str, int], *, bucket: bool) -> int:
-    """Make trials; how many were made."""
-    found, made = trials_of(harness, kind, bucket=bucket), 0
-    for what, number in wanted.items():
+@pytest.mark.parametrize(
+    ("kind", "bucket", "wanted"),
+    [
+        ("delta", False, SOME),
+        *(pytest.param(kind, bucket, MANY, marks=pytest.mark.long) for kind in KINDS for bucket in (False, True)),
+    ],
+)
+def test_a_table_survives_kills_at_its_writes_and_wires_that_break(
+    harness: LakeHarness, kind: str, bucket: bool, wanted: dict[str, int]
+) -> None:
+    found = trials_of(harness, kind, bucket=bucket)
+    # Only what is in a bucket has a wire.
+    for what in wanted if bucket else (KILL,):
         of = [trial for trial in found if trial.kind == what]
-        for trial in random.Random(SEED).sample(of, min(number, len(of))):
+        for trial in random.Random(SEED).sample(of, wanted[what]):
             try:
                 trial.act(harness, trial.seed)
             except Exception as err:
                 raise AssertionError(trial.name) from err
-            made += 1
-    return made
 
 
-@pytest.mark.parametrize("wanted", [SOME, pytest.param(MANY, marks=pytest.mark.long)], ids=["some", "many"])
-@of_each_kind
-def test_a_table_on_a_disk_survives_kills_at_its_writes(
-    harness: LakeHarness, kind: str, wanted: dict[str, int]
-) -> None:
-    assert survives(harness, kind, wanted, bucket=False) == wanted[KILL]
-
-
-@pytest.mark.parametrize("wanted", [SOME, pytest.param(MANY, marks=pytest.mark.long)], ids=["some", "many"])
-@of_each_kind
-def test_a_table_in_a_bucket_survives_kills_and_wires_that_break(
-    harness: LakeHarness, kind: str, wanted: dict[str, int]
-) -> None:
-    assert survives(harness, kind, wanted, bucket=True) == sum(wanted.values())
-
-
+@pytest.mark.long
 def test_all_writes_are_found_whoever_makes_them(harness: LakeHarness) -> None:
     names = {kind: " ".join(one.fault for one in trials_of(harness, kind, bucket=False)) for kind in KINDS}
     assert "pwrite64 catalog.db" in names["iceberg"]  # SQLite, in C

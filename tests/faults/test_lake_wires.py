@@ -16,6 +16,7 @@ from tests.faults.lake.harness import ROLLBACK, LakeHarness, Stage
 from tests.faults.lake.scene import Scene, days
 from tests.faults.lake.steps import Patience, looked
 
+pytestmark = pytest.mark.long
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
 
@@ -39,7 +40,6 @@ def test_a_day_goes_back_once_though_nobody_has_said_that_it_did(stage: Stage, w
 
 
 def sentences(scene: Scene) -> list[str]:
-    """What each call says that asks the store of the table."""
     said, target = list[str](), OutputPart.of(scene.directory("old").job())
     for act in (
         lambda: roll_back(target, NOW),
@@ -55,7 +55,6 @@ def sentences(scene: Scene) -> list[str]:
 
 
 def late_turn(scene: Scene) -> None:
-    """Publish the run that is validated."""
     publish_run(scene.run, NOW)
 
 
@@ -88,7 +87,6 @@ def test_a_table_that_is_away_is_one_sentence_and_the_published_day_stays(
 
 
 def latest(scene: Scene) -> None:
-    """Ask the table for something."""
     turn_in_table(OutputPart.of(scene.run.job()))
 
 

@@ -29,5 +29,4 @@ class Trial(NamedTuple):
 
     @property
     def name(self) -> str:
-        """By which it can be asked for again."""
         return f"{self.kind}: {self.step}: {self.fault}: {self.seed}"

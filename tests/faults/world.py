@@ -31,12 +31,7 @@ _NEW_MOUNTS, _PRIVATE, _RECURSIVE, _DETACHED = 0x20000, 1 << 18, 1 << 14, 2
 
 
 class World:
-    """A folder with all that a run has to do with.
-
-    Args:
-        place: an empty folder.
-        own_disk: whether a small disk of its own is mounted in it; gone with this process.
-    """
+    """A folder with all that a run has to do with."""
 
     #: The stages of the run without faults.
     stages: tuple[str, ...] = ("stage-0", "stage-1", "stage-2")
@@ -68,34 +63,28 @@ class World:
         self.before = self.published(DAY)
 
     def write_input(self) -> None:
-        """Write the input, which is not there yet."""
         self.input.mkdir()
         table, step = some_rows(self.rows, 6), self.rows // _FILES
         for number in range(_FILES):
             pq.write_table(table.slice(number * step, step), self.input / f"part-{number:03d}.parquet")
 
     def spec_fields(self) -> dict[str, Any]:
-        """The spec."""
         return _spec()
 
     def close(self) -> None:
-        """Give the disk back."""
         if self.has_disk:
             ctypes.CDLL(None).umount2(os.fsencode(self.root), _DETACHED)
 
     @property
     def run(self) -> RunDirectory:
-        """The run directory."""
         return RunDirectory(str(self.folder))
 
     def keep(self, name: str) -> None:
-        """Remember how things stand, under a name."""
         for part in ("runs", "published", _BESIDE):
             if (self.root / part).exists():
                 shutil.copytree(self.root / part, self._templates / name / part)
 
     def restore(self, name: str) -> None:
-        """Make things as they were."""
         for path in self.root.iterdir():
             if path.name not in {"input", "spec.yaml"}:
                 _remove(path)
@@ -103,7 +92,6 @@ class World:
             shutil.copytree(part, self.root / part.name)
 
     def restore_input(self) -> None:
-        """Make the input as it was, times included."""
         shutil.rmtree(self.input)
         shutil.copytree(self._templates / "input", self.input)
 
@@ -121,11 +109,7 @@ class World:
         return ballast
 
     def settled(self, name: str = "") -> dict[str, bytes]:
-        """The files of the run directory outside of attempts: those that readers look for by name.
-
-        Args:
-            name: as it was remembered under that name; as it is, without one.
-        """
+        """The files of the run directory outside of attempts: those that readers look for by name."""
         folder = self._templates / name / self.folder.relative_to(self.root) if name else self.folder
         found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
         # Leases say who is at work, and each attempt is somebody else.
@@ -137,18 +121,13 @@ class World:
         }
 
     def published(self, day: str = DAY) -> dict[str, bytes]:
-        """What readers see of a published day."""
         return {path.name: path.read_bytes() for path in self._files(day)}
 
     def _files(self, day: str) -> list[Path]:
         return [path for path in sorted((self.out / day).iterdir()) if path.name[0] not in "._"]
 
     def check_published(self, *, new: bool | None = None) -> None:
-        """Readers see a day whole, as it was before or as it has to be, and nothing else.
-
-        Args:
-            new: which of the two, if only one will do.
-        """
+        """Readers see a day whole, as it was before or as it has to be, and nothing else."""
         visible = sorted(path.name for path in self.out.iterdir())
         assert visible == [DAY_BEFORE, DAY], f"published: {visible}"
         assert self.published(DAY_BEFORE) == {
@@ -162,7 +141,6 @@ class World:
             assert _as_rows(rows) == self.expected, "another result was published"
 
     def check_result(self) -> None:
-        """The committed result is right, and the ledger of the run balances."""
         run = self.run
         commit = run.committed(RESULT_STEP)
         rows = [
@@ -213,7 +191,6 @@ def _spec() -> dict[str, Any]:
 
 
 def some_rows(rows: int, seed: int) -> pa.Table:
-    """Rows of a seed."""
     chance = np.random.default_rng(seed)
     keys = chance.zipf(1.3, rows) % _KEYS
     colours = chance.choice(["red", "green", "blue"], rows)
@@ -221,7 +198,6 @@ def some_rows(rows: int, seed: int) -> pa.Table:
 
 
 def _expected(folder: Path) -> list[str]:
-    """The right result, by nothing but Python."""
     counts: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     colours: dict[str, Counter[str]] = defaultdict(Counter)
@@ -256,5 +232,4 @@ def _mounted(folder: Path) -> bool:
 
 
 def chance_of(seed: int) -> random.Random:
-    """The random numbers of a trial."""
     return random.Random(seed)

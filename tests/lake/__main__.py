@@ -17,7 +17,6 @@ _OF_A_TABLE = 100
 
 
 def main() -> None:
-    """Run them, and print a line for each kind."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--reads", type=int, default=2500, help="of each of two libraries, for each kind of table")

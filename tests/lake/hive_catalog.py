@@ -63,7 +63,6 @@ def serve(folder: Path) -> None:
 
 @contextmanager
 def hive_catalog(folder: Path) -> Iterator[str]:
-    """A metastore whose database is in a folder: its address."""
     with port_of("tests.lake.hive_catalog", folder) as port:
         yield f"thrift://127.0.0.1:{port}"
 

@@ -1,7 +1,6 @@
-"""Reads an Iceberg table with Iceberg's own Java core, in a JVM of its own: ``python -m ... METADATA_LOCATION [COPY]``.
+"""An Iceberg table as Iceberg's Java core reads it, in a JVM of its own: ``python -m ... METADATA_LOCATION``.
 
-It prints each row as a line of JSON: what ``toString`` gives for each column, by its name. For a table in a bucket, the
-second argument is a folder with a copy of the bucket, as Hadoop's client of S3 is not here.
+It prints each row as a line of JSON: what ``toString`` gives for each column, by its name.
 """
 
 from __future__ import annotations
@@ -10,20 +9,18 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
 
 def jar() -> str:
-    """Iceberg's classes, from a package of the test tools."""
     import snowpark_connect_deps_iceberg  # type: ignore[import-untyped]
 
     folder = Path(snowpark_connect_deps_iceberg.__file__ or "").parent / "jars"
     return str(next(folder.glob("iceberg-spark-runtime-*_2.13-*.jar")))
 
 
-def rows(metadata: str, copy: str = "") -> list[dict[str, str | None]]:
+def rows(metadata: str) -> list[dict[str, str | None]]:
     """All rows of the current snapshot."""
     spark = (
         SparkSession.builder.master("local[1]")
@@ -33,12 +30,6 @@ def rows(metadata: str, copy: str = "") -> list[dict[str, str | None]]:
     )
     java: Any = spark.sparkContext._jvm
     iceberg, settings = java.org.apache.iceberg, spark.sparkContext._jsc.hadoopConfiguration()
-    if copy:
-        # Hadoop's own way to have the URLs of one file system lead to another one.
-        bucket = urlsplit(metadata).netloc
-        settings.set("fs.s3.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
-        for folder in Path(copy).iterdir():
-            settings.set(f"fs.viewfs.mounttable.{bucket}.link./{folder.name}", folder.as_uri())
     files = iceberg.hadoop.HadoopFileIO(settings)
     table = iceberg.BaseTable(iceberg.StaticTableOperations(metadata, files), "table")
     names = [field.name() for field in table.schema().columns()]
@@ -54,5 +45,5 @@ def rows(metadata: str, copy: str = "") -> list[dict[str, str | None]]:
 
 
 if __name__ == "__main__":
-    for row in rows(*sys.argv[1:]):
+    for row in rows(sys.argv[1]):
         sys.stdout.write(json.dumps(row) + "\n")

@@ -14,7 +14,6 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 
 def java(*classes: str, options: Sequence[str] = ()) -> Any:
-    """The classes of a JVM of this process, with Spark's jars and some more."""
     jars = Path(pyspark.__file__).parent / "jars"
     port = launch_gateway(
         classpath=":".join([*classes, f"{jars}/*"]), jarpath=str(next(jars.glob("py4j-*.jar"))),
@@ -25,7 +24,6 @@ def java(*classes: str, options: Sequence[str] = ()) -> Any:
 
 @contextmanager
 def port_of(module: str, folder: Path) -> Iterator[int]:
-    """Start a server, which prints its port and ends with its standard input."""
     folder.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
         [sys.executable, "-m", module, str(folder)],

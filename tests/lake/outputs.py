@@ -12,13 +12,14 @@ from deltalake import DeltaTable
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import PinnedTable
-from skewless.documents.ledger import balance
-from skewless.documents.quality import Check, QualityReport
-from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.staged import STAGED, StagedResult
+from skewless_lake.publication import publish_run
+from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_lake.staging import ResultFile, batches_of, stage_result
+from tests.publication.days import commit_quality
 from tests.unit import synthetic
 
 NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
@@ -93,7 +94,6 @@ def committed(
 
 
 def staged(run: RunDirectory) -> StagedResult:
-    """Stage the result of a run, unless it is, as ``skewless_spark.result.staging`` does."""
     if run.exists(STAGED):
         return run.read(STAGED, StagedResult)
     files = run.committed(RESULT_STEP).of_kind("result")
@@ -108,27 +108,32 @@ def staged(run: RunDirectory) -> StagedResult:
 
 
 def judge(run: RunDirectory, *, success: bool = True) -> RunDirectory:
-    """Commit a quality report, which lets a run be published or not."""
-    quality = run.new_attempt(QUALITY_STEP)
-    check = Check(
-        subject="result", expectation="expect_x", column="n", success=success, observed="3", sentence="expect_x(n): 3",
-    )  # fmt: skip
-    keys = run.committed(RESULT_STEP).count("keys")
-    report = QualityReport(success=success, keys=keys, checks=(check,), ledger=balance(run.job(), [], 0))
-    quality.write("result.json", report)
-    quality.commit([], {})
+    """Let a run be published or not."""
+    commit_quality(run, success=success)
     return run
 
 
 def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDirectory:
-    """A run that is ready to be published."""
     run = committed(folder, root, kind, result_table(text), **how)
     staged(run)
     return judge(run)
 
 
+def publish(folder: Path, root: Path, kind: str, rows: pa.Table | str, **how: Any) -> RunDirectory:
+    """Publish rows, or some that all say who made them, by a run of its own."""
+    run = committed(folder, root, kind, result_table(rows) if isinstance(rows, str) else rows, **how)
+    staged(run)
+    publish_run(judge(run), NOW)
+    return run
+
+
+def part_of(kind: str, root: Path) -> OutputPart:
+    """The day of the table of a kind."""
+    output, path = output_of(kind, root)
+    return OutputPart(output, path, str(root), Part(DAY))
+
+
 def read(kind: str, root: Path) -> pa.Table:
-    """What a reader of the table sees."""
     if kind != "delta":
         catalog, _, name = ICEBERG[kind].partition(".")
         found = open_catalog(catalog, str(root)).load_table(name).scan().to_arrow()

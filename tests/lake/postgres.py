@@ -23,7 +23,6 @@ _SECONDS = 60
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The address of a database on a free port of this machine, with a password of its own."""
     password, port = secrets.token_hex(16), _free_port()
     home = Path(tempfile.mkdtemp(dir="/var/tmp"))  # its user may not enter the folders of tests
     environment = {

@@ -24,8 +24,6 @@ PUBLISHERS = 6
 
 
 class Call(NamedTuple):
-    """What one publisher does."""
-
     root: str
     kind: str
     turn: int
@@ -88,7 +86,6 @@ class Races:
         self.rounds, self.published = self.rounds + 1, self.published + sum(visible)
 
     def require_linear(self) -> None:
-        """Each publication has one snapshot, each upon the one before."""
         if self.kind == "delta":
             return
         name = TABLES[self.kind]

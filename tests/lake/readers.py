@@ -12,18 +12,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.publication import publish_run
-from tests.lake.outputs import NOW, TABLE, ready
+from tests.lake.outputs import TABLE, publish
 
 
 class Reads(NamedTuple):
-    """What readers saw.
-
-    Attributes:
-        reads: of all libraries.
-        torn: reads of rows of several publications, or of another number of rows than one has.
-        versions: how many publications were seen.
-    """
+    """What readers saw."""
 
     reads: int
     torn: int
@@ -36,7 +29,6 @@ def read_iceberg(root: Path) -> set[str]:
 
 
 def duckdb_of_iceberg(root: Path) -> set[str]:
-    """DuckDB, on the files of one snapshot."""
     table = open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
     files = [task.file.file_path for task in table.scan().plan_files()]
     found = duckdb.connect().sql(f'SELECT key, "by" FROM read_parquet({files})').to_arrow_table()
@@ -64,20 +56,14 @@ READERS: dict[str, list[Callable[[Path], set[str]]]] = {
 
 
 def read_while_published(root: Path, kind: str, reads: int) -> Reads:
-    """Publish a day every fifth of a second, and read it with each library.
-
-    Args:
-        root: the data root.
-        kind: of the table.
-        reads: of each library.
-    """
-    publish_run(ready(root / "0", root, kind, "run 0", turn=1), NOW)
+    """Publish a day every fifth of a second, and read it with each library."""
+    publish(root / "0", root, kind, "run 0", turn=1)
     over, torn, seen = threading.Event(), 0, set[str]()
 
     def publish_on() -> None:
         number = 1
         while not over.is_set():
-            publish_run(ready(root / f"{number}", root, kind, f"run {number}", turn=number + 1), NOW)
+            publish(root / f"{number}", root, kind, f"run {number}", turn=number + 1)
             number += 1
             over.wait(0.2)
 

@@ -30,8 +30,6 @@ STATUS = {
 
 
 class Handlers:
-    """Iceberg's handlers, in a JVM of their own."""
-
     def __init__(self, warehouse: Path) -> None:
         classes = java(jar())
         self._java, self._iceberg = classes, classes.org.apache.iceberg
@@ -49,7 +47,6 @@ class Handlers:
         self._iceberg.rest.RESTSerializers.registerAll(self._mapper)
 
     def answer(self, method: str, path: str, body: str) -> tuple[int, str]:
-        """The status and the document that answer a request."""
         try:
             found = self._found(method, [unquote(one) for one in path.strip("/").split("/")[1:]], body)
         except Py4JJavaError as err:
@@ -120,7 +117,6 @@ def serve(warehouse: Path) -> None:
 
 @contextmanager
 def rest_catalog(folder: Path) -> Iterator[str]:
-    """A server of a catalog whose tables are in a folder: its address."""
     with port_of("tests.lake.rest_catalog", folder) as port:
         yield f"http://127.0.0.1:{port}"
 

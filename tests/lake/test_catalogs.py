@@ -15,24 +15,21 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from skewless.errors import SpecError, UnreachableError
-from skewless.spec.part import Part
 from skewless_lake.catalogs import configuration_of, open_catalog
 from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.iceberg.tables import make_namespace
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import publish_run, published_parts, require_fitting, roll_back
-from skewless_lake.staged import OutputPart
 from tests.broken_wire import Fault, broken_wire
 from tests.lake.hive_catalog import hive_catalog, of_hive
-from tests.lake.outputs import DAY, NOW, committed, judge, output_of, read, ready, result_table, seen, staged
+from tests.lake.outputs import DAY, NOW, committed, part_of, publish, read, ready, result_table, seen, staged
 from tests.lake.rest_catalog import rest_catalog
 from tests.object_stores import as_client, object_server
 
 NEXT = DAY + dt.timedelta(days=1)
 _REST = "PYICEBERG_CATALOG__REST__URI"
-of_each_kind = pytest.mark.parametrize(
-    "kind", ["rest", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("hive", "glue"))]
-)
+pytestmark = pytest.mark.long
+of_each_kind = pytest.mark.parametrize("kind", ["rest", "hive", "glue"])
 
 
 @contextmanager
@@ -57,7 +54,6 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def amazon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Glue and DynamoDB as moto has them, with their tables in a bucket of the same server."""
     with object_server("moto", tmp_path_factory.mktemp("moto")) as server:
         access = server.environment
         of_amazon = {
@@ -94,16 +90,10 @@ def table_of(kind: str) -> Table:
     return open_catalog(kind, "").load_table("marts.clicks")
 
 
-def target_of(kind: str, root: Path) -> OutputPart:
-    output, path = output_of(kind, root)
-    return OutputPart(output, path, str(root), Part(DAY))
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["hive"])
 def test_files_are_where_the_metadata_says(tmp_path: Path, kind: str) -> None:
     """A metastore writes file:/path, with one slash, which is no relative path."""
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "old")
     location = table_of(kind).location()
     assert location.startswith("file:/")
     assert not location.startswith("file://")
@@ -113,7 +103,6 @@ def test_files_are_where_the_metadata_says(tmp_path: Path, kind: str) -> None:
     )
 
 
-@pytest.mark.long
 def test_a_database_that_several_make_at_once_keeps_what_the_first_has_put_there(hive: None) -> None:
     """A metastore that finds a database made by another has its folder removed, if it made the folder itself."""
     del hive
@@ -135,12 +124,12 @@ def test_a_database_that_several_make_at_once_keeps_what_the_first_has_put_there
 def test_days_are_published_replaced_and_rolled_back(tmp_path: Path, kind: str) -> None:
     late = ready(tmp_path / "late", tmp_path, kind, "late", turn=2)
     for turn, (text, day) in enumerate([("old", DAY), ("next", NEXT), ("new", DAY)], start=1):
-        publish_run(ready(tmp_path / text, tmp_path, kind, text, turn=turn, day=day), NOW)
+        publish(tmp_path / text, tmp_path, kind, text, turn=turn, day=day)
     assert publish_run(late, NOW).superseded is not None
     assert seen(kind, tmp_path) == {str(DAY): ["new"] * 3, str(NEXT): ["next"] * 3}
-    assert roll_back(target_of(kind, tmp_path), NOW)["run"] == str(tmp_path / "old")
+    assert roll_back(part_of(kind, tmp_path), NOW)["run"] == str(tmp_path / "old")
     assert seen(kind, tmp_path) == {str(DAY): ["old"] * 3, str(NEXT): ["next"] * 3}
-    parts = published_parts(target_of(kind, tmp_path))
+    parts = published_parts(part_of(kind, tmp_path))
     assert {part: by.run for part, (_, by) in parts.items()} == {
         str(DAY): str(tmp_path / "old"), str(NEXT): str(tmp_path / "next"),
     }  # fmt: skip
@@ -156,27 +145,25 @@ def test_days_are_published_replaced_and_rolled_back(tmp_path: Path, kind: str) 
 
 @of_each_kind
 def test_a_table_evolves_and_is_made_in_the_order_of_its_rows(tmp_path: Path, kind: str) -> None:
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old", sort=["key desc"]), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "old", sort=["key desc"])
     assert [str(one) for one in table_of(kind).sort_order().fields] == ["2 DESC NULLS LAST"]
     wider = result_table("new").append_column("n", pa.array([1, 2, 3], pa.int64()))
     with pytest.raises(SpecError, match=r"column 'n' of type .*; set output\.schema: evolve"):
         staged(committed(tmp_path / "2", tmp_path, kind, wider, turn=2))
-    run = committed(tmp_path / "3", tmp_path, kind, wider, turn=3, day=NEXT, schema="evolve")
-    staged(run)
-    publish_run(judge(run), NOW)
+    publish(tmp_path / "3", tmp_path, kind, wider, turn=3, day=NEXT, schema="evolve")
     found = {(str(row["date"]), row["n"]) for row in read(kind, tmp_path).to_pylist()}
     assert found == {(str(DAY), None), *((str(NEXT), number) for number in (1, 2, 3))}
 
 
-@pytest.mark.parametrize("kind", ["rest", pytest.param("hive", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["rest", "hive"])
 @pytest.mark.parametrize("theirs", [None, "main"], ids=["staged", "published"])
 @pytest.mark.parametrize("mine", [None, "main"], ids=["stage", "publish"])
 def test_a_commit_upon_what_is_no_longer_there_is_refused(
     tmp_path: Path, kind: str, theirs: str | None, mine: str | None
 ) -> None:
     """And as the refusal that has us look at everything again, whichever words a catalog has for it."""
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
-    part, first, second = target_of(kind, tmp_path).values, table_of(kind), table_of(kind)
+    publish(tmp_path / "1", tmp_path, kind, "old")
+    part, first, second = part_of(kind, tmp_path).values, table_of(kind), table_of(kind)
     replace_part(first, part, [], {}, branch=theirs)  # type: ignore[arg-type]
     with pytest.raises(CommitFailedException):
         replace_part(second, part, [], {}, branch=mine)  # type: ignore[arg-type]
@@ -187,7 +174,7 @@ def test_a_rest_catalog_that_fails_is_asked_again_or_is_one_sentence(
     tmp_path: Path, rest: str, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     """Whatever becomes of the commit, a second try publishes once, or finds that the first has."""
-    publish_run(ready(tmp_path / "1", tmp_path, "rest", "old"), NOW)
+    publish(tmp_path / "1", tmp_path, "rest", "old")
     run = ready(tmp_path / "2", tmp_path, "rest", "new", turn=2)
     failed = list[str]()
 
@@ -213,7 +200,6 @@ def test_a_rest_catalog_that_fails_is_asked_again_or_is_one_sentence(
     assert [about["turn"] for _, about in ours(table_of("rest"))] == ["2", "1"]
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("amazon")
 def test_a_catalog_that_commits_nothing_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     sentence = (
@@ -221,7 +207,7 @@ def test_a_catalog_that_commits_nothing_is_refused_before_anything_is_made(tmp_p
         "nothing; choose a catalog in SQL, or of the kinds REST, Glue or Hive"
     )
     with pytest.raises(SpecError, match=sentence):
-        require_fitting(target_of("dynamodb", tmp_path))
+        require_fitting(part_of("dynamodb", tmp_path))
     with pytest.raises(SpecError, match=sentence):
         staged(committed(tmp_path / "1", tmp_path, "dynamodb", result_table("new")))
     assert not open_catalog("dynamodb", "").list_namespaces()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
-import random
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Generator
@@ -41,9 +37,24 @@ from skewless_lake.iceberg.publishing import staged_files
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
 from skewless_lake.publication import publish_run, publishing_table
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
-from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
+from tests.lake.outputs import (
+    DAY,
+    KINDS,
+    NOW,
+    TABLE,
+    committed,
+    judge,
+    publish,
+    read,
+    ready,
+    result_table,
+    seen,
+    staged,
+)
 from tests.lake.races import Races
+from tests.lake.readers import read_while_published
 from tests.lake_tables import delete_equal
+from tests.tiers import mostly_long
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -73,7 +84,7 @@ def test_nobody_sees_what_is_staged_and_everybody_what_is_published(tmp_path: Pa
 
 @of_each_kind
 def test_a_result_that_failed_its_audit_stays_staged_and_the_published_one_untouched(tmp_path: Path, kind: str) -> None:
-    publish_run(ready(tmp_path / "good", tmp_path, kind, "good"), NOW)
+    publish(tmp_path / "good", tmp_path, kind, "good")
     bad = committed(tmp_path / "bad", tmp_path, kind, result_table("bad"), turn=2)
     staged(bad)
     judge(bad, success=False)
@@ -83,17 +94,21 @@ def test_a_result_that_failed_its_audit_stays_staged_and_the_published_one_untou
     if kind == "iceberg":  # and can be looked at
         snapshot = bad.read(STAGED, StagedResult).snapshot
         assert iceberg_table(tmp_path).scan(snapshot_id=snapshot).to_arrow()["by"].to_pylist() == ["bad"] * 3
+        found = iceberg_table(tmp_path).snapshot_by_id(snapshot or 0)
+        assert found is not None
+        assert summary_of(found)["quality"] == "not audited yet"
 
 
 @of_each_kind
 def test_a_day_that_is_published_again_is_replaced_and_no_other_day(tmp_path: Path, kind: str) -> None:
     other = DAY + dt.timedelta(days=1)
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
-    publish_run(ready(tmp_path / "2", tmp_path, kind, "other", turn=2, day=other), NOW)
-    publish_run(ready(tmp_path / "3", tmp_path, kind, "new", turn=3), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "old")
+    publish(tmp_path / "2", tmp_path, kind, "other", turn=2, day=other)
+    publish(tmp_path / "3", tmp_path, kind, "new", turn=3)
     assert seen(kind, tmp_path) == {"2026-11-20": ["new"] * 3, "2026-11-21": ["other"] * 3}
 
 
+@pytest.mark.long
 @of_each_kind
 def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> None:
     source = PinnedTable(kind="iceberg", name="local.raw.clicks", snapshot="17")
@@ -114,7 +129,7 @@ def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> 
 
 
 @of_each_kind
-@pytest.mark.parametrize("name", ["loaded", "committed", "finished", "recorded"])
+@pytest.mark.parametrize("name", mostly_long(["loaded", "committed", "finished", "recorded"], "committed"))
 def test_a_publisher_that_is_killed_after_a_step_publishes_once(tmp_path: Path, kind: str, name: str) -> None:
     run = ready(tmp_path / "run", tmp_path, kind, "first")
     stopped_after(run, name).close()
@@ -140,7 +155,7 @@ def test_a_commit_that_came_in_between_is_not_lost(tmp_path: Path, kind: str) ->
 @of_each_kind
 def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, kind: str) -> None:
     """By somebody who is no run of ours, so that no turn tells: the day would have the rows of both."""
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "first"), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "first")
     run = ready(tmp_path / "2", tmp_path, kind, "second", turn=2)
     target = OutputPart.of(run.job())
     files = run.read(STAGED, StagedResult)
@@ -163,6 +178,7 @@ def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, 
     assert seen(kind, tmp_path) == {"2026-11-20": ["theirs"] * 3}
 
 
+@pytest.mark.long
 def test_a_staged_snapshot_with_other_files_is_a_sentence(tmp_path: Path) -> None:
     run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
     other = ready(tmp_path / "other", tmp_path, "iceberg", "other", turn=2).read(STAGED, StagedResult)
@@ -186,14 +202,16 @@ def test_of_two_runs_of_a_day_the_later_turn_counts_whoever_is_first(tmp_path: P
     assert seen(kind, tmp_path) == {"2026-11-20": ["newer"] * 3}
 
 
+@pytest.mark.long
 @of_each_kind
 def test_where_the_store_of_turns_was_lost_the_table_knows_the_turn(tmp_path: Path, kind: str) -> None:
-    publish_run(ready(tmp_path / "2", tmp_path, kind, "newer", turn=2), NOW)
+    publish(tmp_path / "2", tmp_path, kind, "newer", turn=2)
     shutil.rmtree(tmp_path / "tables")
     assert publish_run(ready(tmp_path / "1", tmp_path, kind, "older"), NOW).superseded is not None
     assert seen(kind, tmp_path) == {"2026-11-20": ["newer"] * 3}
 
 
+@pytest.mark.long
 def test_a_staged_snapshot_that_was_expired_is_a_sentence(tmp_path: Path) -> None:
     run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
     table, snapshot = iceberg_table(tmp_path), run.read(STAGED, StagedResult).snapshot
@@ -203,6 +221,7 @@ def test_a_staged_snapshot_that_was_expired_is_a_sentence(tmp_path: Path) -> Non
         publish_run(run, NOW)
 
 
+@pytest.mark.long
 def test_a_staged_snapshot_goes_once_its_run_has_published_and_after_a_week(tmp_path: Path) -> None:
     failed = committed(tmp_path / "failed", tmp_path, "iceberg", result_table("failed"))
     looked_at = staged(failed).snapshot
@@ -217,13 +236,7 @@ def test_a_staged_snapshot_goes_once_its_run_has_published_and_after_a_week(tmp_
     assert [about["turn"] for _, about in ours(iceberg_table(tmp_path))] == ["3", "2"]
 
 
-def test_a_staged_snapshot_says_that_it_was_not_audited(tmp_path: Path) -> None:
-    run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
-    snapshot = iceberg_table(tmp_path).snapshot_by_id(run.read(STAGED, StagedResult).snapshot or 0)
-    assert snapshot is not None
-    assert summary_of(snapshot)["quality"] == "not audited yet"
-
-
+@pytest.mark.long
 def test_manifests_that_threads_of_pyiceberg_have_mixed_up_cost_no_publication(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +262,7 @@ def test_manifests_that_threads_of_pyiceberg_have_mixed_up_cost_no_publication(
     assert set(map(tuple, found.values())) == {("old",) * 3}
 
 
+@pytest.mark.long
 @of_each_kind
 def test_what_is_published_is_on_the_disk(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file of a table on a local disk is synced, and so is each folder that names one; data comes first."""
@@ -259,67 +273,62 @@ def test_what_is_published_is_on_the_disk(tmp_path: Path, kind: str, monkeypatch
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", noted)
-    publish_run(ready(tmp_path / "run", tmp_path, kind, "first", schema="evolve"), NOW)
+    publish(tmp_path / "run", tmp_path, kind, "first", schema="evolve")
     data = [place for place, path in enumerate(synced) if path.endswith(".parquet")]
     naming = [place for place, path in enumerate(synced) if path.endswith((".avro", f"_delta_log/{1:020d}.json"))]
     assert data
     assert max(data) < min(naming)
     wider = result_table("new").append_column("n", pa.array([1, 2, 3]))
-    run = committed(tmp_path / "2", tmp_path, kind, wider, turn=2, schema="evolve")
-    staged(run)
-    publish_run(judge(run), NOW)
+    publish(tmp_path / "2", tmp_path, kind, wider, turn=2, schema="evolve")
     table = tmp_path / ("warehouse" if kind == "iceberg" else "marts")
     files = {str(path) for path in table.rglob("*") if path.is_file() and path.name != "_last_checkpoint"}
     assert files - set(synced) == set()
     assert {str(Path(file).parent) for file in files} - set(synced) == set()
 
 
+@pytest.mark.long
 @of_each_kind
 def test_an_empty_result_is_published(tmp_path: Path, kind: str) -> None:
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
-    run = committed(tmp_path / "2", tmp_path, kind, result_table("none", 0), turn=2)
-    staged(run)
-    publish_run(judge(run), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "old")
+    publish(tmp_path / "2", tmp_path, kind, result_table("none", 0), turn=2)
     assert seen(kind, tmp_path) == {}
 
 
 @of_each_kind
 def test_a_result_with_another_column_is_refused_unless_the_table_may_evolve(tmp_path: Path, kind: str) -> None:
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "old")
     wider = result_table("new").append_column("n", pa.array([1, 2, 3]))
     refused = committed(tmp_path / "2", tmp_path, kind, wider, turn=2)
     with pytest.raises(SpecError, match=r"column 'n' of type .*; set output\.schema: evolve"):
         staged(refused)
     day = DAY + dt.timedelta(days=1)
-    run = committed(tmp_path / "3", tmp_path, kind, wider, turn=3, day=day, schema="evolve")
-    staged(run)
-    publish_run(judge(run), NOW)
+    publish(tmp_path / "3", tmp_path, kind, wider, turn=3, day=day, schema="evolve")
     found = {(str(row["date"]), row["n"]) for row in read(kind, tmp_path).to_pylist()}
     assert found == {("2026-11-20", None), *((str(day), number) for number in (1, 2, 3))}
 
 
 @of_each_kind
 def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> None:
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "old")
     other = committed(tmp_path / "2", tmp_path, kind, result_table("new"), turn=2, partition="day")
     with pytest.raises(SpecError, match="a table partitioned by day, but got one partitioned by date"):
         staged(other)
 
 
+@pytest.mark.long
 @of_each_kind
 def test_a_time_that_python_does_not_have_is_published(tmp_path: Path, kind: str) -> None:
     """The libraries take their bounds of times through Python, whose years end with 9999."""
     year_20_000 = 569_000_000_000_000_000
     odd = result_table("odd").append_column("at", pa.array([0, year_20_000, None], pa.timestamp("us", "UTC")))
     odd = odd.append_column("on", pa.array([0, year_20_000 // 86_400_000_000, None], pa.date32()))
-    run = committed(tmp_path / "1", tmp_path, kind, odd, in_files=1)
-    staged(run)
-    publish_run(judge(run), NOW)
+    publish(tmp_path / "1", tmp_path, kind, odd, in_files=1)
     found = read(kind, tmp_path)
     assert sorted(found["at"].cast(pa.int64()).drop_null().to_pylist()) == [0, year_20_000]
     assert found["on"].null_count == 1
 
 
+@pytest.mark.long
 def test_a_table_of_format_1_takes_results(tmp_path: Path) -> None:
     fields = {"date": DateType(), "key": StringType(), "by": StringType()}
     schema = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(fields.items(), 1)))
@@ -327,13 +336,14 @@ def test_a_table_of_format_1_takes_results(tmp_path: Path) -> None:
     catalog.create_namespace("marts")
     catalog.create_table("marts.clicks", schema, None, PartitionSpec(by_date), properties={"format-version": "1"})
     for turn, text in enumerate(["old", "new"], start=1):
-        publish_run(ready(tmp_path / text, tmp_path, "iceberg", text, turn=turn), NOW)
+        publish(tmp_path / text, tmp_path, "iceberg", text, turn=turn)
     assert iceberg_table(tmp_path).format_version == 1
     assert seen("iceberg", tmp_path) == {"2026-11-20": ["new"] * 3}
 
 
+@pytest.mark.long
 def test_equality_deletes_of_another_writer_are_a_sentence(tmp_path: Path) -> None:
-    publish_run(ready(tmp_path / "1", tmp_path, "iceberg", "old"), NOW)
+    publish(tmp_path / "1", tmp_path, "iceberg", "old")
     partition = Record((DAY - dt.date(1970, 1, 1)).days)
     delete_equal(iceberg_table(tmp_path), pa.table({"key": ["k1"]}), partition)
     run = committed(tmp_path / "2", tmp_path, "iceberg", result_table("new"), turn=2)
@@ -341,46 +351,8 @@ def test_equality_deletes_of_another_writer_are_a_sentence(tmp_path: Path) -> No
         staged(run)
 
 
-@pytest.mark.parametrize("trials", [3, pytest.param(10, marks=pytest.mark.long)])
-@of_each_kind
-def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_it_will_be(
-    tmp_path: Path, kind: str, trials: int
-) -> None:
-    """Killed after a random part of the time that staging and publishing take, and then done again."""
-    publish_run(ready(tmp_path / "runs" / "1", tmp_path, kind, "run 1"), NOW)
-    chance, seconds = random.Random(17), 1.0
-    for turn in range(2, 2 + trials):
-        run = committed(tmp_path / "runs" / f"{turn}", tmp_path, kind, result_table(f"run {turn}"), turn=turn)
-        command = [sys.executable, "-m", "tests.lake.killed", str(run)]
-        with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            begun = time.monotonic()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0, seconds))
-                seconds = time.monotonic() - begun
-            process.kill()
-        before = seen(kind, tmp_path)["2026-11-20"]
-        assert before in ([f"run {turn - 1}"] * 3, [f"run {turn}"] * 3), before
-        staged(run)
-        if run.quality() is None:
-            judge(run)
-        publish_run(run, NOW)
-        assert seen(kind, tmp_path) == {"2026-11-20": [f"run {turn}"] * 3}
-    if kind == "iceberg":
-        turns = [int(about["turn"]) for _, about in ours(iceberg_table(tmp_path))]
-        assert turns == sorted(set(turns), reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("kind", "rounds"),
-    [
-        ("iceberg", 2),
-        ("delta", 2),
-        pytest.param("rest", 2, marks=pytest.mark.long),
-        pytest.param("hive", 1, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "rounds"), [("iceberg", 2), ("delta", 2), ("rest", 2), ("hive", 1)])
 def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str, rounds: int) -> None:
     """``python -m tests.lake --rounds 50`` is the long form."""
     with Races(tmp_path, kind) as races:
@@ -389,6 +361,7 @@ def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path,
         races.require_linear()
 
 
+@pytest.mark.long
 def test_a_delta_table_that_another_process_makes_just_now_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +386,7 @@ def test_a_delta_table_that_another_process_makes_just_now_is_taken(
             assert set(pool.map(versions, [target] * 16)) == {0}
 
 
+@pytest.mark.long
 @of_each_kind
 def test_a_column_of_a_type_that_the_format_lacks_is_a_sentence(tmp_path: Path, kind: str) -> None:
     odd = result_table("new").append_column("took", pa.array([1, 2, 3], pa.duration("us")))
@@ -421,3 +395,12 @@ def test_a_column_of_a_type_that_the_format_lacks_is_a_sentence(tmp_path: Path, 
         SpecError, match=r"types? that (Iceberg|Delta) has, but .*; cast the result of the aggregate in map"
     ):
         staged(run)
+
+
+@pytest.mark.long
+@of_each_kind
+def test_readers_see_one_version_whole_while_a_day_is_published_again_and_again(tmp_path: Path, kind: str) -> None:
+    """``python -m tests.lake --reads 2500`` reads more often."""
+    found = read_while_published(tmp_path, kind, reads=500)
+    assert found.torn == 0
+    assert found.versions > 1, "nothing was published while it was read"

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,11 +20,10 @@ from hypothesis import strategies as st
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.delta.log import Bounds, of_bounds, of_footer
-from skewless_lake.publication import publish_run, roll_back
-from skewless_lake.staged import OutputPart
+from skewless_lake.publication import roll_back
 from skewless_spark.mapping.conditions import Condition, Typed
 from skewless_spark.sources.lake.delta import delta_snapshot
-from tests.lake.outputs import DAY, NOW, committed, judge, output_of, staged
+from tests.lake.outputs import DAY, NOW, part_of, publish
 
 AT = dt.datetime(2026, 11, 20, 12, 0, 0, 999_999, tzinfo=dt.UTC)
 LONG = "x" * 80
@@ -52,14 +52,12 @@ def actions(root: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda one: one["min.n"])
 
 
-def publish(root: Path, turn: int) -> None:
-    run = committed(root / f"{turn}", root, "delta", pa.concat_tables(map(rows, range(3))), turn=turn, in_files=3)
-    staged(run)
-    publish_run(judge(run), NOW)
+def publish_three(root: Path, turn: int) -> None:
+    publish(root / f"{turn}", root, "delta", pa.concat_tables(map(rows, range(3))), turn=turn, in_files=3)
 
 
 def test_files_have_the_bounds_of_their_rows_and_keep_them_in_a_rollback(tmp_path: Path) -> None:
-    publish(tmp_path, 1)
+    publish_three(tmp_path, 1)
     before = actions(tmp_path)
     for number, one in enumerate(before):
         assert (one["num_records"], one["null_count.key"], one["null_count.mean"]) == (3, 1, 1)
@@ -72,17 +70,17 @@ def test_files_have_the_bounds_of_their_rows_and_keep_them_in_a_rollback(tmp_pat
         for name, exact in (("at", at), ("wall", at.replace(tzinfo=None))):
             assert exact - millisecond < one[f"min.{name}"] <= exact <= one[f"max.{name}"] < exact + millisecond
         assert {one.get(f"{bound}.{name}") for bound in ("min", "max") for name in ("mean", "cents", "all")} == {None}
-    publish(tmp_path, 2)
-    output, path = output_of("delta", tmp_path)
-    roll_back(OutputPart(output, path, str(tmp_path), Part(DAY)), NOW)
+    publish_three(tmp_path, 2)
+    roll_back(part_of("delta", tmp_path), NOW)
     after = actions(tmp_path)
     assert [one["path"] for one in after] == [one["path"] for one in before]
     bounds = [name for name in before[0] if name.startswith(("min.", "max.", "null_count.", "num_"))]
     assert [[one[name] for name in bounds] for one in after] == [[one[name] for name in bounds] for one in before]
 
 
+@pytest.mark.long
 def test_the_greatest_and_the_least_values_are_those_of_the_rows_not_of_the_bounds(tmp_path: Path) -> None:
-    publish(tmp_path, 1)
+    publish_three(tmp_path, 1)
     table = DeltaTable(str(tmp_path / "marts" / "clicks"))
     asked = "SELECT " + ", ".join(f'min("{name}"), max("{name}")' for name in ("key", "n", "at", "wall"))
     by_deltalake = pa.table(QueryBuilder().register("t", table).execute(f"{asked} FROM t").read_all()).to_pylist()
@@ -95,7 +93,7 @@ def test_the_greatest_and_the_least_values_are_those_of_the_rows_not_of_the_boun
 
 
 def test_a_job_that_reads_the_table_leaves_files_out_by_them(tmp_path: Path) -> None:
-    publish(tmp_path, 1)
+    publish_three(tmp_path, 1)
     table = str(tmp_path / "marts" / "clicks")
     snapshot, _ = delta_snapshot(
         Input.model_validate({"format": "delta", "path": table}),
@@ -135,14 +133,12 @@ def test_a_time_that_python_does_not_have_is_no_bound() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_last_millisecond_of_the_year_9999_has_no_bound_above_it(tmp_path: Path) -> None:
     valid = pa.table({"n": [1], "at": pa.array([FOR_EVER], pa.timestamp("us", "UTC")), "wall": [FOR_EVER]})
     for turn in (1, 2):
-        run = committed(tmp_path / f"{turn}", tmp_path, "delta", valid, turn=turn, in_files=1)
-        staged(run)
-        publish_run(judge(run), NOW)
-    output, path = output_of("delta", tmp_path)
-    roll_back(OutputPart(output, path, str(tmp_path), Part(DAY)), NOW)
+        publish(tmp_path / f"{turn}", tmp_path, "delta", valid, turn=turn, in_files=1)
+    roll_back(part_of("delta", tmp_path), NOW)
     (action,) = actions(tmp_path)
     assert (action["null_count.at"], action["min.n"], action["max.n"]) == (0, 1, 1)
     assert {action.get(f"{bound}.{name}") for bound in ("min", "max") for name in ("at", "wall")} == {None}
@@ -152,6 +148,7 @@ def test_the_last_millisecond_of_the_year_9999_has_no_bound_above_it(tmp_path: P
     assert json.loads(of_bounds(1, {"at": Bounds(whole, whole, 0)}))["maxValues"] == {"at": "9999-12-31T23:59:59.999"}
 
 
+@pytest.mark.long
 def test_a_log_that_has_the_last_millisecond_leaves_out_no_file_by_it(tmp_path: Path) -> None:
     for until in (FOR_EVER, FOR_EVER.replace(year=2026)):
         write_deltalake(str(tmp_path), pa.table({"until": pa.array([until], pa.timestamp("us", "UTC"))}), mode="append")
@@ -162,13 +159,12 @@ def test_a_log_that_has_the_last_millisecond_leaves_out_no_file_by_it(tmp_path: 
     assert snapshot.table.left_out == 1
 
 
+@pytest.mark.long
 def test_a_day_goes_back_though_a_file_of_another_program_has_dates_that_python_does_not_have(tmp_path: Path) -> None:
-    publish(tmp_path, 1)
+    publish_three(tmp_path, 1)
     table = DeltaTable(str(tmp_path / "marts" / "clicks"))
     far = pa.array([8_000_000], pa.int32()).cast(pa.date32())
     write_deltalake(table, pa.table({"on": far, "date": far}), mode="append", schema_mode="merge")
     for turn in (2, 3):
-        publish(tmp_path, turn)
-    output, path = output_of("delta", tmp_path)
-    told = roll_back(OutputPart(output, path, str(tmp_path), Part(DAY)), NOW)
-    assert told["run"] == str(tmp_path / "2")
+        publish_three(tmp_path, turn)
+    assert roll_back(part_of("delta", tmp_path), NOW)["run"] == str(tmp_path / "2")

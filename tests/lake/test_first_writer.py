@@ -20,9 +20,10 @@ from skewless.run.storage import content_checksum
 from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import KINDS, ObjectServer, as_client, object_server
 from tests.processes import side_by_side
+from tests.tiers import mostly_long
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=mostly_long(KINDS, "localbucket"))
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
     with object_server(request.param, tmp_path_factory.mktemp(request.param)) as server:
         yield server
@@ -36,7 +37,6 @@ def localbucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServ
 
 @pytest.fixture
 def place(server: ObjectServer, tmp_path: Path) -> Iterator[str]:
-    """A folder of its own in the bucket."""
     with as_client(server.environment):
         yield f"s3a://lake/{tmp_path.name}"
 
@@ -57,7 +57,9 @@ def put(fs: ObjectFiles, path: str, content: bytes) -> None:
         out.write(content)
 
 
-def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(place: str) -> None:
+def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(
+    place: str, server: ObjectServer, tmp_path: Path
+) -> None:
     run = RunDirectory(f"{place}/run")
     assert not run.exists("result/COMMIT.json")
     assert run.write_once("result/COMMIT.json", commit("a"))
@@ -65,6 +67,7 @@ def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(plac
     assert run.committed("result").attempt == "a"
     assert run.path("x") == f"{place}/run/x"
     assert str(RunDirectory(f"{place}/run/")) == f"{place}/run"
+    assert server.keys(tmp_path.name) == [f"{tmp_path.name}/run/result/COMMIT.json"], "the probe leaves nothing"
 
 
 def test_a_document_that_is_not_there_is_told_in_one_sentence(place: str) -> None:
@@ -77,11 +80,6 @@ def test_the_second_attempt_at_a_step_has_lost(place: str) -> None:
     run.new_attempt("result").commit([], {})
     with pytest.raises(LostRaceError):
         run.new_attempt("result").commit([], {})
-
-
-def test_nothing_but_documents_is_left_of_the_probe(place: str, server: ObjectServer, tmp_path: Path) -> None:
-    RunDirectory(f"{place}/run").write_once("result/COMMIT.json", commit("a"))
-    assert server.keys(tmp_path.name) == [f"{tmp_path.name}/run/result/COMMIT.json"]
 
 
 def test_files_are_as_those_of_a_folder(place: str, fs: ObjectFiles, tmp_path: Path) -> None:
@@ -115,7 +113,11 @@ def test_files_are_as_those_of_a_folder(place: str, fs: ObjectFiles, tmp_path: P
         fs.rm(f"{root}/a", recursive=True)
 
 
-@pytest.mark.parametrize("size", [0, 1, (1 << 20) + 1, 40 << 20], ids=["empty", "a byte", "a block", "in parts"])
+@pytest.mark.parametrize(
+    "size",
+    mostly_long([0, 1, (1 << 20) + 1, 40 << 20], 0, (1 << 20) + 1),
+    ids=["empty", "a byte", "a block", "in parts"],
+)
 def test_what_is_written_is_read_back_whole_and_in_ranges(place: str, fs: ObjectFiles, size: int) -> None:
     content, path = random.Random(size).randbytes(size), f"{place.removeprefix('s3a://')}/file"
     put(fs, path, content)
@@ -168,12 +170,14 @@ def racing(place: str, rounds: int) -> tuple[list[int], list[str]]:
     return [int(number) for out, _ in said for number in out.split()], [err for _, err in said if err]
 
 
+@pytest.mark.long
 def test_of_eight_writers_one_wins(place: str) -> None:
     won, errors = racing(place, 40)
     assert not errors
     assert sorted(won) == list(range(40))
 
 
+@pytest.mark.long
 def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with object_server("rclone", tmp_path / "server") as server, as_client(server.environment):
         run = RunDirectory("s3://lake/run")
@@ -191,7 +195,9 @@ def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_writte
         assert len(errors) == 8
 
 
-@pytest.mark.parametrize("fault", ["lose answer", "lose request", "late", "500", "503", "409"])
+@pytest.mark.parametrize(
+    "fault", mostly_long(["lose answer", "lose request", "late", "500", "503", "409"], "lose answer", "409")
+)
 def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_path: Path, fault: Fault) -> None:
     with broken_wire(localbucket.port, once_each(fault)) as wire, as_client(localbucket.behind(wire.port)):
         run = RunDirectory(f"s3://lake/{tmp_path.name}")
@@ -203,7 +209,7 @@ def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_
     assert any(what == fault for _, what in wire.seen)
 
 
-@pytest.mark.parametrize("fault", ["lose answer", "cut answer", "500", "409"])
+@pytest.mark.parametrize("fault", mostly_long(["lose answer", "cut answer", "500", "409"], "lose answer"))
 def test_one_fault_in_the_upload_of_a_file_costs_nothing(
     localbucket: ObjectServer, tmp_path: Path, fault: Fault
 ) -> None:
@@ -214,6 +220,7 @@ def test_one_fault_in_the_upload_of_a_file_costs_nothing(
     assert any(what == fault for _, what in wire.seen)
 
 
+@pytest.mark.long
 def test_faults_at_random_cost_nothing(localbucket: ObjectServer, tmp_path: Path) -> None:
     drawn = random.Random(17)
 
@@ -252,6 +259,7 @@ def test_a_store_that_stays_away_is_told_in_one_sentence(
             run.exists("job.json")  # which must not be taken for a run that has not begun
 
 
+@pytest.mark.long
 def test_a_store_that_is_away_for_three_seconds_costs_nothing(localbucket: ObjectServer, tmp_path: Path) -> None:
     back = time.monotonic() + 3
 
@@ -273,6 +281,7 @@ def test_a_bucket_that_is_not_there_is_told_in_one_sentence(place: str) -> None:
         run.text_of("job.json")
 
 
+@pytest.mark.long
 def test_an_upload_in_parts_that_fails_is_given_up(localbucket: ObjectServer, tmp_path: Path) -> None:
     def second_part(number: int, request: str) -> Fault:
         del number
@@ -288,6 +297,7 @@ def test_an_upload_in_parts_that_fails_is_given_up(localbucket: ObjectServer, tm
     assert any(request.startswith("DELETE") and "uploadId=" in request for request, _ in wire.seen)
 
 
+@pytest.mark.long
 def test_a_path_without_a_bucket_or_without_the_client_is_refused() -> None:
     with pytest.raises(RunDirectoryError, match="s3:// is followed by no bucket"):
         RunDirectory("s3:///run")

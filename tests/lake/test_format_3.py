@@ -29,7 +29,6 @@ DAY = Part(dt.date(2026, 11, 20))
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data root with a table of three files, whose rows two commits have deleted."""
     folder = tmp_path_factory.mktemp("root")
     deletes = [{"a.parquet": [0, 7, 99], "b.parquet": [5], "c.parquet": []}, {"c.parquet": [1, 2]}]
     (folder / "t").mkdir()

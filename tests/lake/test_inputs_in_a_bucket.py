@@ -51,6 +51,7 @@ def test_the_deleted_rows_of_a_file_are_read_in_its_bucket(server: ObjectServer)
     assert deleted_positions(file, [f"{TABLE}/deletes.parquet"], {}).tolist() == [1, 4]
 
 
+@pytest.mark.long
 def test_a_table_whose_store_is_away_is_asked_as_often_as_other_inputs(
     server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,9 @@ from skewless.run.publication.records import record_of
 from skewless.spec.result import Window
 from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.publication import publish_run
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from tests.lake.outputs import NOW, ready, seen
+from tests.lake.outputs import publish, seen
 from tests.lake.test_outputs import DAY, plain, run, spec
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import all_as_clients
@@ -52,17 +50,21 @@ def read(kind: str, root: Path) -> pa.Table:
     return pa.table(DeltaTable("s3://lake/marts/clicks").to_pyarrow_table())
 
 
-@pytest.mark.parametrize("kind", [pytest.param("iceberg", marks=pytest.mark.long), "delta"])
-def test_a_table_in_a_bucket_has_the_rows_of_a_folder(spark: SparkSession, root: Path, kind: str) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_table_in_a_bucket_has_the_rows_of_a_folder_and_is_an_input(
+    spark: SparkSession, root: Path, kind: str
+) -> None:
     run(spark, root, spec(root, {"path": "out"}), "folder")
     wanted = plain(pq.read_table(root / "out" / "date=2026-11-20", partitioning=None))
-    for number, day in enumerate([DAY, DAY + dt.timedelta(days=1), DAY]):
-        run(spark, root, spec(root, OUTPUTS[kind]), f"{kind}{number}", day)
-    found = read(kind, root)
-    assert len(found) == 2 * len(wanted)
-    assert plain(found.filter(pa.compute.equal(found["date"], pa.scalar(DAY)))) == wanted
+    run(spark, root, spec(root, OUTPUTS[kind]), kind)
+    assert plain(read(kind, root)) == wanted
+    run(spark, root, spec(root, {"path": "read"}, input=dict(OUTPUTS[kind]), aggregates={"rows": "count"}), "read")
+    rows = pq.read_table(root / "read" / "date=2026-11-20", partitioning=None).to_pylist()
+    assert {row["page"]: row["rows"] for row in rows} == dict.fromkeys((row["page"] for row in wanted), 1)
 
 
+@pytest.mark.long
 def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     spark: SparkSession, server: ObjectServer, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +96,7 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
 
 def test_the_files_of_a_table_that_is_made_in_a_bucket_are_spread(server: ObjectServer, tmp_path: Path) -> None:
     with as_client({**server.environment, **server.catalog("s3", tmp_path / "s3.db")}):
-        publish_run(ready(tmp_path / "run", tmp_path, "s3", "first", in_files=3), NOW)
+        publish(tmp_path / "run", tmp_path, "s3", "first", in_files=3)
         assert seen("s3", tmp_path) == {"2026-11-20": ["first"] * 3}
         paths = [task.file.file_path for task in open_catalog("s3", "").load_table("marts.clicks").scan().plan_files()]
     hashes = {path.removeprefix("s3://lake/warehouse/marts/clicks/data/").partition("/date=")[0] for path in paths}

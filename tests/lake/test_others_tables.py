@@ -30,12 +30,13 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta.publishing import require_race
 from skewless_lake.iceberg.snapshots import require_race as iceberg_race
 from skewless_lake.publication import publish_run, require_fitting, roll_back, turn_in_table
-from skewless_lake.staged import OutputPart, TableRule
+from skewless_lake.staged import TableRule
 from skewless_spark.quality.validate import rule_checks
-from tests.lake.outputs import DAY, NOW, committed, ready, result_table, seen, staged
+from tests.lake.outputs import DAY, NOW, committed, part_of, publish, ready, result_table, seen, staged
 from tests.lake.test_outputs import run as begun
 from tests.lake.test_outputs import spec
 from tests.lake_tables import append, data_file
+from tests.tiers import mostly_long
 
 _OLD = f"date={DAY}/part-0.parquet"
 
@@ -87,10 +88,6 @@ def log(folder: Path, version: int, actions: list[dict[str, Any]]) -> None:
     name.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
-def target_of(root: Path, kind: str = "delta") -> OutputPart:
-    return OutputPart.of(committed(root / "target", root, kind, result_table("x")).job())
-
-
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "identity-columns": ({"protocol": (1, 6)}, "writer version 6"),
     "row-tracking": ({"protocol": (1, 7), "writer": ["rowTracking"]}, "the feature rowTracking"),
@@ -122,13 +119,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", mostly_long(REFUSED, "row-tracking", "append-only"))
 def test_a_delta_table_that_asks_for_what_we_do_not_know_is_refused_at_every_step(tmp_path: Path, name: str) -> None:
     how, sentence = REFUSED[name]
     other = tmp_path / "other"
     run = ready(other / "run", other, "delta", "new")
     folder = delta_table(tmp_path, **how)
-    target = target_of(tmp_path)
+    target = part_of("delta", tmp_path)
     with pytest.raises(SpecError) as checked:  # of `skewless check`
         require_fitting(target)
     assert sentence in str(checked.value)
@@ -169,12 +166,12 @@ TAKEN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", mostly_long(TAKEN, "plain"))
 def test_a_delta_table_of_others_takes_a_day_in_place_of_its_own(tmp_path: Path, name: str) -> None:
     folder = delta_table(tmp_path, **TAKEN[name])
-    target = target_of(tmp_path)
+    target = part_of("delta", tmp_path)
     require_fitting(target)
-    publish_run(ready(tmp_path / "run", tmp_path, "delta", "new"), NOW)
+    publish(tmp_path / "run", tmp_path, "delta", "new")
     changed = DeltaTable(str(folder))
     shown = [
         value for file in changed.file_uris() for value in pq.read_table(file, partitioning=None)["by"].to_pylist()
@@ -189,9 +186,10 @@ def test_a_delta_table_of_others_takes_a_day_in_place_of_its_own(tmp_path: Path,
         assert sorted(changes["_change_type"].to_pylist()) == ["delete", "insert", "insert", "insert"]
 
 
+@pytest.mark.long
 def test_a_commit_that_is_refused_is_a_race_only_if_another_version_has_come(tmp_path: Path) -> None:
     folder = delta_table(tmp_path, properties={"delta.appendOnly": "true"})
-    table, target = DeltaTable(str(folder)), target_of(tmp_path)
+    table, target = DeltaTable(str(folder)), part_of("delta", tmp_path)
     added = AddAction("x.parquet", 1, {"date": str(DAY)}, 0, True, "{}")
     filters = [("date", "=", str(DAY))]
     with pytest.raises(CommitFailedError) as refused:
@@ -202,6 +200,7 @@ def test_a_commit_that_is_refused_is_a_race_only_if_another_version_has_come(tmp
     require_race(table, target, Counter(), refused.value)
 
 
+@pytest.mark.long
 def test_nulls_in_a_column_of_a_delta_table_that_must_not_be_null_are_a_sentence(tmp_path: Path) -> None:
     delta_table(tmp_path, nullable=False)
     run = committed(
@@ -209,16 +208,17 @@ def test_nulls_in_a_column_of_a_delta_table_that_must_not_be_null_are_a_sentence
     )
     with pytest.raises(SpecError, match=r"column 'key' .*: expected a value in each row, .*, but got nulls in 1 of"):
         staged(run)
-    publish_run(ready(tmp_path / "2", tmp_path, "delta", "new"), NOW)
+    publish(tmp_path / "2", tmp_path, "delta", "new")
     assert seen("delta", tmp_path) == {str(DAY): ["new"] * 3}
 
 
+@pytest.mark.long
 def test_rows_are_held_to_the_rules_that_a_table_has_when_it_is_committed_to(tmp_path: Path) -> None:
     folder = delta_table(tmp_path, protocol=(1, 3), properties={"delta.constraints.known": "by <> 'unknown'"})
-    first, target = ready(tmp_path / "1", tmp_path, "delta", "first"), target_of(tmp_path)
+    first, target = ready(tmp_path / "1", tmp_path, "delta", "first"), part_of("delta", tmp_path)
     assert staged(first).rules == (TableRule(name="CHECK known", condition="by <> 'unknown'"),)
     publish_run(first, NOW)
-    publish_run(ready(tmp_path / "2", tmp_path, "delta", "second", turn=2), NOW)
+    publish(tmp_path / "2", tmp_path, "delta", "second", turn=2)
     roll_back(target, NOW)
     assert seen("delta", tmp_path) == {str(DAY): ["first"] * 3}
     DeltaTable(str(folder)).alter.add_constraint({"short": "by <> 'late'"})
@@ -245,6 +245,7 @@ def test_a_day_that_breaks_a_constraint_of_its_table_is_not_published(spark: Spa
     assert DeltaTable(str(tmp_path / "marts" / "clicks")).count() == 0
 
 
+@pytest.mark.long
 def test_rules_are_true_of_each_row_or_broken(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, 2, "a"), (2, 4, None), (3, 5, "c")], "n long, twice long, `odd``name` string")
     rules = [
@@ -278,6 +279,7 @@ def iceberg_table(root: Path, *fields: PartitionField, required: bool = False, v
     return catalog.create_table("marts.clicks", schema, None, spec_of, properties={"format-version": version})
 
 
+@pytest.mark.long
 def test_files_of_a_month_are_not_replaced_by_those_of_a_day(tmp_path: Path) -> None:
     """The table was partitioned by month once: its files of then have rows of many days."""
     table = iceberg_table(tmp_path, PartitionField(1, 1000, MonthTransform(), "month"))
@@ -292,10 +294,11 @@ def test_files_of_a_month_are_not_replaced_by_those_of_a_day(tmp_path: Path) -> 
         staged(run)
     assert seen("iceberg", tmp_path) == {str(DAY - dt.timedelta(days=1)): ["old"], str(DAY): ["old"]}
     other = DAY + dt.timedelta(days=40)
-    publish_run(ready(tmp_path / "other", tmp_path, "iceberg", "new", turn=2, day=other), NOW)
+    publish(tmp_path / "other", tmp_path, "iceberg", "new", turn=2, day=other)
     assert seen("iceberg", tmp_path)[str(other)] == ["new"] * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_a_table_that_had_more_partition_columns_takes_a_day_in_place_of_its_own(tmp_path: Path, version: str) -> None:
     by_day_and_key = [PartitionField(one, 999 + one, IdentityTransform(), f"p{one}") for one in (1, 2)]
@@ -306,18 +309,19 @@ def test_a_table_that_had_more_partition_columns_takes_a_day_in_place_of_its_own
         change.remove_field("p2")
     if version == "1":  # the field stays there as a void one, and pyiceberg does not write that
         with pytest.raises(SpecError, match=r"but got one partitioned by date \(identity\), key \(void\)"):
-            turn_in_table(target_of(tmp_path, "iceberg"))
+            turn_in_table(part_of("iceberg", tmp_path))
         return
-    publish_run(ready(tmp_path / "run", tmp_path, "iceberg", "new"), NOW)
+    publish(tmp_path / "run", tmp_path, "iceberg", "new")
     assert seen("iceberg", tmp_path) == {str(DAY - dt.timedelta(days=1)): ["old"], str(DAY): ["new"] * 3}
 
 
+@pytest.mark.long
 def test_required_columns_of_an_iceberg_table_have_values_when_it_is_committed_to(tmp_path: Path) -> None:
     iceberg_table(tmp_path, required=True)
     nulls = result_table("new").set_column(0, "key", pa.array(["a", None, "c"]))
     with pytest.raises(SpecError, match=r"column 'key' .*: expected a value in each row, .*, but got nulls in 1 of"):
         staged(committed(tmp_path / "1", tmp_path, "iceberg", nulls))
-    publish_run(ready(tmp_path / "2", tmp_path, "iceberg", "new"), NOW)
+    publish(tmp_path / "2", tmp_path, "iceberg", "new")
     late = ready(tmp_path / "3", tmp_path, "iceberg", "late", turn=2)
     with open_catalog("local", str(tmp_path)).load_table("marts.clicks").update_schema() as change:
         change.make_column_optional("key")
@@ -326,6 +330,7 @@ def test_required_columns_of_an_iceberg_table_have_values_when_it_is_committed_t
     assert seen("iceberg", tmp_path) == {str(DAY): ["new"] * 3}
 
 
+@pytest.mark.long
 def test_a_catalog_that_never_commits_is_no_race(tmp_path: Path) -> None:
     table, failed, refused = iceberg_table(tmp_path), Counter[str](), CommitFailedException("no writes today")
     target = target_of(tmp_path)  # of which only the table counts

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import io
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from deltalake import DeltaTable
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -24,10 +28,10 @@ from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_summary, run_view
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.publication import publish_run
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from tests.lake.outputs import NOW, ready
+from tests.lake.outputs import publish
+from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
 #: One aggregate for each type of result that differs in files: nested ones, decimals, times with and without a zone.
@@ -46,8 +50,6 @@ AGGREGATES = {
 
 
 def rows(count: int = 200) -> pa.Table:
-    """Rows with nulls in every column, key included."""
-
     def some(number: int, value: Any) -> Any:
         return None if number % 7 == 3 else value
 
@@ -77,8 +79,6 @@ def spec(root: Path, output: dict[str, Any], **fields: Any) -> JobSpec:
         "name": "clicks", "input": {"path": str(folder)}, "key": "page", "aggregates": AGGREGATES, "output": output,
         "routing": {"first_plan": ["last_run"]}, **fields,
     }  # fmt: skip
-    import yaml
-
     return parse_spec(yaml.safe_dump(raw, sort_keys=False))
 
 
@@ -105,19 +105,22 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["combine", pytest.param("staged", marks=pytest.mark.long)])
-def test_a_folder_an_iceberg_and_a_delta_table_have_the_same_rows(
-    spark: SparkSession, tmp_path: Path, engine: str
-) -> None:
-    run(spark, tmp_path, spec(tmp_path, {"path": "out"}, engine=engine), "folder")
-    wanted = plain(pq.read_table(tmp_path / "out" / "date=2026-11-20", partitioning=None))
+@pytest.fixture(scope="module")
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with the result of one job in a folder, in an Iceberg table and in a Delta table."""
+    root = tmp_path_factory.mktemp("published")
+    for kind, output in {"folder": {"path": "out"}, **OUTPUTS}.items():
+        run(spark, root, spec(root, output), kind)
+    return root
+
+
+def test_a_folder_an_iceberg_and_a_delta_table_have_the_same_rows(published: Path) -> None:
+    wanted = plain(pq.read_table(published / "out" / "date=2026-11-20", partitioning=None))
     assert len(wanted) == 6
-    for kind, output in OUTPUTS.items():
-        run(spark, tmp_path, spec(tmp_path, output, engine=engine), kind)
-    delta = DeltaTable(str(tmp_path / "marts" / "clicks"))
-    assert plain(iceberg(tmp_path).scan().to_arrow()) == wanted
+    delta = DeltaTable(str(published / "marts" / "clicks"))
+    assert plain(iceberg(published).scan().to_arrow()) == wanted
     assert plain(pa.table(delta.to_pyarrow_table())) == wanted
-    files = [task.file.file_path for task in iceberg(tmp_path).scan().plan_files()]
+    files = [task.file.file_path for task in iceberg(published).scan().plan_files()]
     asked = "SELECT page, rows, cents, mean, last, local, small, day FROM read_parquet({})"
     paths = (files, delta.file_uris())
     of_duckdb = [sorted(duckdb.connect().execute(asked.format(one)).fetchall(), key=str) for one in paths]
@@ -126,9 +129,8 @@ def test_a_folder_an_iceberg_and_a_delta_table_have_the_same_rows(
     assert {(row[0], row[1]) for row in of_duckdb[0]} == {(row["page"], row["rows"]) for row in wanted}
 
 
-def test_the_files_of_an_iceberg_table_have_its_field_ids_nested_ones_too(spark: SparkSession, tmp_path: Path) -> None:
-    run(spark, tmp_path, spec(tmp_path, OUTPUTS["iceberg"]), "iceberg")
-    table = iceberg(tmp_path)
+def test_the_files_of_an_iceberg_table_have_its_field_ids_nested_ones_too(published: Path) -> None:
+    table = iceberg(published)
     (file, *_) = [task.file.file_path for task in table.scan().plan_files()]
     kind = pq.read_schema(file)
     named = {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in kind}
@@ -137,16 +139,47 @@ def test_the_files_of_an_iceberg_table_have_its_field_ids_nested_ones_too(spark:
     assert int(element.metadata[b"PARQUET:field_id"]) == table.schema().find_field("all.element").field_id
 
 
-def test_days_are_partitions_and_each_run_replaces_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    for kind, output in OUTPUTS.items():
-        given = spec(tmp_path, output)
-        for number, day in enumerate([DAY, DAY + dt.timedelta(days=1), DAY]):
-            run(spark, tmp_path, given, f"{kind}{number}", day)
-    days = {str(day): 6 for day in (DAY, DAY + dt.timedelta(days=1))}
-    delta = DeltaTable(str(tmp_path / "marts" / "clicks"))
-    for table in (iceberg(tmp_path).scan().to_arrow(), pa.table(delta.to_pyarrow_table())):
-        found = [str(day) for day in table["date"].to_pylist()]
-        assert {day: found.count(day) for day in sorted(set(found))} == days
+@pytest.mark.long
+def test_icebergs_java_core_reads_the_same_rows_nested_fields_too(published: Path) -> None:
+    table = iceberg(published)
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.lake.java_reader", table.metadata_location],
+        cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    of_java = {row["page"]: row for row in map(json.loads, found.stdout.splitlines())}
+    wanted = {row["page"]: row for row in table.scan().to_arrow().to_pylist()}
+    assert of_java.keys() == wanted.keys()
+    for page, row in wanted.items():
+        seen = of_java[page]
+        assert (int(seen["rows"]), seen["cents"], seen["day"]) == (row["rows"], str(row["cents"]), str(row["day"]))
+        assert [int(one) for one in seen["all"].strip("[]").split(", ")] == row["all"]
+        # A struct in a list: without ids of nested fields, Java would see nulls.
+        assert all(item["item"] in seen["top"] and str(item["count"]) in seen["top"] for item in row["top"])
+        assert seen["last"].startswith(row["last"].strftime("%Y-%m-%dT%H:%M"))
+        assert seen["last"].endswith("Z")
+        assert not seen["local"].endswith("Z")
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_job_does_not_publish_into_the_table_that_it_reads(published: Path, kind: str) -> None:
+    given = spec(published, OUTPUTS[kind], input=dict(OUTPUTS[kind]), aggregates={"n": "count"})
+    with pytest.raises(
+        SpecError, match=r"field output\.path: expected another table than the input .*, but got the same"
+    ):
+        prepare(RunDirectory(str(published / "runs" / f"{kind}-itself")), given, DAY, str(published))
+
+
+@pytest.mark.parametrize("kind", mostly_long(OUTPUTS, "iceberg"))
+def test_the_audit_is_of_the_staged_rows_and_what_fails_is_not_published(
+    spark: SparkSession, published: Path, kind: str
+) -> None:
+    too_few = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "rows", "min_value": 1000}}
+    bad = spec(published, OUTPUTS[kind], quality={"expectations": [too_few]})
+    with pytest.raises(QualityError, match="expect_column_values_to_be_between"):
+        run(spark, published, bad, f"{kind}-bad")
+    assert publication_of(RunDirectory(str(published / "runs" / f"{kind}-bad"))) is None
+    if kind == "iceberg":
+        assert len(iceberg(published).scan().to_arrow()) == 6
 
 
 @pytest.mark.long
@@ -164,19 +197,7 @@ def test_an_hour_is_a_partition_of_its_own(spark: SparkSession, tmp_path: Path) 
     assert len(table) == 12
 
 
-@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
-def test_the_audit_is_of_the_staged_rows_and_what_fails_is_not_published(
-    spark: SparkSession, tmp_path: Path, kind: str
-) -> None:
-    run(spark, tmp_path, spec(tmp_path, OUTPUTS[kind]), "good")
-    too_few = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "rows", "min_value": 1000}}
-    with pytest.raises(QualityError, match="expect_column_values_to_be_between"):
-        run(spark, tmp_path, spec(tmp_path, OUTPUTS[kind], quality={"expectations": [too_few]}), "bad")
-    assert publication_of(RunDirectory(str(tmp_path / "runs" / "bad"))) is None
-    if kind == "iceberg":
-        assert len(iceberg(tmp_path).scan().to_arrow()) == 6
-
-
+@pytest.mark.long
 def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -235,7 +256,7 @@ def test_a_catalog_that_is_not_configured_is_a_sentence(spark: SparkSession, tmp
 
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_a_run_that_could_not_be_published_does_not_begin(tmp_path: Path, kind: str) -> None:
-    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    publish(tmp_path / "1", tmp_path, kind, "old")
     given = spec(tmp_path, {**OUTPUTS[kind], "partition": "day_of"})
     begun = RunDirectory(str(tmp_path / "run"))
     with pytest.raises(SpecError, match="a table partitioned by day_of, but got one partitioned by date"):
@@ -243,16 +264,7 @@ def test_a_run_that_could_not_be_published_does_not_begin(tmp_path: Path, kind: 
     assert not begun.exists("job.json")
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
-def test_a_job_does_not_publish_into_the_table_that_it_reads(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    run(spark, tmp_path, spec(tmp_path, OUTPUTS[kind]), "first")
-    given = spec(tmp_path, OUTPUTS[kind], input=dict(OUTPUTS[kind]), aggregates={"n": "count"})
-    with pytest.raises(
-        SpecError, match=r"field output\.path: expected another table than the input .*, but got the same"
-    ):
-        prepare(RunDirectory(str(tmp_path / "runs" / "second")), given, DAY, str(tmp_path))
-
-
+@pytest.mark.long
 def test_a_table_is_made_with_the_order_of_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     sort = ["last desc", "page"]
     for kind, output in OUTPUTS.items():
@@ -276,7 +288,8 @@ def test_a_table_is_made_with_the_order_of_its_rows(spark: SparkSession, tmp_pat
     assert {task.file.sort_order_id for task in again.scan().plan_files()} == {None}
 
 
-@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", OUTPUTS)
 def test_every_engine_publishes_into_the_table_that_another_has_made(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -22,14 +22,27 @@ from skewless_lake.iceberg.snapshots import summary_of
 from skewless_lake.pruning import prune_each
 from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
-from skewless_lake.staging import ResultFile, stage_result
-from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
+from skewless_lake.staging import stage_result
+from tests.lake.outputs import (
+    DAY,
+    KINDS,
+    NOW,
+    TABLE,
+    committed,
+    judge,
+    publish,
+    read,
+    ready,
+    result_table,
+    seen,
+    staged,
+)
 
+pytestmark = pytest.mark.long
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def actions(root: Path, asked: Callable[[Job], Mapping[str, Identity]] | None = shown_by_table) -> dict[str, str]:
-    """What is done with each run two months later."""
     later = dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=60)
     return {Path(one.location).name: one.action for one in fates(str(root / "runs"), later, Limits(), asked)}
 
@@ -39,7 +52,7 @@ def root(tmp_path: Path, kind: str) -> Path:
     """Two runs of one day, and one of each of the two days after it, which are kept for warm starts."""
     for name, turn, days in [("first", 1, 0), ("second", 2, 0), ("third", 1, 1), ("fourth", 1, 2)]:
         day = DAY + dt.timedelta(days=days)
-        publish_run(ready(tmp_path / "runs" / "clicks" / name, tmp_path, kind, name, turn=turn, day=day), NOW)
+        publish(tmp_path / "runs" / "clicks" / name, tmp_path, kind, name, turn=turn, day=day)
     return tmp_path
 
 
@@ -89,7 +102,6 @@ def _table(root: Path) -> Table:
 
 
 def data_files(root: Path) -> set[Path]:
-    """The files of rows below the table, whoever names them."""
     return set(root.glob("warehouse/**/*.parquet")) | set(root.glob("marts/clicks/date=*/*.parquet"))
 
 

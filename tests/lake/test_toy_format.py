@@ -20,6 +20,7 @@ from skewless_spark.sources.lake.tables import READERS
 from tests.lake import toy_format
 from tests.lake.test_outputs import plain, run, spec
 
+pytestmark = pytest.mark.long
 NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
 OUTPUT = {"format": "toy", "path": "marts/toy"}
 

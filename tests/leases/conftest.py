@@ -15,15 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.object_stores import BUCKET, ObjectServer, as_client, object_server
+from tests.tiers import mostly_long
 
 
 @contextlib.contextmanager
 def redis_server() -> Iterator[tuple[Path, int]]:
-    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password.
-
-    Yields:
-        Its socket and its process.
-    """
+    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password."""
     server = shutil.which("redis-server")
     if server is None:
         pytest.fail("redis-server is missing: make setup-tests installs it, or apt-get install redis-server")
@@ -49,14 +46,12 @@ def redis_server() -> Iterator[tuple[Path, int]]:
 
 
 def _accepts(address: Path) -> bool:
-    """Whether a server listens: its socket is there a moment before that."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(address)) == 0
 
 
 @pytest.fixture(scope="session")
 def redis_socket() -> Iterator[Path]:
-    """One Redis server for all tests of a process."""
     with redis_server() as (address, _):
         yield address
 
@@ -70,21 +65,18 @@ def own_redis() -> Iterator[tuple[Path, int]]:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    """One S3 server for all tests of a process."""
     with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture
 def bucket(s3_server: ObjectServer) -> Iterator[str]:
-    """A bucket, as this process and its children reach it."""
     with as_client(s3_server.environment):
         yield f"s3://{BUCKET}"
 
 
-@pytest.fixture(params=["folder", "redis", "bucket"])
+@pytest.fixture(params=mostly_long(["folder", "redis", "bucket"], "folder"))
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store of each kind, by its address."""
     if request.param == "folder":
         return str(tmp_path / "leases")
     if request.param == "bucket":

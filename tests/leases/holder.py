@@ -3,16 +3,13 @@
 Run as ``python holder.py ADDRESS``, with the package on the path. The lines it takes:
 
     commit VALUE    under its lease, whether that still holds or not
-    burn            computes for ten maximum lease times without letting go of the interpreter for long
     leave           ends in good order
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import sys
-import time
 
 from skewless_leases import FencedOutError, Lease, TimeSpans
 
@@ -21,13 +18,11 @@ SPANS = TimeSpans.around(0.2)
 
 
 def say(*words: object) -> None:
-    """One line, at once."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Hold, and do as told."""
     logging.basicConfig(format="waiting: %(message)s", stream=sys.stdout)
     with Lease(sys.argv[1], PARTITION, "holder", SPANS) as lease:
         say("granted", lease.grant.fence)
@@ -35,12 +30,6 @@ def main() -> None:
             verb, *words = line.split()
             if verb == "leave":
                 break
-            if verb == "burn":
-                until = time.monotonic() + 10 * SPANS.maximum_lease
-                while time.monotonic() < until:
-                    sum(itertools.repeat(1, 100_000_000))
-                say("burnt")
-                continue
             try:
                 lease.commit(words[0])
                 say("committed", words[0])

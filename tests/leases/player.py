@@ -30,14 +30,11 @@ SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.8, maximum_shutdown=0.2, min
 
 
 def say(**event: object) -> None:
-    """Write an event."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
 
 class Told:
-    """Work that remembers its grants, also those that have ended."""
-
     def __init__(self) -> None:
         self.last: dict[str, Grant] = {}
 
@@ -81,7 +78,6 @@ def beat_in_a_thread(address: str, name: str) -> None:
 
 
 def commit_on(worker: Worker, grant: Grant) -> None:
-    """Commit until it is refused."""
     for number in itertools.count():
         try:
             worker.commit(grant, str(number))
@@ -101,7 +97,6 @@ def fork() -> None:
 
 
 def main() -> None:
-    """Play."""
     address, name = sys.argv[1:3]
     told = Told()
     with Worker(address, name, room=100, partitions=lambda _: PARTITIONS, spans=SPANS, work=told) as worker:

@@ -36,8 +36,6 @@ class Diary:
 
 
 class SimulatedWorkers:
-    """Some workers that come, go, stop and wake."""
-
     def __init__(self, partitions: Sequence[str], spans: TimeSpans) -> None:
         self.partitions, self.spans = partitions, spans
         self.agenda, self.store = Agenda(), MemoryStore()
@@ -51,7 +49,6 @@ class SimulatedWorkers:
         self.actions: list[tuple[float, str, Action]] = []
 
     def join(self, name: str, room: int = 1000, *, stops: bool = True) -> None:
-        """A worker comes; it beats, then looks."""
         diary = Diary(name, lambda: self.agenda.now, stops)
         member = Member(self.store, name, lambda _: self.partitions, self.spans, diary)
         self.members[name], self.diaries[name], self.rooms[name] = member, diary, room
@@ -60,29 +57,23 @@ class SimulatedWorkers:
         self._looks(name, member)
 
     def kill(self, name: str) -> None:
-        """A worker ends, and its heartbeat with it."""
         del self.members[name]
 
     def leave(self, name: str) -> None:
-        """A worker ends in good order: its heartbeat says so, and it gives everything back."""
         self.beats[name].once(gone=True)
         self.members.pop(name).leave()
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
         self.agenda.run_until(self.agenda.now + seconds)
 
     def held(self) -> dict[str, list[str]]:
-        """What each live worker holds, as the store has it."""
         holders = {partition: read(self.store, partition).holder for partition in self.partitions}
         return {name: [partition for partition, by in holders.items() if by == name] for name in self.members}
 
     def loads(self) -> dict[str, int]:
-        """How many partitions each live worker holds."""
         return {name: len(grants) for name, grants in self.held().items()}
 
     def grants(self) -> list[tuple[float, Grant]]:
-        """All grants there ever were, with their times."""
         return sorted(
             (entry for diary in self.diaries.values() for entry in diary.granted_to), key=lambda entry: entry[0]
         )

@@ -121,11 +121,6 @@ class Course:
     def held(self, loads: Mapping[str, int]) -> None:
         assert self.simulated.loads() == loads
 
-    def even(self, _: None) -> None:
-        loads = self.simulated.loads().values()
-        assert sum(loads) == len(self.simulated.partitions)
-        assert max(loads) - min(loads) <= 1
-
     def moved(self, count: int) -> None:
         assert len(self.simulated.grants()) - self.marked == count
 

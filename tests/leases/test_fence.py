@@ -49,17 +49,18 @@ WRITES: dict[str, Callable[[MemoryStore, Grant], None]] = {
 }
 
 
+@pytest.mark.parametrize("successor", ["second", "first"], ids=["by another one", "by itself"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_holder_that_is_succeeded_between_its_look_and_its_write_writes_nothing(
-    store: OvertakenOnce, write: Callable[[MemoryStore, Grant], None]
+    store: OvertakenOnce, write: Callable[[MemoryStore, Grant], None], successor: str
 ) -> None:
     mine = take(store, "first")
     fence.commit(store, mine, "early")
-    store.meanwhile = lambda: take(store, "second")
-    with pytest.raises(FencedOutError, match=r"expected fencing number 1 of first .* but got 2, held by second"):
+    store.meanwhile = lambda: take(store, successor)
+    with pytest.raises(FencedOutError, match=rf"expected fencing number 1 of first .* but got 2, held by {successor}"):
         write(store, mine)
     record = fence.read(store, PARTITION)
-    assert (record.fence, record.holder, record.value, record.kept) == (2, "second", "early", False)
+    assert (record.fence, record.holder, record.value, record.kept) == (2, successor, "early", False)
 
 
 def test_two_processes_under_one_grant_lose_none_of_their_writes(store: OvertakenOnce) -> None:

@@ -13,6 +13,7 @@ from skewless_leases.stores import open_store
 from skewless_leases.stores.object_store import KEPT_VERSIONS, ObjectStore
 from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import ObjectServer, as_client, object_server
+from tests.tiers import mostly_long
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_a_writer_whose_version_was_written_upon_since_has_written(
     assert slow.put("a", b"slow", version)
 
 
-@pytest.mark.parametrize("fault", ["lose answer", "lose request", "500", "503", "409"])
+@pytest.mark.parametrize("fault", mostly_long(["lose answer", "lose request", "500", "503", "409"], "lose answer"))
 def test_a_request_that_fails_once_costs_no_write(s3_server: ObjectServer, tmp_path: Path, fault: Fault) -> None:
     with broken_wire(s3_server.port, once_each(fault)) as wire, as_client(s3_server.behind(wire.port)):
         store = opened(f"s3://lake/{tmp_path.name}")
@@ -119,7 +120,7 @@ def test_a_request_that_fails_once_costs_no_write(s3_server: ObjectServer, tmp_p
         assert {key: row.value for key, row in store.scan("").items()} == {"a": b"two"}
 
 
-@pytest.mark.parametrize("fault", ["lose answer", "lose request", "503"])
+@pytest.mark.parametrize("fault", mostly_long(["lose answer", "lose request", "503"], "503"))
 def test_three_requests_in_a_row_that_fail_cost_no_write(s3_server: ObjectServer, tmp_path: Path, fault: Fault) -> None:
     def first_three(number: int, _request: str) -> Fault:
         return fault if number < 3 else "none"
@@ -128,6 +129,7 @@ def test_three_requests_in_a_row_that_fail_cost_no_write(s3_server: ObjectServer
         assert opened(f"s3://lake/{tmp_path.name}").put("a", b"one", None)
 
 
+@pytest.mark.long
 def test_a_store_that_does_not_answer_is_given_up_in_time(s3_server: ObjectServer) -> None:
     with (
         broken_wire(s3_server.port, lambda *_: "late", late_seconds=60) as wire,
@@ -139,6 +141,7 @@ def test_a_store_that_does_not_answer_is_given_up_in_time(s3_server: ObjectServe
     assert time.monotonic() - begun < 2.5
 
 
+@pytest.mark.long
 def test_a_store_that_stays_away_is_told_in_one_sentence(s3_server: ObjectServer) -> None:
     with broken_wire(s3_server.port, lambda *_: "500") as wire, as_client(s3_server.behind(wire.port)):
         store = open_store("s3://lake/away", answer_seconds=0.5)
@@ -148,6 +151,7 @@ def test_a_store_that_stays_away_is_told_in_one_sentence(s3_server: ObjectServer
     assert str(told.value) == f"store s3://lake/away: it cannot be read or written ({answer})."
 
 
+@pytest.mark.long
 def test_a_store_that_lets_every_writer_win_is_refused(tmp_path: Path) -> None:
     with object_server("rclone", tmp_path / "server") as server, as_client(server.environment):
         store = open_store("s3://lake/leases")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.balancing.decisions import Memory, assign, decide
 from skewless_leases.balancing.member import Member
 from skewless_leases.balancing.worker import Worker
-from skewless_leases.errors import FencedOutError, LeaseError, StoreError
+from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat_process import Beat, is_stopped
+from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import Silences, TimeSpans
-from skewless_leases.ownership.fence import Grant, check, commit, read, release, take
-from skewless_leases.stores.file_store import FileStore
+from skewless_leases.ownership.fence import Grant, commit, read
 from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
 from tests.leases.simulated_workers import Diary
 
@@ -119,72 +119,6 @@ def test_who_is_named_but_has_no_record_is_dead_in_the_end() -> None:
     assert silences.dead(Look(6.0, {}, allocations, {}), 6.0) == {"ghost"}
 
 
-class Interrupted(FileStore):
-    """A folder whose next write is preceded by something else: what a paused writer may wake to."""
-
-    meanwhile: Callable[[], object] | None = None
-
-    def put(self, key: str, value: bytes, expected: str | None) -> str | None:
-        if self.meanwhile:
-            meanwhile, self.meanwhile = self.meanwhile, None
-            meanwhile()
-        return super().put(key, value, expected)
-
-
-def test_a_write_that_was_checked_in_time_and_comes_too_late_is_refused(tmp_path: Path) -> None:
-    store = Interrupted(str(tmp_path))
-    mine = take(store, "p", "me", None)
-    assert mine
-    check(store, mine)
-    row = look_at(store, 0.0).allocations["p"]
-
-    def successor() -> None:
-        theirs = take(store, "p", "other", row)
-        assert theirs
-        assert theirs.fence == mine.fence + 1
-        commit(store, theirs, "theirs")
-
-    store.meanwhile = successor
-    with pytest.raises(FencedOutError, match=r"got 2, held by other; nothing was written; stop this work"):
-        commit(store, mine, "mine")
-    assert read(store, "p").value == "theirs"
-    with pytest.raises(FencedOutError):
-        release(store, mine)
-
-
-def test_two_writes_under_the_same_grant_do_not_refuse_each_other(tmp_path: Path) -> None:
-    store = Interrupted(str(tmp_path))
-    mine = take(store, "p", "me", None)
-    assert mine
-    store.meanwhile = lambda: commit(store, mine, "first")
-    commit(store, mine, "second")
-    assert read(store, "p") == Allocation(1, "me", "second")
-
-
-def test_what_was_committed_outlives_its_holder() -> None:
-    store = MemoryStore()
-    first = take(store, "p", "a", None)
-    assert first
-    commit(store, first, "so far")
-    release(store, first)
-    second = take(store, "p", "b", look_at(store, 0.0).allocations["p"])
-    assert second == Grant("p", 2, "b")
-    assert read(store, "p") == Allocation(2, "b", "so far")
-    with pytest.raises(FencedOutError):
-        commit(store, first, "late")
-
-
-def test_an_earlier_grant_of_the_same_worker_is_as_late_as_any_other() -> None:
-    store = MemoryStore()
-    first = take(store, "p", "a", None)
-    assert first
-    second = take(store, "p", "a", look_at(store, 0.0).allocations["p"])
-    assert second
-    with pytest.raises(FencedOutError):
-        commit(store, first, "late")
-    commit(store, second, "in time")
-
-
 class Deaf(MemoryStore):
     """A store that writes, once, and whose answer is lost."""
 
@@ -221,14 +155,6 @@ def test_a_heartbeat_that_is_started_anew_repeats_no_number() -> None:
             beats.append(look_at(store, 0.0).presences["me"].record.beat)
     assert beats == sorted(beats)
     assert len(set(beats)) >= 7  # the first call of each later one finds the record, and writes nothing
-
-
-def test_a_value_is_a_pointer_and_not_the_data() -> None:
-    store = MemoryStore()
-    grant = take(store, "p", "a", None)
-    assert grant
-    with pytest.raises(LeaseError, match="commit where the data is, not the data"):
-        commit(store, grant, "x" * 65_537)
 
 
 @pytest.mark.parametrize("record", [Presence(3, 2), Presence(1, 0, True), Allocation(1, "ü"), Grab("x", 4)], ids=repr)

@@ -8,9 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +26,15 @@ from skewless_leases.stores.store import KeyValueStore
 from skewless_leases.stores.tables import Presence, look_at
 from tests.leases.player import PARTITIONS, SPANS
 from tests.leases.simulated_workers import Diary
-
-#: A loaded machine may take its time for anything; only what is promised is measured.
-PATIENCE_SECONDS = 30.0
+from tests.processes import PATIENCE_SECONDS, Told, until
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < PATIENCE_SECONDS, f"waited in vain for: {what}"
-        time.sleep(0.005)
-
-
-class Player:
-    """A worker process."""
+class Player(Told):
+    """A worker; what it says are documents of JSON."""
 
     def __init__(self, address: str, name: str) -> None:
         self.store: KeyValueStore = open_store(address)
-        script = Path(__file__).with_name("player.py")
-        self.process = subprocess.Popen(
-            [sys.executable, str(script), address, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.events: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        super().__init__(Path(__file__).with_name("player.py"), address, name)
 
     @property
     def name(self) -> str:
@@ -61,18 +44,8 @@ class Player:
     def heartbeat(self) -> int:
         return int(self.wait_for("begun")["heartbeat"])
 
-    def _read(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def tell(self, line: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
     def all(self, event: str) -> list[dict[str, Any]]:
-        return [entry for entry in self.events if entry["event"] == event]
+        return [entry for entry in map(json.loads, list(self.lines)) if entry["event"] == event]
 
     def wait_for(self, event: str) -> dict[str, Any]:
         until(lambda: bool(self.all(event)), event)
@@ -90,17 +63,6 @@ class Player:
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
-
-    def end(self) -> None:
-        assert self.process.stdin
-        assert self.process.stdout
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            self.signal(signal.SIGCONT)
-        self.process.wait(PATIENCE_SECONDS)
-        self._reader.join()
-        self.process.stdout.close()
 
 
 class Scene:
@@ -126,7 +88,6 @@ class Scene:
         return [partition for partition in PARTITIONS if read(self.store, partition).holder == player.name]
 
     def settle(self) -> dict[str, int]:
-        """The fencing numbers when nothing has moved and nothing was challenged for a while."""
         before: dict[str, int] = {}
         while before != self.fences() or self.store.scan("grab/"):
             before = self.fences()
@@ -166,6 +127,7 @@ def longest_pauses(store: KeyValueStore, seconds: float) -> dict[str, float]:
     return pauses
 
 
+@pytest.mark.long
 def test_a_worker_at_full_load_for_ten_lease_times_keeps_its_leases(scene: Scene) -> None:
     fences = scene.settle()
     scene.one.tell(f"burn {10 * SPANS.maximum_lease}")
@@ -177,25 +139,6 @@ def test_a_worker_at_full_load_for_ten_lease_times_keeps_its_leases(scene: Scene
     assert burnt["calls"] <= 20
     assert pauses["thread-of-one"] > SPANS.maximum_lease
     scene.one.commit(scene.held_by(scene.one)[0], "after")
-
-
-def test_a_worker_that_was_stopped_for_ten_lease_times_cannot_write(scene: Scene) -> None:
-    scene.settle()
-    late = scene.held_by(scene.one)[0]
-    scene.one.commit(late, "early")
-    scene.one.signal(signal.SIGSTOP)
-    stopped = time.monotonic()
-    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
-    assert read(scene.store, late).value == "early"  # where the successor goes on from
-    scene.other.commit(late, "successor")
-    time.sleep(max(0.0, stopped + 10 * SPANS.maximum_lease - time.monotonic()))
-    scene.one.tell(f"commit {late} late")  # it lies in its input when it wakes
-    scene.one.signal(signal.SIGCONT)
-    refused = scene.one.wait_for("refused")
-    assert "nothing was written" in refused["why"]
-    assert read(scene.store, late).value == "successor"
-    until(lambda: len(scene.one.all("lost")) == 3, "to learn that all three are lost")
-    until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "to have its share again")
 
 
 def test_a_worker_that_is_stopped_in_the_middle_of_its_writes_cannot_end_them(scene: Scene) -> None:
@@ -223,6 +166,7 @@ def test_a_worker_that_is_killed_is_replaced_before_its_silence_is_long_enough(s
     }
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_with_its_heartbeat_is_replaced_after_the_maximum_lease_time(scene: Scene) -> None:
     scene.settle()
     os.kill(scene.one.heartbeat, signal.SIGSTOP)  # or it would tell
@@ -234,6 +178,7 @@ def test_a_worker_that_dies_with_its_heartbeat_is_replaced_after_the_maximum_lea
     assert time.monotonic() - died >= SPANS.maximum_lease - 2 * SPANS.beat_every
 
 
+@pytest.mark.long
 def test_a_heartbeat_that_is_killed_is_started_anew(scene: Scene) -> None:
     scene.settle()
     before = look_at(scene.store, 0.0).presences[scene.one.name].record.beat
@@ -243,20 +188,13 @@ def test_a_heartbeat_that_is_killed_is_started_anew(scene: Scene) -> None:
     until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "the shares as they were")
 
 
-def test_a_worker_that_leaves_gives_back_what_it_held(scene: Scene) -> None:
-    scene.settle()
-    scene.one.tell("leave")
-    scene.one.wait_for("left")
-    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
-    assert scene.one.all("lost") == []
-
-
 def has_left(scene: Scene) -> bool:
     """Whether one's heartbeat has said so; the other one removes that word soon."""
     row = look_at(scene.store, 0.0).presences.get(scene.one.name)
     return row is None or row.record.gone
 
 
+@pytest.mark.long
 def test_a_worker_that_has_left_a_child_behind_leaves_no_later(scene: Scene) -> None:
     scene.settle()
     scene.one.tell("fork")
@@ -271,6 +209,7 @@ def test_a_worker_that_has_left_a_child_behind_leaves_no_later(scene: Scene) -> 
         os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_redis: tuple[Path, int]) -> None:
     socket, server = own_redis
     with played_at(f"unix://{socket}") as scene:
@@ -282,6 +221,7 @@ def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_r
         assert scene.loads() == {scene.one.name: 3, scene.other.name: 3}
 
 
+@pytest.mark.long
 def test_connections_that_break_again_and_again_cost_no_lease(own_redis: tuple[Path, int]) -> None:
     socket, _ = own_redis
     with played_at(f"unix://{socket}") as scene:
@@ -297,8 +237,6 @@ def test_connections_that_break_again_and_again_cost_no_lease(own_redis: tuple[P
 
 
 class Failing:
-    """Work with a fault in it."""
-
     def granted(self, grant: Grant) -> None:
         raise ZeroDivisionError(grant.partition)
 
@@ -322,7 +260,6 @@ def test_work_that_fails_ends_the_taking_part_and_says_so(address: str) -> None:
 
 
 def begun(address: str, name: str, partitions: list[str]) -> Worker:
-    """A worker in this process that does nothing with what it holds."""
     work = Diary(name, time.monotonic)
     return Worker(address, name, room=9, partitions=lambda _: partitions, spans=SPANS, work=work)
 
@@ -348,6 +285,7 @@ def test_a_value_that_is_out_of_sight_for_some_looks_ends_nobody(
     assert read(store, "p0").value == "after"
 
 
+@pytest.mark.long
 def test_a_name_that_the_store_can_never_hold_is_refused_at_once(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(LeaseError, match="expected a key of at most 200 bytes, quoted, but got 'workers/nnn"):
@@ -390,6 +328,7 @@ def test_a_heartbeat_runs_nothing_of_the_folder_that_it_is_started_in(tmp_path: 
     assert not (tmp_path / "was-run").exists()
 
 
+@pytest.mark.long
 def test_all_leases_of_a_process_share_one_heartbeat_process_and_end_one_by_one(tmp_path: Path) -> None:
     stores = [str(tmp_path / name) for name in ("one", "two")]
     beats = [Heartbeat(store, store[-3:], 1, SPANS.beat_every) for store in stores]
@@ -408,6 +347,7 @@ def test_all_leases_of_a_process_share_one_heartbeat_process_and_end_one_by_one(
     assert row(1).gone
 
 
+@pytest.mark.long
 def test_a_refused_heartbeat_costs_the_others_nothing(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     beat, refused = (Heartbeat(str(place), "me", 1, SPANS.beat_every) for place in (tmp_path / "leases", blocked))

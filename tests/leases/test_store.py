@@ -25,7 +25,6 @@ from tests.processes import side_by_side
 
 @pytest.fixture(params=["memory", "folder", "redis", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyValueStore:
-    """An empty store of each kind."""
     if request.param == "memory":
         return MemoryStore()
     if request.param == "folder":
@@ -33,14 +32,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyValueStore:
     if request.param == "bucket":
         return open_store(f"{request.getfixturevalue('bucket')}/{tmp_path.name}")
     return open_store(f"unix://{request.getfixturevalue('redis_socket')}#{tmp_path.name}")
-
-
-def test_what_was_put_is_there(store: KeyValueStore) -> None:
-    assert store.get("a/1") is None
-    version = store.put("a/1", b"one", None)
-    row = store.get("a/1")
-    assert row
-    assert (row.value, row.version) == (b"one", version)
 
 
 def test_only_the_first_creates(store: KeyValueStore) -> None:
@@ -143,6 +134,7 @@ def test_an_address_that_cannot_be_read_is_said_so_without_its_password(address:
     assert "very" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_a_call_that_gets_no_answer_costs_a_heartbeat_fewer_beats_than_a_lease_has(own_redis: tuple[Path, int]) -> None:
     socket, server = own_redis
     answer_seconds = 0.5

@@ -37,14 +37,7 @@ def at_once(place: Installation, which: Sequence[str]) -> float:
 
 
 def in_a_row(place: Installation, which: Sequence[str], runs: int, until: float) -> tuple[list[Footprint], list[float]]:
-    """Run one after the other, days anew when all have been; what was held in between, and each run's seconds.
-
-    Args:
-        place: the Airflow.
-        which: the days.
-        runs: how many.
-        until: a moment of the monotonic clock, after which no further run is begun.
-    """
+    """Run one after the other, days anew when all have been; what was held in between, and each run's seconds."""
     looks, took = [place.look()], []
     for number in range(runs):
         if time.monotonic() > until:
@@ -62,7 +55,6 @@ def in_a_row(place: Installation, which: Sequence[str], runs: int, until: float)
 
 
 def main() -> int:
-    """Do it, print the figures, and write them into the page that is given."""
     parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
     parser.add_argument("--at-once", type=int, default=20, help="runs that are triggered at once (20)")
     parser.add_argument("--runs", type=int, default=200, help="runs in a row (200)")

@@ -20,7 +20,6 @@ FILES, ROWS = 3, 2_000
 
 
 def days(count: int) -> list[str]:
-    """So many days in a row."""
     return [(FIRST + dt.timedelta(days=number)).isoformat() for number in range(count)]
 
 
@@ -40,13 +39,7 @@ def write_lake(root: Path, which: Sequence[str]) -> None:
 
 
 def write_catalog(catalog: Path, names: Sequence[str], **more: Any) -> None:
-    """A job for each name; they differ in where they publish.
-
-    Args:
-        catalog: the folder of their specs.
-        names: of the jobs.
-        more: fields of all specs, instead of what they have by default.
-    """
+    """A job for each name; they differ in where they publish."""
     catalog.mkdir(parents=True)
     for name in names:
         spec = {

@@ -27,15 +27,7 @@ GROWTH_DESCRIPTORS, GROWTH_FILES, GROWTH_PROCESSES = 8.0, 8.0, 2.0
 
 @dataclass(frozen=True)
 class Footprint:
-    """At one moment, with no run under way.
-
-    Attributes:
-        runs: that have ended before.
-        mib: memory by part that it alone holds.
-        descriptors: open ones, by part.
-        processes: of all parts.
-        temporary_files: files and folders below the temporary folders.
-    """
+    """At one moment, with no run under way."""
 
     runs: int
     mib: dict[str, float]
@@ -45,13 +37,7 @@ class Footprint:
 
 
 def footprint(all_of: Sequence[psutil.Process], folders: Sequence[Path], runs: int) -> Footprint:
-    """Look.
-
-    Args:
-        all_of: the processes.
-        folders: the temporary folders.
-        runs: that have ended.
-    """
+    """Look."""
     mib: dict[str, float] = defaultdict(float)
     descriptors: dict[str, int] = defaultdict(int)
     processes = 0

@@ -22,14 +22,7 @@ RESTART_SECONDS = 420.0
 
 
 class Installation:
-    """An Airflow that is up, with its data root and its temporary folders.
-
-    Args:
-        folder: of all of it.
-        home: of the Airflow.
-        rest: its API.
-        settings: of its environment.
-    """
+    """An Airflow that is up, with its data root and its temporary folders."""
 
     def __init__(self, folder: Path, home: standalone.Home, rest: AirflowRest, settings: Mapping[str, str]) -> None:
         self.root, self.home = folder / "data", home
@@ -45,17 +38,14 @@ class Installation:
         standalone.wait_until_healthy(self.home, started)
 
     def running(self) -> standalone.Running:
-        """As it was last started."""
         found = standalone.recorded(self.home)
         assert found is not None
         return found
 
     def session(self) -> Session:
-        """Its own processes."""
         return self.running().session
 
     def trigger(self, name: str, day: str, number: int) -> str:
-        """Start a run; its id."""
         return self.rest.trigger(name, f"load_{number:04d}_{day}", conf={"date": day})
 
     def await_end(self, name: str, ident: str) -> None:
@@ -66,7 +56,6 @@ class Installation:
             self.faults.append(f"{ident} of {name} ended as {state}")
 
     def run_of(self, name: str, ident: str) -> RunDirectory:
-        """The run directory of a run."""
         return RunDirectory(f"{self.root}/runs/{name}/{safe_run_id(ident)}")
 
     def judge(self, name: str, day: str, ident: str) -> None:
@@ -74,7 +63,6 @@ class Installation:
         self.faults += faults_of(self.root, self.run_of(name, ident), name, day)
 
     def look(self) -> Footprint:
-        """What is held now."""
         all_of = [*family(self.session().pid), *drivers_of(str(self.root))]
         return footprint(all_of, self.temporary, self.ended)
 
@@ -83,15 +71,7 @@ class Installation:
 def installation(
     folder: Path, which: Sequence[str], jobs: Sequence[str], settings: Mapping[str, str] | None = None, **spec: Any
 ) -> Iterator[Installation]:
-    """Write the lake and the jobs, start Airflow, and stop it at the end.
-
-    Args:
-        folder: for all of it.
-        which: days that have an input.
-        jobs: their names.
-        settings: of Airflow's environment, beside the usual ones.
-        spec: of all jobs, instead of what they have by default.
-    """
+    """Write the lake and the jobs, start Airflow, and stop it at the end."""
     write_lake(folder / "data", which)
     write_catalog(folder / "catalog", jobs, **spec)
     for place in ("tmp", "spark"):

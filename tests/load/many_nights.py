@@ -23,15 +23,7 @@ from tests.load.spark_log import ScanLog, logging_options
 
 
 class NightLine(NamedTuple):
-    """One night.
-
-    Attributes:
-        arrived: what came with it.
-        read: rows that Spark's scans of the input have given.
-        window: rows that its result is made of.
-        seconds: from the trigger to the end of the run.
-        faults: what was wrong, in words.
-    """
+    """One night."""
 
     arrived: Arrived
     read: int
@@ -41,14 +33,7 @@ class NightLine(NamedTuple):
 
 
 def nights(place: Installation, lake: NightLake, logs: ScanLog, count: int) -> list[NightLine]:
-    """Run the job night after night.
-
-    Args:
-        place: the Airflow.
-        lake: the input, which grows.
-        logs: of Spark.
-        count: how many nights.
-    """
+    """Run the job night after night."""
     lines, before = list[NightLine](), 0
     for number in range(count):
         arrived, began = lake.arrive(), time.monotonic()
@@ -68,13 +53,7 @@ def nights(place: Installation, lake: NightLake, logs: ScanLog, count: int) -> l
 
 
 def figures(lines: Sequence[NightLine], window: int, rows: int) -> str:
-    """What came of them.
-
-    Args:
-        lines: the nights.
-        window: of the job.
-        rows: of a day.
-    """
+    """What came of them."""
     faults = [fault for line in lines for fault in line.faults]
     read, whole = sum(line.read for line in lines), sum(line.window for line in lines)
     late, outside, restated = (sum(found) for found in zip(*(line.arrived[1:4] for line in lines), strict=True))
@@ -91,7 +70,6 @@ def figures(lines: Sequence[NightLine], window: int, rows: int) -> str:
 
 
 def main() -> int:
-    """Do it, print the figures, and write them into the page that is given."""
     parser = argparse.ArgumentParser(prog="python -m tests.load.many_nights", description=__doc__)
     parser.add_argument("--nights", type=int, default=30, help="how many nights (30)")
     parser.add_argument("--window", type=int, default=7, help="days that the result covers (7)")

@@ -25,12 +25,7 @@ LATE_PERCENT = (1.0, 5.0)
 
 
 def spec(window: int, **more: Any) -> dict[str, Any]:
-    """The job.
-
-    Args:
-        window: parts that its result covers.
-        more: fields beside the usual ones.
-    """
+    """The job."""
     return {
         "name": JOB,
         "input": {"path": "lake/date={date}"},
@@ -70,15 +65,7 @@ class Arrived(NamedTuple):
 
 
 class NightLake:
-    """Days of files that come night by night.
-
-    Args:
-        root: the data root.
-        window: parts that the result covers.
-        rows: of a day.
-        rewrite_every: with each of so many nights a file of an older day is written anew; 0 for never.
-        seed: of everything that is drawn.
-    """
+    """Days of files that come night by night."""
 
     def __init__(self, root: Path, window: int, rows: int, rewrite_every: int = 0, seed: int = 17) -> None:
         self._root, self._window, self._rows, self._rewrite_every = root, window, rows, rewrite_every

@@ -24,16 +24,7 @@ def write(page: Path, heading: str, figures: str, day: dt.date) -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """What was done and seen.
-
-    Attributes:
-        at_once: runs that were triggered at once.
-        at_once_seconds: from the first trigger to the last end.
-        seconds: of each run in a row.
-        looks: at the processes, before the first of these runs and in between.
-        faults: what was wrong with runs, in words.
-        growth: what grew, in words.
-    """
+    """What was done and seen."""
 
     at_once: int
     at_once_seconds: float
@@ -44,7 +35,6 @@ class Load:
 
     @property
     def holds(self) -> bool:
-        """Whether all was as it should be."""
         return not self.faults and not self.growth
 
 

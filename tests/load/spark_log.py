@@ -29,11 +29,7 @@ def logging_options(folder: Path) -> str:
 
 
 class ScanLog:
-    """The scans of all applications that log to a folder, whether they still run or not.
-
-    Args:
-        folder: of the logs.
-    """
+    """The scans of all applications that log to a folder, whether they still run or not."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -20,11 +20,7 @@ AT_A_TIME = 2
 
 
 def main(only: str | None) -> int:
-    """Judge the faults and print the survivors.
-
-    Args:
-        only: a part of the names of those that are judged; None for all.
-    """
+    """Judge the faults and print the survivors."""
     began = time.monotonic()
     faults = [fault for fault in planted() if only is None or only in fault.name]
     if not faults:

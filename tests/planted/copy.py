@@ -16,34 +16,14 @@ from tests.planted.table import ROOT, Fault
 
 #: What the tests read. The environment, data of earlier runs and caches stay behind.
 COPIED = (
-    "plugins",
-    "jobs",
-    "dags",
-    "tests",
-    "benchmarks",
-    "docs",
-    "deploy",
-    "examples",
-    "pyproject.toml",
-    "README.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "LICENSE",
-    "Makefile",
-    "docker-compose.yml",
-)
+    "plugins", "jobs", "dags", "tests", "benchmarks", "docs", "deploy", "examples", "pyproject.toml", "README.md",
+    "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "docker-compose.yml",
+)  # fmt: skip
 #: An interpreter is started for each fault: of pytest's plugins it loads those that the tests need.
 NO_OTHER_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PLUGINS = (
-    "-p",
-    "pytest_timeout",
-    "-p",
-    "_hypothesis_pytestplugin",
-    "-p",
-    "tests.planted.origin",
-    "-p",
-    "no:cacheprovider",
-)
+    "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin", "-p", "tests.planted.origin", "-p", "no:cacheprovider",
+)  # fmt: skip
 #: Errors of a test that could not run; they say nothing about what it checks.
 BROKEN = (
     "NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError",
@@ -52,8 +32,6 @@ BROKEN = (
 
 
 class Verdict(Enum):
-    """What a test made of a fault."""
-
     KILLED = "killed"
     SURVIVED = "SURVIVED"
     UNCLEAR = "UNCLEAR"
@@ -68,11 +46,7 @@ class Outcome:
 
 
 class Copy:
-    """A copy of the repository in a folder of its own.
-
-    Args:
-        folder: where it is made; it does not exist yet.
-    """
+    """A copy of the repository in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder
@@ -84,11 +58,7 @@ class Copy:
                 shutil.copy(ROOT / name, folder)
 
     def unbroken(self, tests: Sequence[str]) -> list[str]:
-        """Run tests on the code as it is; what did not pass, one sentence each.
-
-        Args:
-            tests: node ids, all of which must be collected and pass; a test that is skipped checks nothing.
-        """
+        """Run tests on the code as it is; what did not pass, one sentence each."""
         code, cases, output = self._run(tests, {})
         wrong = [f"{name}: {words}" for name, kind, words in cases if kind]
         if not wrong and code:
@@ -96,11 +66,7 @@ class Copy:
         return wrong
 
     def judge(self, fault: Fault) -> Outcome:
-        """Plant a fault, run its test, and put the code right again.
-
-        Args:
-            fault: what to change. It applies, or ValueError is raised.
-        """
+        """Plant a fault, run its test, and put the code right again."""
         path = self.root / fault.file
         text = path.read_text()
         path.write_text(fault.applied(text))

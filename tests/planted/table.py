@@ -36,14 +36,7 @@ class Fault(BaseModel):
     test: str = Field(pattern=r"^tests/[^:]+\.py::[^ ].*$")
 
     def applied(self, text: str) -> str:
-        """Return the file's text with the fault in it.
-
-        Args:
-            text: the file's text.
-
-        Raises:
-            ValueError: the fault no longer applies, or does not leave Python that can be read.
-        """
+        """Return the file's text with the fault in it."""
         if not self.file.startswith(PRODUCT):
             raise ValueError(f"{self.name}: a fault is planted in {', '.join(PRODUCT)}, not in {self.file}")
         if (times := text.count(self.old)) != 1:
@@ -63,11 +56,7 @@ class Fault(BaseModel):
         return changed
 
     def has_test(self, root: Path) -> bool:
-        """Tell whether the test that must fail exists.
-
-        Args:
-            root: the root of the repository, or of a copy.
-        """
+        """Tell whether the test that must fail exists."""
         path, *names = self.test.split("[", 1)[0].split("::")
         if not (root / path).is_file():
             return False
@@ -93,10 +82,6 @@ _parsed = lru_cache(ast.parse)
 
 
 def planted(folder: Path = TABLES) -> Iterator[Fault]:
-    """Read the tables, file by file in the order of their names.
-
-    Args:
-        folder: where they are.
-    """
+    """Read the tables, file by file in the order of their names."""
     for table in sorted(folder.glob("*.yaml")):
         yield from (Fault.model_validate(entry) for entry in yaml.safe_load(table.read_text()))

@@ -17,7 +17,6 @@ WHOLE = 0.95
 
 
 def main() -> int:
-    """Run it; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reads", type=int, default=3000, help="of each library")
     parser.add_argument("--every", type=float, default=5.0, help="seconds from publication to publication")

@@ -51,7 +51,12 @@ def commit_result(
 ) -> None:
     """Commit a result, and the quality report that lets it be published."""
     result.commit(files, {"rows": rows, "keys": keys})
-    quality = run.new_attempt(QUALITY_STEP)
+    commit_quality(run, success=success)
+
+
+def commit_quality(run: RunDirectory, *, success: bool = True) -> None:
+    """Commit a quality report, which lets a run be published or not."""
+    quality, keys = run.new_attempt(QUALITY_STEP), run.committed(RESULT_STEP).count("keys")
     check = Check(
         subject="result", expectation="expect_x", column="n", success=success, observed="3",
         sentence="expect_x(n): 3 of 7",

@@ -20,11 +20,7 @@ Pause = Callable[[], None]
 
 
 class Library(ABC):
-    """A reader of one day.
-
-    Args:
-        files: the file system to read through; the library's own of local files by default.
-    """
+    """A reader of one day."""
 
     def __init__(self, files: AbstractFileSystem | None = None) -> None:
         self.files = files

@@ -15,11 +15,7 @@ _SIZE = 64 << 20
 
 
 class Ext4:
-    """A mounted ext4.
-
-    Attributes:
-        place: where it is mounted.
-    """
+    """A mounted ext4."""
 
     def __init__(self, folder: Path) -> None:
         self._disk, self._saved, self.place = folder / "disk", folder / "saved", folder / "mounted"

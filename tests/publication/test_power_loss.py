@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from skewless.run.publication.records import PUBLISHED, publication_of
 from tests.publication.loop_device import ext4
 from tests.publication.power_loss import Disk, Image, watched
@@ -52,6 +54,7 @@ def test_a_durable_record_means_a_day_that_is_whole_and_no_moment_leaves_a_mix(t
         old = new
 
 
+@pytest.mark.long
 def test_on_a_real_disk_the_power_may_go_after_any_step_and_the_next_attempt_mends_the_day(tmp_path: Path) -> None:
     with ext4(tmp_path) as disk:
         first, second, *spare = (ready(disk.place / str(number), disk.place / "out", number) for number in (1, 2, 3))

@@ -107,48 +107,6 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
         publish(run, turns_of(tmp_path / "x"), NOW)
 
 
-def test_an_output_folder_that_is_a_link_is_published_where_it_leads(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "out").symlink_to(tmp_path / "disk")
-    published(validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}))
-    assert texts(tmp_path / "disk" / DAY) == ["one"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".disk.skewless", ".out.skewless", "disk", "out", "run"]
-
-
-def test_a_reader_sees_the_old_day_or_the_new_one_never_none_or_both(tmp_path: Path) -> None:
-    out, rounds = tmp_path / "out", 30
-    published(validated(tmp_path / "first", out, {"a.txt": "1", "b.txt": "1"}))
-    runs = [
-        validated(tmp_path / str(number), out, {"a.txt": str(number), "b.txt": str(number)}, turn=number)
-        for number in range(2, rounds)
-    ]
-    done, faults = threading.Event(), []
-    seen: set[str] = set()
-
-    def read() -> None:
-        while not done.is_set():
-            try:
-                found = texts(out / DAY)
-            except FileNotFoundError:
-                continue  # listed, and then exchanged
-            except OSError as err:
-                faults.append(str(err))
-                continue
-            seen.update(found)
-            if len(found) != 2 or len(set(found)) != 1:
-                faults.append(str(found))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for run in runs:
-        published(run)
-    done.set()
-    reader.join()
-    assert not faults
-    assert len(seen) > 1
-    assert texts(out / DAY) == [str(rounds - 1)] * 2
-
-
 def test_of_runs_that_publish_the_same_day_at_once_the_one_with_the_last_turn_is_left_whole(tmp_path: Path) -> None:
     out, start, turns = tmp_path / "out", threading.Barrier(8), turns_of(tmp_path / "out")
     runs = [validated(tmp_path / str(n), out, {"a.txt": str(n), "b.txt": str(n)}, turn=turns.draw()) for n in range(8)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
@@ -16,6 +17,7 @@ from skewless.run.publication.publish import publishing
 from skewless.run.publication.records import Publication, publication_of, superseded_by
 from skewless_leases import Turns
 from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
+from tests.tiers import mostly_long
 
 STEPS = ("built", "claimed", "cleared", "exchanged", "made durable", "finished", "recorded")
 #: How many steps somebody has done when it is stopped.
@@ -110,21 +112,31 @@ def test_these_are_the_steps(fast: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_run_that_was_killed_anywhere_ends_well_when_it_is_called_again(fast: Path, stop: int) -> None:
+def test_a_run_that_is_stopped_anywhere_ends_well_when_it_is_called_again_and_once_if_it_wakes(
+    fast: Path, stop: int
+) -> None:
     world = a_world(fast)
-    Attempt(world.newer, world.turns).go(stop)
+    late = Attempt(world.newer, world.turns)
+    late.go(stop)
     assert world.seen() == ("newer" if stop > STEPS.index("exchanged") else "first")
     world.end(world.newer)
     assert world.seen() == "newer"
     assert left_over(world.out) == []
     assert ["first", "first"] in kept(world.out)
+    record = publication_of(world.newer)
+    late.go()
+    assert world.seen() == "newer"
+    assert publication_of(world.newer) == record
+    world.end(world.newer)
+    assert left_over(world.out) == []
 
 
 @pytest.mark.parametrize("stop", STOPS)
 def test_killed_anywhere_overtaken_and_cleared_the_day_stays_the_newer_ones(fast: Path, stop: int) -> None:
-    """A-B-A: the older run is killed, the newer one publishes, the older one's task is cleared."""
+    """A-B-A: the older run stops, the newer one publishes, the older one's task is cleared, and what stopped wakes."""
     world = a_world(fast)
-    Attempt(world.older, world.turns).go(stop)
+    late = Attempt(world.older, world.turns)
+    late.go(stop)
     world.end(world.newer)
     before = manifest(world.out)
     world.end(world.older)
@@ -135,11 +147,15 @@ def test_killed_anywhere_overtaken_and_cleared_the_day_stays_the_newer_ones(fast
         assert (over.by.run, over.turn) == (str(world.newer), 3)
     else:
         assert over is None
+    late.go()
+    assert manifest(world.out) == before
+    assert superseded_by(world.older) == over
     world.check_end()
 
 
-@pytest.mark.parametrize("newer", STOPS)
-@pytest.mark.parametrize("older", STOPS)
+@pytest.mark.parametrize(
+    ("older", "newer"), mostly_long(itertools.product(STOPS, STOPS), *((stop, stop) for stop in STOPS))
+)
 def test_two_that_are_paused_anywhere_and_wake_in_any_order_leave_the_last_turn(
     fast: Path, older: int, newer: int
 ) -> None:
@@ -157,33 +173,6 @@ def test_two_that_are_paused_anywhere_and_wake_in_any_order_leave_the_last_turn(
             world.end(run)
             world.seen()
         world.check_end()
-
-
-@pytest.mark.parametrize("stop", STOPS)
-def test_one_that_wakes_when_all_is_over_changes_nothing(fast: Path, stop: int) -> None:
-    world = a_world(fast)
-    late = Attempt(world.older, world.turns)
-    late.go(stop)
-    world.end(world.newer)
-    world.end(world.older)
-    before = manifest(world.out), published(world.older), published(world.newer)
-    late.go()
-    assert (manifest(world.out), published(world.older), published(world.newer)) == before
-    world.check_end()
-
-
-@pytest.mark.parametrize("stop", STOPS)
-def test_two_attempts_of_one_run_publish_it_once(fast: Path, stop: int) -> None:
-    world = a_world(fast)
-    late = Attempt(world.newer, world.turns)
-    late.go(stop)
-    world.end(world.newer)
-    record = publication_of(world.newer)
-    late.go()
-    assert world.seen() == "newer"
-    assert publication_of(world.newer) == record
-    world.end(world.newer)
-    assert left_over(world.out) == []
 
 
 def test_a_claimant_that_sleeps_before_its_exchange_has_no_draft_when_it_wakes(fast: Path) -> None:

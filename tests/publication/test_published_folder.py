@@ -15,7 +15,6 @@ import pytest
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.publish import publishing
-from skewless.run.publication.records import publication_of, superseded_by
 from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
 
 
@@ -23,41 +22,21 @@ def the_file(out: Path) -> Path:
     return out / DAY / manifest(out).files[0].name
 
 
-def _emptied(out: Path) -> None:
-    """As a power loss leaves a file that was not on the disk."""
-    the_file(out).write_bytes(b"")
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    # As a power loss leaves a file that was not on the disk.
+    "emptied": lambda out: the_file(out).write_bytes(b""),
+    "changed": lambda out: the_file(out).write_bytes(b"two"),
+    "gone": lambda out: the_file(out).unlink(),
+    "added": lambda out: (out / DAY / "part-00001.parquet").write_bytes(b"of somebody else"),
+    "unnamed": lambda out: (out / DAY / "_published").unlink(),
+    "torn": lambda out: (out / DAY / "_published").write_bytes(b"{"),
+    "without its day": lambda out: shutil.rmtree(out / DAY),
+}
 
 
-def _changed(out: Path) -> None:
-    the_file(out).write_bytes(b"two")
-
-
-def _gone(out: Path) -> None:
-    the_file(out).unlink()
-
-
-def _added(out: Path) -> None:
-    (out / DAY / "part-00001.parquet").write_bytes(b"of somebody else")
-
-
-def _unnamed(out: Path) -> None:
-    (out / DAY / "_published").unlink()
-
-
-def _torn(out: Path) -> None:
-    (out / DAY / "_published").write_bytes(b"{")
-
-
-def _day_gone(out: Path) -> None:
-    shutil.rmtree(out / DAY)
-
-
-DAMAGES = (_emptied, _changed, _gone, _added, _unnamed, _torn, _day_gone)
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=[one.__name__ for one in DAMAGES])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_day_that_was_damaged_is_repaired_when_its_task_is_cleared(
-    tmp_path: Path, damage: Callable[[Path], None]
+    tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     out = tmp_path / "out"
     run = validated(tmp_path / "run", out, {"a.txt": "one"})
@@ -83,7 +62,7 @@ def test_a_damaged_day_whose_result_is_gone_is_told_in_one_sentence(tmp_path: Pa
     out = tmp_path / "out"
     run = validated(tmp_path / "run", out, {"a.txt": "one"})
     published(run)
-    _emptied(out)
+    the_file(out).write_bytes(b"")
     _remove_source(run)
     with pytest.raises(RunDirectoryError, match=r"a.txt: expected the file of 3 bytes that was .*, but got no such f"):
         published(run)
@@ -100,23 +79,10 @@ def test_a_day_of_a_later_run_is_not_repaired_by_an_earlier_one(tmp_path: Path) 
     older, newer = (validated(tmp_path / str(turn), out, {"a.txt": str(turn)}, turn=turn) for turn in (1, 2))
     record = published(older)
     published(newer)
-    _emptied(out)
+    the_file(out).write_bytes(b"")
     assert published(older) == record
     assert texts(out / DAY) == [""]
     published(newer)
-    assert texts(out / DAY) == ["2"]
-
-
-def test_a_superseded_run_stays_superseded_and_says_by_whom(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    older, newer = (validated(tmp_path / str(turn), out, {"a.txt": str(turn)}, turn=turn) for turn in (1, 2))
-    published(newer)
-    for _ in range(2):
-        over = published(older).superseded
-        assert over is not None
-        assert (over.by.run, over.turn) == (str(newer), 2)
-    assert publication_of(older) is None
-    assert superseded_by(older) is not None
     assert texts(out / DAY) == ["2"]
 
 
@@ -196,6 +162,7 @@ def test_files_folder_and_parents_are_on_the_disk_before_the_exchange_and_again_
     assert {f"sync {out / DAY}", f"sync {out}", f"sync {drafts}"} <= set(told[exchanged:recorded])
 
 
+@pytest.mark.long
 def test_a_new_output_folder_is_on_the_disk_before_its_first_day(tmp_path: Path) -> None:
     out = tmp_path / "lake" / "out"
     run = validated(tmp_path / "run", out, {"a.txt": "one"})
@@ -305,6 +272,7 @@ def test_where_folders_cannot_be_exchanged_and_a_gap_is_allowed_it_is_published(
     assert left_over(out) == []
 
 
+@pytest.mark.long
 def test_whoever_comes_next_repairs_a_day_whose_publisher_was_killed_between_two_renames(tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = validated(tmp_path / "1", out, {"a.txt": "one"}, allow_gap=True)
@@ -321,6 +289,7 @@ def test_whoever_comes_next_repairs_a_day_whose_publisher_was_killed_between_two
     assert left_over(out) == []
 
 
+@pytest.mark.long
 def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
     out = tmp_path / "out"
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
@@ -346,6 +315,7 @@ except FileNotFoundError:
 )
 
 
+@pytest.mark.long
 def test_one_whose_draft_was_moved_away_does_not_set_the_day_of_a_later_run_aside(tmp_path: Path) -> None:
     (tmp_path / "day").mkdir()
     assert _lines(_EXCHANGES, str(tmp_path / "1-ab"), str(tmp_path / "day")) == ["no draft"]

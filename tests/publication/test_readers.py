@@ -88,6 +88,7 @@ def test_a_version_published_at_any_step_of_a_read_leaves_it_whole_or_an_error(q
     assert seen == {"whole", "not found"} | (set() if name == "duckdb" else {"none listed"})
 
 
+@pytest.mark.long
 def test_of_three_thousand_reads_none_is_torn_and_each_failure_is_whole_on_one_retry(quick_disk: Path) -> None:
     tallies = oracle(Publisher(quick_disk), list(LIBRARIES), READS, ask_every=ASK_EVERY)
     for name, tally in tallies.items():

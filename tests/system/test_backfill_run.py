@@ -121,14 +121,6 @@ def test_each_run_has_a_directory_of_its_own_and_read_its_own_folder(nights: Nig
         assert {Path(unit.path.removeprefix("file:")).parent for unit in job.units} == {folder}
 
 
-def test_the_result_of_each_run_is_what_a_counter_says_of_its_date(nights: Nights) -> None:
-    for run_id, date in nights.dates.items():
-        run = nights.run(run_id)
-        files = run.committed(RESULT_STEP).of_kind("result")
-        counted = _counts(pa.concat_tables([pq.read_table(f"{run.root}/{file.path}") for file in files]))
-        assert counted == _expected(date), run_id
-
-
 def test_each_ledger_balances_over_the_rows_of_its_date(nights: Nights) -> None:
     for run_id, date in nights.dates.items():
         run = nights.run(run_id)

@@ -34,7 +34,6 @@ from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.listening import drivers_of
-from tests.tiers import mostly_long
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(900), pytest.mark.usefixtures("first_night")]
 
@@ -127,7 +126,8 @@ def test_the_ledger_balances(first_night: Night) -> None:
     assert (ledger.problems, ledger.input_rows) == ((), sum(COUNTS.values()))
 
 
-@pytest.mark.parametrize("task", mostly_long(TASKS, "stage_01.run"))
+@pytest.mark.long
+@pytest.mark.parametrize("task", TASKS)
 def test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result(
     first_night: Night, root: Path, task: str
 ) -> None:

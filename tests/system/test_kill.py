@@ -71,6 +71,7 @@ def test_on_kill_leaves_no_process_of_a_spark_submit(operator: SkewlessSparkOper
     assert runner.failure().startswith("spark-submit ended with exit code ")
 
 
+@pytest.mark.long
 def test_a_step_ends_with_its_task_when_its_log_breaks(operator: SkewlessSparkOperator, tmp_path: Path) -> None:
     untellable: Any = {}  # no task instance in it, so that the link to the application cannot be made
     with pytest.raises(KeyError):

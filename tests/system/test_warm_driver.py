@@ -144,6 +144,7 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
     await_that(lambda: not folder.exists(), "the driver to remove its folder")
 
 
+@pytest.mark.long
 def test_a_stage_takes_the_query_that_its_driver_has_built_ahead(world: World) -> None:
     waves = {"waves": [1, 2], "reducers": 3, "stage_overhead": 0, "first_plan": ["sample"], "budget": 1.0}
     (world.root / "words.yaml").write_text(yaml.safe_dump({**SPEC, "routing": waves}))
@@ -178,6 +179,7 @@ def test_in_airflow_all_steps_of_a_run_have_one_spark_and_leave_none(served: Ser
     await_that(lambda: not drivers_of(folder), "the driver to end after validate")
 
 
+@pytest.mark.long
 def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_driver(world: World) -> None:
     done = world.ask("run_stage.py", "--stage", "0", "--failure-name", "first")
     driver = done.driver
@@ -237,6 +239,7 @@ def test_a_driver_ends_when_its_jvm_has_ended_and_the_next_step_has_another(worl
     assert not world.ask("run_stage.py", "--stage", "0", last=True).failure
 
 
+@pytest.mark.long
 def test_a_driver_without_a_step_ends_after_its_idle_time(world: World) -> None:
     environment = {**world.settings.environment, warm.IDLE: "1"}
     settings = DriverSettings(world.settings.run_dir, world.settings.submit, environment)
@@ -345,6 +348,7 @@ assert len(second.sparkContext._jsc.getPersistentRDDs()) == 0, "cached frames"
 """
 
 
+@pytest.mark.long
 def test_a_step_finds_no_setting_view_or_cached_frame_of_the_one_before() -> None:
     done = subprocess.run([sys.executable, "-c", _TWO_STEPS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -61,18 +61,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     (wheel,) = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
-    install = [
-        str(BIN / "uv"),
-        "pip",
-        "install",
-        "--quiet",
-        "--offline",
-        "--no-deps",
-        "--python",
-        str(python),
-        str(wheel),
-    ]
-    subprocess.run(install, check=True)
+    options = ["--quiet", "--offline", "--no-deps", "--python", str(python)]
+    subprocess.run([str(BIN / "uv"), "pip", "install", *options, str(wheel)], check=True)
     (site,) = (folder / "venv" / "lib").glob("python3.*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies_alone(folder / 'dependencies')}\n")
     (home := folder / "home").mkdir()

@@ -66,12 +66,7 @@ RUN = Place("merge, validate and publish", ("merge", "validate", "publish"), "be
 
 
 class Process:
-    """A process of a scene.
-
-    Args:
-        life: what it is given.
-        call: what it does.
-    """
+    """A process of a scene."""
 
     def __init__(self, life: Life, call: Callable[[Scene], Any]) -> None:
         self._log = life.log
@@ -82,12 +77,10 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
         assert self._process.pid is not None
         return self._process.pid
 
     def ended(self) -> Ended:
-        """Wait for its end; one that hangs is a failure."""
         self._process.join(PATIENCE_SECONDS)
         if self._process.exitcode is None:
             self._process.kill()
@@ -96,7 +89,6 @@ class Process:
         return Ended(self._process.exitcode, self._said())
 
     def answer(self) -> Any:
-        """What it returned; it must have ended well."""
         ended = self.ended()
         assert ended.code == 0, ended.said[-4000:]
         return self._answer.recv()
@@ -106,13 +98,7 @@ class Process:
 
 
 class Stage:
-    """A scene with its server, if it has one, and how it stood before each step.
-
-    Args:
-        place: an empty folder.
-        kind: of the table.
-        bucket: whether it is in a bucket.
-    """
+    """A scene with its server, if it has one, and how it stood before each step."""
 
     def __init__(self, place: Path, kind: str, *, bucket: bool) -> None:
         self._open, self._templates, self._logs = ExitStack(), place / "templates", place / "logs"
@@ -129,16 +115,13 @@ class Stage:
         self._build()
 
     def close(self) -> None:
-        """End the server."""
         self._open.close()
 
     @property
     def where(self) -> str:
-        """For the table."""
         return f"{self.scene.kind} {'in a bucket' if self.scene.bucket else 'on a disk'}"
 
     def begin(self, template: str) -> None:
-        """Make things as they were."""
         for name, path in self._parts.items():
             shutil.rmtree(path)
             shutil.copytree(self._templates / template / name, path, symlinks=True)
@@ -146,13 +129,7 @@ class Stage:
     def process(
         self, call: Callable[[Scene], Any], port: int | None = None, patience: Patience | None = None
     ) -> Process:
-        """Begin a process.
-
-        Args:
-            call: what it does.
-            port: of a proxy to the server; None for the server itself.
-            patience: of its clients.
-        """
+        """Begin a process."""
         self._number += 1
         client: Mapping[str, str] = {}
         if self.server is not None:
@@ -161,11 +138,9 @@ class Stage:
         return Process(Life(self.scene, log, self.scene.environment(client), patience), call)
 
     def recover(self, place: Place) -> bool:
-        """Go on after a fault; see ``Recovery``."""
         return bool(self.process(place.recovery).answer())
 
     def _build(self) -> None:
-        """Remember how things stand before each step, with a history and on first use of the table."""
         for first in ("", "first "):
             if first:
                 for path in self._parts.values():
@@ -185,23 +160,17 @@ class Stage:
 
 
 class LakeHarness:
-    """The scenes, each made when it is needed.
-
-    Args:
-        place: an empty folder.
-    """
+    """The scenes, each made when it is needed."""
 
     def __init__(self, place: Path) -> None:
         self._place, self._stages = place, dict[tuple[str, bool], Stage]()
 
     def stage(self, kind: str, *, bucket: bool) -> Stage:
-        """One of the four."""
         if (kind, bucket) not in self._stages:
             place = self._place / f"{kind}-{'bucket' if bucket else 'disk'}"
             self._stages[kind, bucket] = Stage(place, kind, bucket=bucket)
         return self._stages[kind, bucket]
 
     def close(self) -> None:
-        """End the servers."""
         for stage in self._stages.values():
             stage.close()

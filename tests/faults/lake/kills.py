@@ -20,7 +20,6 @@ _TRIES = 5
 
 
 def trials(stage: Stage, first_seed: int) -> Iterator[Trial]:
-    """All of them, of a scene."""
     seeds = count(first_seed)
     for place in PLACES:
         step = f"{place.name}, {stage.where}"
@@ -43,7 +42,6 @@ def _calls(stage: Stage, place: Place) -> list[Call]:
 
 
 def _writes(stage: Stage, place: Place) -> list[Request]:
-    """The requests by which a step changes something."""
     return [one for one in requests_of(stage, place) if one.writes]
 
 
@@ -72,7 +70,7 @@ def _at_call(stage: Stage, place: Place, call: Call, h: LakeHarness, seed: int) 
 def _at_request(stage: Stage, place: Place, request: Request, h: LakeHarness, seed: int) -> Outcome:
     del h, seed
     stage.begin(place.template)
-    wire = Wire(request, kill="before")
+    wire = Wire(request, kills=True)
     with wired(stage, wire) as proxy:
         process = stage.process(Doing(place.steps), proxy.port)
         wire.pid = process.pid

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from tests.broken_wire import BrokenWire, Fault, broken_wire
-from tests.faults.killed import When
 from tests.faults.lake.harness import Stage
 from tests.faults.lake.syscalls import plain_name
 
@@ -27,12 +26,10 @@ class Request(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the table has it."""
         return f"{self.line}" + (f", {self.nth}" if self.nth > 1 else "")
 
     @property
     def writes(self) -> bool:
-        """Whether it changes something."""
         return not self.line.startswith(("GET", "HEAD"))
 
 
@@ -43,13 +40,13 @@ class Wire:
         struck: the request; None for none.
         fault: what happens to it.
         for_good: whether it happens to all requests after it, too.
-        kill: whether the process is killed: before the server gets the request, or after it has answered.
+        kills: whether the process is killed before the server gets the request.
     """
 
     def __init__(
-        self, struck: Request | None = None, fault: Fault = "none", *, for_good: bool = False, kill: When | None = None
+        self, struck: Request | None = None, fault: Fault = "none", *, for_good: bool = False, kills: bool = False
     ) -> None:
-        self.struck, self.fault, self.for_good, self.kill = struck, fault, for_good, kill
+        self.struck, self.fault, self.for_good, self.kills = struck, fault, for_good, kills
         self.pid = 0
         #: The requests that came, in their order.
         self.came: list[Request] = []
@@ -58,32 +55,22 @@ class Wire:
         self._seen: Counter[str] = Counter()
 
     def faults(self, number: int, first_line: str) -> Fault:
-        """What happens to a request."""
         method, path, _ = unquote(first_line).split(" ", 2)
         line = f"{method} {plain_name(path)}"
         self._seen[line] += 1
         self.came.append(Request(line, self._seen[line]))
         if self.hit is None and self.came[-1] == self.struck:
             self.hit = number
-            if self.kill == "before":
-                self._kill()
-                return "lose request"
-            return "lose answer" if self.kill == "after" else self.fault
+            if not self.kills:
+                return self.fault
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            return "lose request"
         return self.fault if self.for_good and self.hit is not None else "none"
-
-    def served(self, number: int) -> None:
-        """The server has answered."""
-        if self.kill == "after" and self.hit == number:
-            self._kill()
-
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
 
 
 @contextmanager
 def wired(stage: Stage, wire: Wire) -> Iterator[BrokenWire]:
-    """A proxy before the server of a scene."""
     assert stage.server is not None
-    with broken_wire(stage.server.port, wire.faults, late_seconds=LATE_SECONDS, served=wire.served) as proxy:
+    with broken_wire(stage.server.port, wire.faults, late_seconds=LATE_SECONDS) as proxy:
         yield proxy

@@ -65,16 +65,13 @@ class Scene(NamedTuple):
 
     @property
     def run(self) -> RunDirectory:
-        """The directory of the run that faults happen to."""
         return self.directory(NEW)
 
     def directory(self, name: str) -> RunDirectory:
-        """The directory of a run."""
         return RunDirectory(f"{BUCKET if self.bucket else self.root}/runs/{name}")
 
     @property
     def output(self) -> tuple[Output, str]:
-        """The output section of the spec, and the table as ``Job.output_path`` names it."""
         if self.kind == "iceberg":
             name = f"{'bucket' if self.bucket else 'local'}.marts.clicks"
             return Output.model_validate({"format": "iceberg", "path": name}), f"iceberg://{name}"
@@ -102,7 +99,6 @@ class Scene(NamedTuple):
 
 
 def begin(scene: Scene, name: str) -> None:
-    """Freeze the job of a run, as ``prepare`` does."""
     section, output_path = scene.output
     job = synthetic.job([], output_path=output_path)
     spec = job.spec.model_copy(update={"output": section})
@@ -138,7 +134,6 @@ def _merge(run: RunDirectory, name: str) -> None:
 
 
 def validate(scene: Scene, name: str = NEW) -> None:
-    """Stage the result and audit what is staged, as the entry does with Great Expectations."""
     run = scene.directory(name)
     if run.quality() is None:
         found = staged(run)
@@ -158,7 +153,6 @@ def validate(scene: Scene, name: str = NEW) -> None:
 
 
 def publish(scene: Scene, name: str = NEW) -> None:
-    """Publish a run, as the task does."""
     publish_now(scene.directory(name))
 
 
@@ -168,7 +162,6 @@ def go_back(scene: Scene) -> None:
 
 
 def history(scene: Scene) -> None:
-    """Publish the other day, and an old version of the day."""
     for name in (BEFORE, OLD):
         begin(scene, name)
         for step in (merge, validate, publish):
@@ -190,7 +183,6 @@ def seen(scene: Scene) -> Seen:
 
 
 def days(**by_day: str) -> Seen:
-    """What readers are to see: ``days(before="before", day="new")``."""
     names = {"before": str(DAY_BEFORE), "day": str(DAY)}
     return {names[day]: [(key, run) for key in _keys()] for day, run in by_day.items()}
 

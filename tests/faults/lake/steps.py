@@ -42,14 +42,7 @@ class Patience(NamedTuple):
 
 
 class Life(NamedTuple):
-    """What a process is given.
-
-    Attributes:
-        scene: where.
-        log: a file for what it says.
-        environment: variables that are set for it.
-        patience: of its clients; None as they are shipped.
-    """
+    """What a process is given."""
 
     scene: Scene
     log: Path
@@ -58,13 +51,7 @@ class Life(NamedTuple):
 
 
 def live(life: Life, call: Callable[[Scene], Any], answer: Any) -> None:
-    """The whole life of a process: it ends with the call's exit code.
-
-    Args:
-        life: what it is given.
-        call: what it does; an error of ours is told in one sentence, and any other one with a traceback.
-        answer: a connection for what the call returns.
-    """
+    """The whole life of a process: it ends with the call's exit code."""
     out = os.open(life.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(out, 1)
     os.dup2(out, 2)
@@ -97,26 +84,19 @@ def _ended(scene: Scene, call: Callable[[Scene], Any], answer: Any) -> int:
 
 @dataclass(frozen=True)
 class Doing:
-    """Some steps, one after the other."""
-
     steps: tuple[str, ...]
 
     def __call__(self, scene: Scene) -> None:
-        """Do them."""
         for step in self.steps:
             STEPS[step](scene)
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Some steps in a process that is killed before one of its calls, or whose calls are wanted."""
-
     steps: tuple[str, ...]
     strike: Call | None
 
     def __call__(self, scene: Scene) -> Traced:
-        """Do them, and wait for their end."""
-
         def act() -> int:
             code = _ended(scene, Doing(self.steps), None)
             sys.stdout.flush()
@@ -143,7 +123,6 @@ class Recovery:
     publishes: bool
 
     def __call__(self, scene: Scene) -> bool:
-        """Go on; whether readers saw the new state already."""
         found = lake.seen(scene)
         assert found in self.before, f"readers see {found}"
         there = found == self.before[1]
@@ -157,15 +136,12 @@ class Recovery:
 
 
 def looked(scene: Scene) -> Seen:
-    """What readers see."""
     return lake.seen(scene)
 
 
 def make_history(scene: Scene) -> None:
-    """Two published days."""
     lake.history(scene)
 
 
 def make_run(scene: Scene) -> None:
-    """A run that has not begun to merge."""
     lake.begin(scene, lake.NEW)

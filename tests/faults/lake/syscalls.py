@@ -70,7 +70,6 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the table has it."""
         return f"{self.call} {self.path}" + (f", {self.nth}" if self.nth > 1 else "")
 
 
@@ -89,13 +88,7 @@ def plain_name(path: str) -> str:
 
 
 def traced(act: Callable[[], int], roots: Sequence[str], strike: Call | None) -> Traced:
-    """Do something in a process of its own, and kill that before one of its calls.
-
-    Args:
-        act: what it does; its return value is the exit code.
-        roots: only calls on files below these folders count.
-        strike: the call; None to let it live.
-    """
+    """Do something in a process of its own, and kill that before one of its calls."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long] * 4
     pid = os.fork()
@@ -175,7 +168,6 @@ def _target(link: str) -> str:
 
 
 def _begin_tracing(libc: ctypes.CDLL) -> None:
-    """Have this process stop before each call of the table, for the one that has forked it."""
     numbers = sorted(_CALLS[platform.machine()])
     program = [(0x20, 0, 0, 0)]  # the number of the call
     program += [(0x15, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]

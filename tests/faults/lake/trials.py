@@ -13,7 +13,6 @@ _SEEDS, _WIRES, _APART = 60_000, 1_000, 3_000
 
 
 def all_trials(h: LakeHarness) -> list[Trial]:
-    """Those of all scenes, in a mixed order, so that a run that is broken off has some of each."""
     found = list[Trial]()
     for number, kind in enumerate(KINDS):
         found += trials_of(h, kind, bucket=False, first_seed=_SEEDS + 2 * number * _APART)
@@ -24,7 +23,6 @@ def all_trials(h: LakeHarness) -> list[Trial]:
 
 
 def trials_of(h: LakeHarness, kind: str, *, bucket: bool, first_seed: int = _SEEDS) -> list[Trial]:
-    """Those of one scene."""
     stage = h.stage(kind, bucket=bucket)
     found = list(kills.trials(stage, first_seed))
     return [*found, *wires.trials(stage, first_seed + _WIRES)] if bucket else found

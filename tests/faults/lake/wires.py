@@ -34,7 +34,6 @@ _OUTAGE_SECONDS = 60.0
 
 
 def trials(stage: Stage, first_seed: int) -> Iterator[Trial]:
-    """All of them, of a scene in a bucket."""
     seeds = count(first_seed)
     for place in (RUN, ROLLBACK):
         step = f"{place.name}, {stage.where}"
