@@ -22,7 +22,7 @@ from skewless_lake.iceberg.snapshots import summary_of
 from skewless_lake.pruning import prune_each
 from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
-from skewless_lake.staging import stage_result
+from skewless_lake.staging import ResultFile, stage_result
 from tests.lake.outputs import (
     DAY,
     KINDS,

@@ -24,7 +24,6 @@ from skewless_leases.balancing.member import Member
 from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat_process import Beat, is_stopped
-from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.ownership.fence import Grant, commit, read
 from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
