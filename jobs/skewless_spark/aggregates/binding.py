@@ -66,11 +66,7 @@ class BoundAggregate(Generic[D_co]):
 
 
 def check_calls(spec: JobSpec, where: str) -> None:
-    """Check what needs no input: functions, options, and whether a column is named.
-
-    Raises:
-        SpecError: names the aggregate and what to change.
-    """
+    """Check what needs no input: functions, options, and whether a column is named."""
     for name, call in spec.aggregates.items():
         _definition_and_options(name, call, where)
 
@@ -108,11 +104,6 @@ _ASSUMED = (EMPTY_COLUMN_TYPE, "boolean", "string")
 
 def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str, Algebra]:
     """Check the calls against the columns of the input.
-
-    Args:
-        spec: the spec; ``check_calls`` has checked its calls.
-        types: the Spark SQL type of each column of the input.
-        where: what error messages call the input.
 
     Returns:
         The algebra of each aggregate.

@@ -36,9 +36,6 @@ class Stopwatch:
     The batches alone decide which rows are timed together, never the time itself, so that a task that is run again
     groups its rows in the same way.
 
-    Args:
-        clock: the time in seconds, which never decreases.
-
     Attributes:
         seconds: the total for the task.
     """

@@ -41,11 +41,7 @@ _COPY = "in_backlog"
 
 
 class Native:
-    """All native aggregates of a job. Without any it has states too: counts of the ledger.
-
-    Args:
-        columns: the job's columns.
-    """
+    """All native aggregates of a job. Without any it has states too: counts of the ledger."""
 
     kind = NATIVE
 
@@ -70,9 +66,6 @@ class Native:
         Args:
             rows: with the column ``kept``, unless all are.
             by: the columns; Spark aggregates in the order of a sort by these.
-            counts: those of the ledger that are wanted.
-            also: further aggregate expressions.
-            all_kept: whether all rows are, so that ``kept`` need not be read.
         """
         columns, sql = self.columns, _ALL_COUNTED if all_kept else _COUNTED
         made = (
@@ -136,7 +129,6 @@ class Native:
         Args:
             states: with the columns ``KEPT``.
             whole: which keys have one state, a condition in SQL; None if all have.
-            also: the names of further columns to keep.
         """
         kept = [F.col(name) for name in (*self.columns.keys, *KEPT, *also)]
         if whole is None:

@@ -25,11 +25,7 @@ STATES, LEAVING = "states", "leaving"
 
 
 class Python:
-    """All Python aggregates of a job; their states are made in one pass over the rows of a task.
-
-    Args:
-        columns: the job's columns.
-    """
+    """All Python aggregates of a job; their states are made in one pass over the rows of a task."""
 
     kind, combines_exactly = PYTHON, False
     #: Keys are numbered as they come. All slots wait for the sort, which takes far longer by text than by number.
@@ -66,7 +62,6 @@ class Python:
         Args:
             taken: the rows; all are kept, unless ``leaves``.
             stage: what they are queued for. Its plan tells where states of keys are, and which keys have results.
-            apart: whether to time heavy keys apart.
             counted: whether the states have the counts of the ledger, if no row is left over.
             leaves: what to do with rows that are not kept, see ``reduce_batches``.
             into: a folder that workers write the states into, with the counts of the ledger. The frame then has the

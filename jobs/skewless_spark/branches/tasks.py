@@ -32,7 +32,6 @@ def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True, i
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
     Args:
-        queue: the rows.
         stage: what they are queued for. Where it evaluates, states become results if a key has one state.
         in_order: whether to reduce rows in the order of their origin; otherwise as they come, without a budget.
         into: a folder that workers write the states into, without a budget and native states. The result then has

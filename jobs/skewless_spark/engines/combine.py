@@ -192,12 +192,7 @@ def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
 
 
 def splits_seen(seen: JobsSeen, rows: int) -> tuple[SplitLoad, ...]:
-    """The load of each input split by its number; empty if it is not known, or if the rows do not add up.
-
-    Args:
-        seen: the jobs that reduced the splits, among others.
-        rows: the rows that they reduced.
-    """
+    """The load of each input split by its number; empty if it is not known, or if the rows do not add up."""
     try:
         return _loads(seen, rows) if rows else ()
     except SILENT as err:

@@ -62,9 +62,6 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQu
     """Run a stage, unless it is committed already.
 
     Args:
-        spark: the session.
-        run: the run directory; it holds the plan of this epoch, and the last stage's commit.
-        stage: the number of the stage, from 0.
         ahead: its query, if that was built before; it is used if it was built from the same documents.
 
     Returns:
@@ -88,8 +85,6 @@ def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> St
     """Build the query of a stage; None where workers write, into the folder of an attempt that has not begun yet.
 
     Args:
-        spark: the session.
-        run: the run directory; the stages before have committed.
         plan: the stage's plan, which need not have been written.
     """
     stage = _stage_of(spark, run, plan)
@@ -188,13 +183,7 @@ def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Seq
     """Commit an attempt at a stage if its rows balance.
 
     Args:
-        stage: what was reduced.
-        attempt: the attempt.
-        report: the report of the attempt.
         files: states and backlog, written by this attempt or, in a shared stage, by others.
-
-    Returns:
-        The committed report: this one, or that of the attempt that committed first.
 
     Raises:
         LedgerError: rows were lost or counted twice; nothing is committed.

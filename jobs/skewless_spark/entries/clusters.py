@@ -80,8 +80,6 @@ def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: W
     """Let clusters run the stages of a prepared job together, until no further stage is needed.
 
     Args:
-        run: the run directory, which all of them see.
-        clusters: the clusters that take part, at least one.
         watcher: is told of each stage once the decision after it has been made.
 
     Returns:

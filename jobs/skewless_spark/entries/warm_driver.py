@@ -69,11 +69,7 @@ def main() -> None:
 
 
 class Driver:
-    """The steps of a run in this process.
-
-    Args:
-        folder: of the driver.
-    """
+    """The steps of a run in this process."""
 
     def __init__(self, folder: Path) -> None:
         self._told = 0  # bytes of the log that belong to steps that have ended

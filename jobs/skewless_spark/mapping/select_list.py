@@ -149,13 +149,7 @@ def _as_read(name: str) -> str:
 
 
 def _require_known(read: Sequence[tuple[str, str]], types: Mapping[str, str], at: str) -> None:
-    """Refuse names of no column. Spark would look for them among our own, and among those of the frames below.
-
-    Args:
-        read: names, and where each is.
-        types: the Spark SQL type of each column of the input.
-        at: what error messages call the input.
-    """
+    """Refuse names of no column. Spark would look for them among our own, and among those of the frames below."""
     kinds = {_as_read(name).lower(): kind for name, kind in types.items() if not name.lower().startswith(OWN_PREFIX)}
     for name, where in read:
         kind = kinds.get(name.lower())
@@ -168,11 +162,7 @@ def _require_known(read: Sequence[tuple[str, str]], types: Mapping[str, str], at
 
 
 def _parsed(spark: SparkSession, text: str, at: str) -> Item:
-    """An item of the list.
-
-    Raises:
-        SpecError: it is not an expression with a name, or not allowed in a map.
-    """
+    """An item of the list."""
     item = _checked(spark, text, at)
     if not item.selected.names:
         raise SpecError(at, "an expression with a name", "none", "write '... AS name'")
@@ -212,8 +202,6 @@ def _attributes(one: Any, at: str, bound: frozenset[str] = frozenset()) -> Itera
     """Names that must be columns, and refusals of what no map may hold.
 
     Args:
-        one: an expression as it was parsed.
-        at: where it is, for error messages.
         bound: the arguments of the functions that it is in, in lower case; a parser takes all names there for such.
     """
     kind = one.getClass().getSimpleName()

@@ -56,13 +56,6 @@ def needs_session(spec: JobSpec) -> bool:
 def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
     """List the input, check the spec against its columns, and cut the waves.
 
-    Args:
-        spec: the spec with its overrides applied.
-        date: the day to compute.
-        root: where relative paths of the spec start.
-        where: what error messages call the spec.
-        hour: the hour of that day, for an hourly job (``Part.hour``).
-
     Raises:
         SpecError: the spec cannot be run.
         InputError: the input is missing, or it is not what the spec says.

@@ -92,10 +92,7 @@ def find_stale(
     """Compare published results with the input that they were made of. Files are listed, and nothing is written.
 
     Args:
-        spec: the spec, with a window.
         days: the first and the last day of published results to look at.
-        root: where relative paths start.
-        where: what error messages call the spec.
         runs: the folder of the job's runs, where run directories are looked for that are not where they were.
 
     Raises:
@@ -231,10 +228,6 @@ def skipped_parts(run: RunDirectory, spec: JobSpec, part: Part, root: str, where
 
     Args:
         run: the new run's directory; begun runs are looked for beside it.
-        spec: its spec.
-        part: what it computes.
-        root: where relative paths start.
-        where: what error messages call the spec.
 
     Returns:
         Oldest first; none if nothing is published before the part.

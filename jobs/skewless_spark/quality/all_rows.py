@@ -30,11 +30,6 @@ def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
     So each part has a sample of its own, and a run that is done again has the same one. A key that is in the rows and
     not in the result, or the other way round, is in the sample as often as any other.
 
-    Args:
-        columns: of the job.
-        wanted: about so many keys.
-        keys: how many there are.
-
     Returns:
         None if all keys are wanted.
     """
@@ -48,12 +43,7 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
     """The results of some keys, computed from all rows of each window by one pass of plain Spark.
 
     Args:
-        spark: the session.
-        job: with a window.
         chosen: which keys, see ``sampled``; all of them if it is None.
-
-    Returns:
-        See ``evaluated_rows``.
 
     Raises:
         InputError: a file has changed since the run was prepared.
@@ -78,11 +68,7 @@ def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
     """The results of the newest states of all parts of each window, merged by one query.
 
     Args:
-        spark: the session.
         run: with a window, whose result is committed, and with states that nobody else adds to.
-
-    Returns:
-        See ``evaluated_rows``.
     """
     columns = JobColumns.of(run.job())
     window: JobWindow = columns.job.window  # type: ignore[assignment]
@@ -111,7 +97,6 @@ def job_of_all_rows(job: Job, first: int) -> Job:
     """A job without a window, over all files of a window in their order.
 
     Args:
-        job: with a window.
         first: the position of the oldest part in it.
     """
     parts = job.window.parts[first:] if job.window else ()

@@ -93,11 +93,7 @@ def _without_parameters(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_fitting(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
-    """Refuse kwargs that Great Expectations would refuse, or would understand differently from their text.
-
-    Raises:
-        SpecError: a kwarg is refused; the error names it.
-    """
+    """Refuse kwargs that Great Expectations would refuse, or would understand differently from their text."""
     validators, schemas, required = _kwargs_of(kind)
     for name in kwargs:
         if name not in validators:

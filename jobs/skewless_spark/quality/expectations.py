@@ -125,20 +125,12 @@ def import_soon() -> None:
 
 
 def check_expectations(spec: JobSpec, where: str) -> None:
-    """Refuse expectations that cannot or must not be run. This does not import Great Expectations.
-
-    Raises:
-        SpecError: an expectation is unknown, refused, or has wrong kwargs; the error names the first.
-    """
+    """Refuse expectations that cannot or must not be run. This does not import Great Expectations."""
     _checked(spec, where)
 
 
 def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
-    """The spec's own expectations as Great Expectations' objects, in the spec's order.
-
-    Raises:
-        SpecError: see ``check_expectations``.
-    """
+    """The spec's own expectations as Great Expectations' objects, in the spec's order."""
     checked = _checked(spec, where)
     if not checked:
         return []
@@ -178,11 +170,7 @@ def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) 
 
 
 def _plain(value: Any, spot: str) -> Any:
-    """The value, if it has no mapping inside.
-
-    Raises:
-        SpecError: it has one.
-    """
+    """The value, if it has no mapping inside."""
     if isinstance(value, dict):
         if not spot.endswith((".kwargs", f".kwargs.{MAPPING_KWARG}")):
             raise SpecError(

@@ -279,7 +279,6 @@ def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:
     """The expectations that every result must meet, whatever the spec.
 
     Args:
-        job: the frozen job.
         rows: of the input that the rows of the result stand for, all together.
         keys: rows of the result.
     """
@@ -333,8 +332,6 @@ def rule_checks(frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str
     Args:
         frame: the rows, without the columns that name the part.
         rules: of the table; those without a condition are held by the writer of its files.
-        parts: the values of the columns that name the part.
-        where: the table, for messages.
 
     Raises:
         SpecError: a condition is none that Spark can evaluate.

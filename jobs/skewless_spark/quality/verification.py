@@ -52,11 +52,7 @@ class Differences(NamedTuple):
 
 
 def require_same_input(kept: Job, whole: Job) -> None:
-    """Refuse to compare runs that have found different files.
-
-    Raises:
-        InputError: names the part.
-    """
+    """Refuse to compare runs that have found different files."""
     now = _files(whole)
     for name, files in _files(kept).items():
         if files != now.pop(name, None):
@@ -74,7 +70,6 @@ def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) ->
     """Compare the results of two runs of one job, key by key.
 
     Args:
-        spark: the session.
         kept: the run that used kept states.
         whole: the run that has read all rows, with states of its own.
 
@@ -97,7 +92,6 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
     Args:
         result: with its columns by their numbers.
         other: of ``skewless_spark.result.merge.evaluated_rows``.
-        columns: of the job.
     """
     keys = columns.result_keys
     ours, theirs = result.withColumn("there", F.lit(1)).alias("a"), other.withColumn("there", F.lit(1)).alias("b")
@@ -136,12 +130,7 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
 
 
 def _example(row: dict[str, Any], names: dict[str, str]) -> str:
-    """A key that differs, in words.
-
-    Args:
-        row: of ``compared``.
-        names: of the aggregates, by their numbers.
-    """
+    """A key that differs, in words."""
     key = ", ".join("null" if one is None else repr(one) for one in row["key"])
     if not (row["ours"] and row["theirs"]):
         return f"{key} is in {'the result' if row['ours'] else 'the rows'} only"

@@ -34,13 +34,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def can_be_copied(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns) -> bool:
-    """Whether the driver copies results: they are small, and Arrow writes their columns as Spark does.
-
-    Args:
-        run: the run directory.
-        files: with results.
-        columns: the job's columns.
-    """
+    """Whether the driver copies results: they are small, and Arrow writes their columns as Spark does."""
     if sum(file.size_bytes for file in files) > COPIED_BYTES:
         return False
     own = own_names(columns)
@@ -63,10 +57,6 @@ def write_copies(
     """Write the results of an only stage into at most as many files as the output may have.
 
     Args:
-        spark: the session.
-        run: the run directory.
-        attempt: at the merge.
-        columns: the job's columns.
         files: with results, of which ``can_be_copied`` is true.
         parts: the results of keys that have several states; None if there are none.
 

@@ -56,8 +56,6 @@ def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") ->
     """Commit the result of a run, unless it is committed already.
 
     Args:
-        spark: the session.
-        run: the run directory; all of its stages are committed.
         preferred: with a window, a way of merging its states that is taken wherever it is possible (``plan_windows``).
 
     Returns:
@@ -143,15 +141,7 @@ def result_schema(spark: SparkSession, job: Job) -> StructType:
 def _written(
     spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
 ) -> list[tuple[int, int]]:
-    """Write results with Spark; the input rows that those of each window stand for, and how many these are.
-
-    Args:
-        spark: the session.
-        attempt: at the merge.
-        columns: the job's columns.
-        results: one row per key, with the columns of ``_results``.
-        rows: of the input that they stand for.
-    """
+    """Write results with Spark; the input rows that those of each window stand for, and how many these are."""
     windows = columns.job.spec.windows or (None,)
     if not rows:
         write_files(named(results, columns), attempt, FOLDER)
@@ -179,16 +169,7 @@ def _committed_in_stage(
     files: Sequence[CommittedFile],
     report: StageReport,
 ) -> dict[str, int]:
-    """Write the results that the only stage evaluated, and evaluate the keys of which it has several states.
-
-    Args:
-        spark: the session.
-        run: the run directory.
-        attempt: at the merge.
-        columns: the job's columns.
-        files: of the stage.
-        report: of the stage.
-    """
+    """Write the results that the only stage evaluated, and evaluate the keys of which it has several states."""
     plan = run.plan(0)
     split = not ENGINES[plan.engine].merges and (split_keys(plan) or report.histogram.seen_null_rows)
     parts = _results_of_parts(spark, run, columns, files) if split else None
@@ -234,14 +215,7 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
 def _states_of_parts(
     run: RunDirectory, reports: Sequence[StageReport], states: DataFrame, columns: JobColumns
 ) -> DataFrame:
-    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list.
-
-    Args:
-        run: of a job with a window.
-        reports: of its stages.
-        states: of all stages, as ``_states`` returns them.
-        columns: the job's columns.
-    """
+    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     size = sum(file.size_bytes for file in files if file.kind != BACKLOG)
     partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
@@ -256,8 +230,6 @@ def _results(states: DataFrame, columns: JobColumns, partitions: int | None = No
     """One row per key, merged from all of its states: its rows, and its results by their numbers.
 
     Args:
-        states: with their stage and task.
-        columns: the job's columns.
         partitions: of the results; as many as the result may have files if that is not given.
     """
     return results_in_order(_in_key_order(states, columns, partitions), columns)

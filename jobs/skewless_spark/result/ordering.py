@@ -15,16 +15,7 @@ _NESTED = (ArrayType, MapType, StructType, VariantType)
 
 
 def refuse_without_order(schema: StructType, output: Output, where: str) -> None:
-    """Refuse to sort a result by a column of lists, structs or maps: Iceberg has no order of them.
-
-    Args:
-        schema: of the result.
-        output: the section of the spec.
-        where: what error messages call the spec.
-
-    Raises:
-        SpecError: names the first such column.
-    """
+    """Refuse to sort a result by a column of lists, structs or maps: Iceberg has no order of them."""
     for name, _ in output.order:
         kind = schema[name].dataType
         if isinstance(kind, _NESTED):
@@ -39,10 +30,6 @@ def sorted_results(results: DataFrame, columns: JobColumns) -> DataFrame:
 
     Spark draws a sample of the results to cut them into ranges, so they are evaluated twice if there is more than one
     file.
-
-    Args:
-        results: with key columns and results by their numbers.
-        columns: the job's columns.
     """
     output, numbered = columns.job.spec.output, {own: number for number, own in own_names(columns).items()}
     if not output.sort:

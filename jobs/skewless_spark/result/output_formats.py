@@ -21,11 +21,7 @@ _NOT_IN_CSV = (ArrayType, MapType, StructType, BinaryType, VariantType)
 
 
 def refuse_nested(schema: StructType, where: str) -> None:
-    """Refuse a result that CSV cannot represent.
-
-    Raises:
-        SpecError: names the first such column.
-    """
+    """Refuse a result that CSV cannot represent."""
     odd = next((field for field in schema if isinstance(field.dataType, _NOT_IN_CSV)), None)
     if odd is not None:
         raise SpecError(

@@ -37,11 +37,6 @@ def workers_reach(spark: SparkSession, location: str) -> bool:
 def require_writer(spark: SparkSession, location: str, kind: str) -> None:
     """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
 
-    Args:
-        spark: the session.
-        location: of the run directory.
-        kind: the format, as in ``output.format``.
-
     Raises:
         RunDirectoryError: Spark has no file system for the run directory.
     """

@@ -51,13 +51,7 @@ def share_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     """Take part in a stage until one of the clusters has committed it.
 
     Args:
-        spark: the session of this cluster.
-        run: the run directory, which all clusters see.
-        stage: the number of the stage, whose plan has been written.
         cluster: the name of this cluster in what is recorded. Two clusters may have the same name.
-
-    Returns:
-        The committed report.
 
     Raises:
         LeaseError: the leases cannot be renewed.

@@ -27,10 +27,6 @@ PARTITIONS_PER_SLOT = 4
 def route_stage(stage: Stage, cluster: str) -> StepCommit:
     """Write the rows of a stage as files, task by task.
 
-    Args:
-        stage: what is queued, by a plan with the engine ``staged``.
-        cluster: the name of this cluster.
-
     Returns:
         A manifest of one document, ``RoutedRows``. It counts once it is committed under a lease.
 

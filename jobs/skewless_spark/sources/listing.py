@@ -75,11 +75,7 @@ def list_input(
     """List an input. Only footers are read, and samples of texts.
 
     Args:
-        given: the spec's section ``input``, with the format of the files.
-        path: its path, resolved.
         share: the fraction of the input that the smallest wave has.
-        files: the files, if they are known already.
-        partitions: the types of partition columns, if they are known already.
 
     Raises:
         InputError: there is nothing at the path, a file has another format, or a folder's value not the type that is
@@ -176,14 +172,7 @@ def _estimated(file: ListedFile, row_bytes: float, piece: int, cut_bytes: int) -
 def _sampled(
     given: Input, files: Sequence[ListedFile], types: Mapping[str, str], partitions: Container[str]
 ) -> tuple[dict[str, str], float]:
-    """The columns of the files of a text format, and the mean bytes of a line.
-
-    Args:
-        given: the spec's section ``input``.
-        files: all files.
-        types: the types that the spec declares, of columns of the files or of their folders.
-        partitions: the columns of the folders.
-    """
+    """The columns of the files of a text format, and the mean bytes of a line."""
     filled = [file for file in files if file.size]
     total = sum(file.size for file in filled)
     length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(total * _SAMPLED_PART / SAMPLED_FILES)))

@@ -102,11 +102,7 @@ _WRITTEN = ("job.json", "stages/0000/attempts/0/states/part-0.parquet")
 
 
 def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) -> None:
-    """Refuse to keep a run or states inside the input, of whatever part: a later run would read them.
-
-    Raises:
-        SpecError: one is inside.
-    """
+    """Refuse to keep a run or states inside the input, of whatever part: a later run would read them."""
     given = spec.input.path
     if spec.input.named:
         return

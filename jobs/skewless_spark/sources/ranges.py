@@ -39,10 +39,8 @@ def read_parts(
 
     Args:
         parts: for each number its units, with their ordinals.
-        source: how they are read.
         columns: the columns in order: of the files, of their paths, or of ``FILE_COLUMNS``.
         origin: the name of the last column, with source partition and offset of the row.
-        vectors: the deletion vectors of a Delta table.
     """
     inside = [name for name in columns if name not in source.partition_columns and name not in FILE_COLUMNS]
 

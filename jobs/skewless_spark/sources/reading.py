@@ -88,12 +88,8 @@ def read_units(
     """The named columns of some source partitions, mapped if the job has a map, with the origin of every row.
 
     Args:
-        spark: the session.
-        job: the frozen job.
-        ordinals: the ordinals of its units.
         columns: the columns in order, of the mapped rows if there is a map. They are returned as ``c0``, ``c1``, ...,
             followed by ``origin`` and, if there is a map, ``origin_index``.
-        tally: counts the rows.
         located: whether origins are needed. If not, they may all be 0, which is cheaper. Without a map it may also be a
             condition in SQL over the columns, there called ``s0``, ``s1``, ...: other rows need none.
     """
@@ -116,15 +112,7 @@ def read_units(
 def source_rows(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
-    """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map.
-
-    Args:
-        spark: the session.
-        job: the frozen job.
-        ordinals: the ordinals of the units, at least one.
-        wanted: the columns.
-        located: as of ``read_units``.
-    """
+    """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map."""
     native = _native(spark, job, ordinals)
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
@@ -222,7 +210,6 @@ def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: S
     """Exactly these Parquet files, by Spark's own scan.
 
     Args:
-        spark: the session.
         schema: of the columns to read; if it is not given, Spark finds out.
         paths: of the files, with all characters as they are.
     """

@@ -46,11 +46,7 @@ def common_types(files: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def refuse_unknown(declared: Iterable[str], known: Iterable[str], first: str) -> None:
-    """Refuse a type that a spec declares for a column that is neither in files nor in the names of folders.
-
-    Raises:
-        InputError: names the column.
-    """
+    """Refuse a type that a spec declares for a column that is neither in files nor in the names of folders."""
     names = list(known)
     odd = next((name for name in declared if name not in names), None)
     if odd is not None:
@@ -74,11 +70,8 @@ def fitted(
     """The units, with what their files lack of the columns that a job reads.
 
     Args:
-        units: of some files.
         own: the columns of the files; of formats without footers nothing is known.
-        wanted: the type of each column of the files that is read.
         required: the columns that no file may lack.
-        told: what says the type of a column, for errors.
 
     Raises:
         InputError: a file lacks a column, or has it in a type whose values are not all of the wanted one.

@@ -45,8 +45,6 @@ def read_in_workers(spark: SparkSession, schema: StructType, files: Sequence[tup
     """Exactly these Parquet files, read by workers with pyarrow.
 
     Args:
-        spark: the session.
-        schema: of their columns.
         files: the path and the bytes of each. A large one is read by several tasks.
     """
     pieces = [
@@ -85,8 +83,6 @@ def write_in_workers(frame: DataFrame, folder: str, parted_by: str | None = None
     """Write a frame as Parquet files, each task its own with names that no other attempt at the task has.
 
     Args:
-        frame: the rows.
-        folder: where the files are.
         parted_by: a column by whose values the files are in folders of their own, named as Spark names them.
 
     Returns:
@@ -105,8 +101,6 @@ def writing(folder: str, parted_by: str | None, note: str) -> Callable[[Batches]
     """For ``mapInArrow``: write the rows of a task, and give the paths of its files in the column of ``REPORT``.
 
     Args:
-        folder: where the files are.
-        parted_by: as for ``write_in_workers``.
         note: the columns of the rows as Spark's types, as JSON.
     """
 

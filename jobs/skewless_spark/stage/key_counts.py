@@ -63,10 +63,6 @@ def head_and_slots_here(
     """The table of ``head_and_slots``, without a Spark job; None if there are too many states.
 
     Args:
-        read: reads the counts of files.
-        columns: the job's columns.
-        stages: all stages so far.
-        ring_bits: of the ring.
         rows: rows seen so far, and rows left over now, of all keys together.
     """
     files = {file.path: file for stage in stages for file in (*stage.counted, *stage.timed)}

@@ -68,10 +68,7 @@ def route(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFram
     """Add the column ``task``: the index of the virtual task that each row goes to.
 
     Args:
-        rows: any columns, the origin among them.
-        plan: says where keys go.
         key: the key text in SQL, null for a row without a key.
-        origin: the name of the origin column, a bigint.
     """
     drawn = row_hash(origin, plan.share_salt)
     routed, tail = _on_ring(rows, plan, key, plan.head)

@@ -39,12 +39,7 @@ _SUMMED = (*COUNTS, "python_rows", *SECONDS, *FOUND)
 
 
 class CountsRead:
-    """The counts that were read from files of states, each of which is opened once.
-
-    Args:
-        run: the run directory.
-        columns: the job's columns.
-    """
+    """The counts that were read from files of states, each of which is opened once."""
 
     def __init__(self, run: RunDirectory, columns: JobColumns) -> None:
         self._run, self._keys = run, columns.keys

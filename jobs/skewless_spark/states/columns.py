@@ -125,9 +125,6 @@ class JobColumns:
 
         Rows with a null key are spread over all tasks, unless each key must live in one task: then a null key is
         routed by ``NULL_KEY``.
-
-        Args:
-            prefix: of the numbered columns.
         """
         text = self._key_sql(prefix)
         return f"coalesce({text}, {text_literal(NULL_KEY)})" if self.job.forwards_states else text
@@ -181,13 +178,7 @@ class JobColumns:
         )
 
     def arguments(self, one: BoundAggregate[Aggregate], kept: str, *, all_kept: bool = False) -> Arguments:
-        """What a native aggregate sees of the rows of a task.
-
-        Args:
-            one: the aggregate.
-            kept: the column that says whether a row is within the budget.
-            all_kept: whether all rows are, so that ``kept`` need not be read.
-        """
+        """What a native aggregate sees of the rows of a task."""
 
         def reached(column: Column) -> Column:
             return column if all_kept else F.when(F.col(kept), column)

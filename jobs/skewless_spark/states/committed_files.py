@@ -45,10 +45,6 @@ def written(
     """The files that an attempt wrote into a folder, with their rows; empty files only if ``keep_empty``.
 
     Args:
-        attempt: the attempt.
-        kind: what the files hold.
-        folder: where they are, below the attempt's own folder.
-        keep_empty: whether to list files without rows.
         reader: called with each listed file, in several threads at once, so that no file is opened twice.
 
     Raises:
@@ -149,8 +145,6 @@ def few_rows(
     INT96 are left to it: to Arrow these times have no zone, and Spark would take them for ones of the session's zone.
 
     Args:
-        run: the run directory.
-        files: all have the columns of the first one.
         keep: says which rows of a batch are wanted.
 
     Raises:
@@ -184,8 +178,6 @@ def write_files(frame: DataFrame, attempt: Attempt, folder: str, parted_by: str 
     """Write a frame as Parquet files into a folder of an attempt, which ``written`` then finds.
 
     Args:
-        frame: the rows.
-        attempt: the attempt.
         folder: below the attempt's own folder; empty for that itself.
         parted_by: a column by whose values the files are in folders of their own.
     """

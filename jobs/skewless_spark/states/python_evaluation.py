@@ -96,8 +96,6 @@ def evaluate_in_order(
     a result column per call. No more is held than a batch and the states of one key.
 
     Args:
-        calls: the aggregates.
-        keys: the key columns.
         newest: whether the last state of a key stands for all of its rows; the others then only count their rows.
         splits: whether the first row of each batch of results says what states there were of each split in it. The
             batches then have ``task``, the number of the split, and its seconds.

@@ -69,9 +69,6 @@ def reduce_batches(
     many rows of a key these were, they count as admitted or forwarded, and a key with no other rows has no state.
 
     Args:
-        calls: the aggregates.
-        keys: the key columns.
-        apart: whether to time heavy keys apart.
         at_rest: where the states of keys are; None if a key has one in each stage.
         split: the texts of keys that other tasks have rows of, too; None among them stands for null. All others are
             whole and evaluated. None in place of them if no key is.
@@ -108,13 +105,7 @@ def counted_states(
     counts: Sequence[str],
     write: Callable[[Batches], Iterator[pa.RecordBatch]],
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: reduce, give the states the counts of the ledger by their names, and write them.
-
-    Args:
-        reduce: of ``reduce_batches``; no rows are left over.
-        counts: the names, in their order.
-        write: takes the batches of states.
-    """
+    """For ``mapInArrow``: reduce, give the states the counts of the ledger by their names, and write them."""
 
     def counted(states: pa.RecordBatch) -> pa.RecordBatch:
         nothing = pa.array(np.zeros(states.num_rows, dtype=np.int64))
@@ -143,16 +134,7 @@ def states_schema(
     split: frozenset[str | None] | None,
     leaves: Leaves | None,
 ) -> dict[str, pa.DataType | None]:
-    """The columns of states in their order, with their types; None for the type of the same column of the rows.
-
-    Args:
-        calls: the aggregates.
-        keys: the key columns.
-        of_rows: the columns of the rows.
-        at_rest: as for ``reduce_batches``.
-        split: as for ``reduce_batches``.
-        leaves: as for ``reduce_batches``.
-    """
+    """The columns of states in their order, with their types; None for the type of the same column of the rows."""
     results = {} if split is None else {"whole": pa.bool_(), **{call.result: call.types.result for call in calls}}
     return {
         **dict.fromkeys([*_labels(of_rows, at_rest), *keys]),

@@ -89,11 +89,7 @@ def _by_task(run: RunDirectory, stage: int, plan: RoutingPlan) -> dict[int, tupl
 
 
 class StatesFound:
-    """The states of keys as one task finds them, and how many of them came from files of other tasks.
-
-    Args:
-        at_rest: where to look.
-    """
+    """The states of keys as one task finds them, and how many of them came from files of other tasks."""
 
     def __init__(self, at_rest: StatesAtRest) -> None:
         self._at_rest = at_rest
@@ -104,7 +100,6 @@ class StatesFound:
         """The newest states of some keys.
 
         Args:
-            task: the index of the task that asks.
             keys: the texts of different keys, as binaries; null for the null key. With a window the texts that
                 ``in_part`` makes.
 

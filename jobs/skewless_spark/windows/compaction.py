@@ -34,16 +34,7 @@ def _additions(files: tuple[CommittedFile, ...]) -> int:
 
 
 def with_kept_states(columns: JobColumns, made: DataFrame, crowded: Mapping[int, WindowPart]) -> DataFrame:
-    """Tonight's states, merged with the kept ones of some parts.
-
-    Args:
-        columns: of a job with a window.
-        made: tonight's states, one row for each part and key.
-        crowded: the parts, by their positions in the window.
-
-    Raises:
-        RunDirectoryError: a file of the states is not the one that its version names.
-    """
+    """Tonight's states, merged with the kept ones of some parts."""
     if not crowded:
         return made
     store, states = StatesStore(columns.job.window.store), made  # type: ignore[union-attr]

@@ -78,7 +78,6 @@ class ReadColumns:
         """The units of some files, with what these lack.
 
         Args:
-            listing: of the files.
             first: the file whose types are wanted; by default the first of these.
 
         Raises:
@@ -93,11 +92,7 @@ class ReadColumns:
 
 
 def check_window(spec: JobSpec, where: str) -> None:
-    """Refuse aggregates whose states cannot be merged over parts, not even in their order.
-
-    Raises:
-        SpecError: names one, and one that could serve, or what to define.
-    """
+    """Refuse aggregates whose states cannot be merged over parts, not even in their order."""
     if not spec.lengths:
         return
     for name, call in spec.aggregates.items():
@@ -183,11 +178,6 @@ class WindowInput:
 
     def changes(self, types: Mapping[str, str], root: str, read: ReadColumns) -> tuple[JobWindow, tuple[Unit, ...]]:
         """Compare each part with its states; the window of the job, and the units that are to be reduced.
-
-        Args:
-            types: Spark SQL type of each column that is a key or an argument.
-            root: where relative paths start.
-            read: the columns of the input that the job reads.
 
         Raises:
             InputError: a file lacks one of these columns, or has it in another type; or an older part changed, and the

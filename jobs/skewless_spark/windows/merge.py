@@ -48,11 +48,7 @@ def keep_states(
     """Write tonight's states into the store, and commit a version of each part that has some.
 
     Args:
-        run: the run directory.
-        columns: of a job with a window.
-        attempt: at the result.
         merged: the states of the stages, one row for each part and key.
-        rows: the rows that they stand for.
 
     Returns:
         The version of each part of the window with its number, oldest first, and its rows.
@@ -99,9 +95,6 @@ def lines_of(
     """The lines of the parts and windows of a result.
 
     Args:
-        job: of a window.
-        versions: the version of each part.
-        parts: the lines of all of its parts.
         counts: for each window, rows of the input in it, and keys.
     """
     window: JobWindow = job.window  # type: ignore[assignment]
@@ -123,9 +116,6 @@ def over_windows(
     The attempt gets a document with the choice. What is kept for nights to come is in the store.
 
     Args:
-        spark: the session.
-        columns: of a job with a window.
-        attempt: at the result.
         parts: the version of each part of the longest window, oldest first.
         preferred: a way that is taken wherever it is possible, as ``plan_windows`` has it.
 
@@ -234,11 +224,7 @@ def _written(
 
 
 def _require_all(job: Job, made: dict[int, tuple[list[CommittedFile], int]], rows: int) -> None:
-    """Refuse states that do not stand for the rows of their parts.
-
-    Raises:
-        LedgerError: says of which part.
-    """
+    """Refuse states that do not stand for the rows of their parts."""
     window: JobWindow = job.window  # type: ignore[assignment]
     for at, part in enumerate(window.parts):
         came, listed = made.get(at, ([], 0))[1], _listed(job, part)

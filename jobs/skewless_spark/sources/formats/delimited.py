@@ -35,11 +35,7 @@ def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
 
 
 def names_in(path: str, delimiter: str) -> list[str]:
-    """The column names in the header of a file; none in an empty file.
-
-    Raises:
-        InputError: the first line is no header.
-    """
+    """The column names in the header of a file; none in an empty file."""
     first = next(blocks(path, (0, 1)), None)
     return header_of(first.text.partition(b"\n")[0], delimiter, path) if first else []
 
@@ -96,11 +92,7 @@ def _parsed(block: Block, unit: Unit, source: Source, own: Sequence[str], column
 
 
 def _refuse_odd_quotes(block: Block, unit: Unit, delimiter: bytes) -> None:
-    """Refuse what Arrow reads all the same: a quoted text with more text after it, ``"a"b``, or without an end.
-
-    Raises:
-        InputError: a line has such a value.
-    """
+    """Refuse what Arrow reads all the same: a quoted text with more text after it, ``"a"b``, or without an end."""
     if b'"' not in block.text or _all_quote_whole_values(block.text, delimiter):
         return
     mark = re.escape(delimiter)

@@ -52,12 +52,7 @@ class Columns(NamedTuple):
 
 
 def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
-    """A Parquet file by its open file, with the values that Spark reads: INT96 in microseconds, pages checked.
-
-    Args:
-        opened: the file.
-        options: further ones of ``pyarrow.parquet.ParquetFile``.
-    """
+    """A Parquet file by its open file, with the values that Spark reads: INT96 in microseconds, pages checked."""
     return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **options)
 
 
@@ -212,12 +207,6 @@ def _limit(column: Any) -> int | None:
 
 def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], int96: Collection[str], path: str) -> pa.RecordBatch:
     """A batch that pyarrow has read, with times in microseconds.
-
-    Args:
-        batch: the batch.
-        old: its columns in the old calendar.
-        int96: those of this type.
-        path: of the file, for errors.
 
     Raises:
         InputError: a value is one that pyarrow reads otherwise than Spark, or one that Spark cannot hold.

@@ -29,7 +29,6 @@ def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
     """The Spark SQL type as which Spark reads a Parquet column of an Arrow type.
 
     Args:
-        kind: the Arrow type.
         physical: the physical type in the file. Spark reads INT96 as a timestamp, which Arrow takes for one without a
             zone.
     """
@@ -80,11 +79,6 @@ def arrow_type_of(spark_type: str) -> pa.DataType:
 
 def declared_type(text: str, at: str, *, nested: bool) -> str:
     """A type as a spec writes it, in Spark SQL's own spelling.
-
-    Args:
-        text: as written, for example ``DECIMAL(10, 2)``.
-        at: where the type is, for error messages.
-        nested: whether it may be an array.
 
     Raises:
         SpecError: it is not a type that a text can hold.

@@ -28,11 +28,6 @@ _KEPT_FILES = 4
 def deleted_positions(path: str, deletes: Iterable[str], vectors: Vectors) -> Positions:
     """The positions of the deleted rows of a file, ascending, each once.
 
-    Args:
-        path: of the file.
-        deletes: see ``Unit.deletes``.
-        vectors: those of a Delta table.
-
     Raises:
         InputError: what the table says about its deleted rows cannot be read any more.
     """

@@ -35,8 +35,6 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
     """The snapshot that a spec names, with its files.
 
     Args:
-        given: the spec's section ``input``.
-        part: what the run computes.
         root: the data root, where the catalog ``local`` is.
         conditions: files whose bounds hold no row that passes them are left out.
 
@@ -88,8 +86,6 @@ def _parted_by(table: Table, file: DataFile, kinds: Mapping[int | None, str]) ->
     """By the id of a column: the bounds that the partition of a file gives it. A null gives none.
 
     Args:
-        table: the table.
-        file: one of its files.
         kinds: of the columns that are asked for, by id, as the snapshot has them.
     """
     from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415

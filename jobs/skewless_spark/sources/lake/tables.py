@@ -76,13 +76,6 @@ def list_snapshot(
 ) -> Listing:  # fmt: skip
     """Cut the files of a snapshot into units. Footers and deletes are read.
 
-    Args:
-        given: the spec's section ``input``.
-        snapshot: the snapshot.
-        share: the fraction of the input that the smallest wave has.
-        files: some of its files; by default all.
-        vectors: the deletion vectors of a Delta table.
-
     Raises:
         InputError: a file is gone, or has a column of a type that its table does not have.
     """
@@ -215,10 +208,6 @@ class LakeTable:
         """Pin a table now.
 
         Args:
-            given: the spec's section ``input``, of a format of ``READERS``.
-            part: what the run computes.
-            root: the data root.
-            location: of a table without a name, its folder, resolved.
             conditions: files whose bounds hold no row that passes them are left out.
 
         Raises:
