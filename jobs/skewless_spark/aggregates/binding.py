@@ -34,9 +34,7 @@ class BoundAggregate(Generic[D_co]):
     """An aggregate of a job, with its definition, validated options and arguments.
 
     Attributes:
-        name: the result column.
         definition: the registered aggregate.
-        options: an instance of ``definition.options``.
         columns: the input columns that it reads: first ``column``, if it has one, then those that its options name.
         spark_types: their Spark SQL types.
     """

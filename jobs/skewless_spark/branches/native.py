@@ -113,7 +113,6 @@ class Native:
         return both if all(map(FIXED.fullmatch, kinds)) else None
 
     def _by_state(self, of: Callable[[BoundAggregate[NativeAggregate]], Sequence[Column]]) -> list[Column]:
-        """What each aggregate has for its states, by their names."""
         columns = self.columns
         each = ((columns.states(one), of(one)) for one in columns.native)
         return [column.alias(name) for names, found in each for name, column in zip(names, found, strict=True)]

@@ -49,7 +49,6 @@ class StageQuery(NamedTuple):
 
     Attributes:
         documents: what it was built from: the job, the plan, and the commits of all stages before.
-        frame: states, backlog and results.
         tally: counts the rows that are read, where the listing does not.
     """
 
@@ -153,7 +152,6 @@ def _run(
 
 
 def _ahead(ahead: StageQuery | None, stage: Stage) -> StageQuery | None:
-    """A query that was built before, if it is still the right one."""
     if ahead is None:
         return None
     with timed("check the query that was built ahead"):
@@ -161,7 +159,6 @@ def _ahead(ahead: StageQuery | None, stage: Stage) -> StageQuery | None:
 
 
 def _write(outcome: DataFrame, attempt: Attempt, kinds: Sequence[str], into: str | None) -> None:
-    """Write what a stage makes, into folders named by the kinds of its rows."""
     if into:
         attempt.report([str(row.path) for row in outcome.collect()])
     elif len(kinds) == 1:
@@ -201,7 +198,6 @@ def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Seq
 
 @contextmanager
 def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for the time of the block."""
     # One by one: all settings together are a call to the JVM for each.
     before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():

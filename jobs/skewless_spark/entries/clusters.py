@@ -119,8 +119,6 @@ class _Told:
 
 
 class _Process:
-    """One cluster's process."""
-
     def __init__(self, run: RunDirectory, cluster: Cluster) -> None:
         self.cluster, self._run = cluster, run
         self._failure = f"share-{cluster.name}-{secrets.token_hex(4)}"
@@ -155,7 +153,6 @@ class _Process:
         return err
 
     def end(self) -> None:
-        """End the process, whose further work is not needed."""
         self._process.terminate()
         try:
             self._process.wait(_END_SECONDS)

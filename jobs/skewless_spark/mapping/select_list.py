@@ -58,7 +58,6 @@ class Item(NamedTuple):
     """One expression of the list.
 
     Attributes:
-        selected: the columns that it makes, and the expression.
         reads: the names in it that may be columns of the input.
     """
 
@@ -162,7 +161,6 @@ def _require_known(read: Sequence[tuple[str, str]], types: Mapping[str, str], at
 
 
 def _parsed(spark: SparkSession, text: str, at: str) -> Item:
-    """An item of the list."""
     item = _checked(spark, text, at)
     if not item.selected.names:
         raise SpecError(at, "an expression with a name", "none", "write '... AS name'")
@@ -230,7 +228,6 @@ def _tree(root: Any) -> Iterator[Any]:
 
 
 def _listed(several: Any) -> list[Any]:
-    """A list of Scala's."""
     return [several.apply(number) for number in range(several.size())]
 
 

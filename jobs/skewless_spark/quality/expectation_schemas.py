@@ -87,7 +87,6 @@ def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], t
 
 
 def _without_parameters(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a kwarg without the mapping that names a parameter."""
     kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "object"}]
     return {"anyOf": kinds} if kinds else schema
 

@@ -139,7 +139,6 @@ def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
 
 
 def _checked(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
-    """Type and kwargs of each expectation."""
     columns = (*spec.result_key, *spec.aggregates)
     spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
@@ -170,7 +169,6 @@ def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) 
 
 
 def _plain(value: Any, spot: str) -> Any:
-    """The value, if it has no mapping inside."""
     if isinstance(value, dict):
         if not spot.endswith((".kwargs", f".kwargs.{MAPPING_KWARG}")):
             raise SpecError(

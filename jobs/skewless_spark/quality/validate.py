@@ -147,7 +147,6 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
 
 
 def _as_json(result: Any) -> dict[str, Any]:
-    """A result of Great Expectations as plain JSON."""
     from skewless_spark.quality.one_job_engine import whole_as_int  # noqa: PLC0415  # imports Great Expectations
 
     result.result = whole_as_int(result.result)
@@ -191,13 +190,11 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
 
 
 def _ledger_expectations(ledger: Ledger) -> list[Expectation]:
-    """The conditions of ``skewless.documents.ledger``, as expectations."""
     balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
     return [balanced(column=name, min_value=0, max_value=0) for name in _imbalances(ledger)]
 
 
 def _ledger_check(ledger: Ledger) -> Check:
-    """The verdict of ``skewless.documents.ledger`` itself, which names the stage and the numbers."""
     numbers = f"{ledger.input_rows:,} rows of input, {ledger.state_rows:,} rows in the states"
     return Check(
         subject="ledger",
@@ -213,7 +210,6 @@ def _ledger_check(ledger: Ledger) -> Check:
 
 
 def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted: int) -> list[Check]:
-    """Compare a sample of the keys with what all rows of the window give."""
     job = run.job()
     columns = JobColumns.of(job)
     chosen = sampled(columns, wanted, max(line.keys for line in run.window_lines()))

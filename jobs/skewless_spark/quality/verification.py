@@ -130,7 +130,6 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
 
 
 def _example(row: dict[str, Any], names: dict[str, str]) -> str:
-    """A key that differs, in words."""
     key = ", ".join("null" if one is None else repr(one) for one in row["key"])
     if not (row["ours"] and row["theirs"]):
         return f"{key} is in {'the result' if row['ours'] else 'the rows'} only"
@@ -148,7 +147,6 @@ def _short(value: Any) -> str:
 
 
 def _alike(one: BoundAggregate[Aggregate], name: str, columns: JobColumns, result: DataFrame) -> Column:
-    """Whether two results may be of the same rows."""
     ours, theirs, rows = F.col(f"a.{name}"), F.col(f"b.{name}"), F.col("b.rows")
     alike, definition, options = ours.eqNullSafe(theirs), one.definition, one.options
     if definition.agrees is None:

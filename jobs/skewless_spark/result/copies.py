@@ -95,7 +95,6 @@ def write_copies(
 def _copy(
     fs: Any, sources: Sequence[str], writer: pq.ParquetWriter, kind: pa.Schema, own: Mapping[str, str]
 ) -> tuple[int, int]:
-    """Copy the whole keys of some files into one; their rows and their number."""
     rows = keys = 0
     for batch in _batches(fs, sources, own):
         rows += int(pc.sum(batch["rows"]).as_py() or 0)
@@ -132,7 +131,6 @@ def _writer(target: Any, kind: pa.Schema, footer: pq.FileMetaData) -> pq.Parquet
 
 
 def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object, ...]]:
-    """How the published columns lie in a Parquet file, whether or not one as a whole may be null."""
     found = set[tuple[object, ...]]()
     for number in range(len(parquet.schema)):
         leaf = parquet.schema.column(number)
@@ -146,7 +144,6 @@ def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object
 
 
 def _notes(noted: StructType | None, own: Mapping[str, str]) -> dict[bytes, bytes]:
-    """What Spark notes in a file: the published columns as its own types."""
     if noted is None:
         return {}
     fields = {field.name: field for field in noted}

@@ -82,5 +82,4 @@ def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iter
 
 
 def _plain(found: pa.Schema, leave_out: list[str]) -> pa.Schema:
-    """Columns without metadata of their own, and without some of them."""
     return pa.schema([pa.field(one.name, one.type, nullable=True) for one in found if one.name not in leave_out])

@@ -71,18 +71,10 @@ def has_leases(run: RunDirectory) -> bool:
 
 
 class _StepFence:
-    """The fence of a step, while its lease is held."""
-
     def __init__(self, run: RunDirectory, step: str, lease: Lease) -> None:
         self._run, self._step, self._lease = run, step, lease
 
     def admit(self, attempt: str) -> None:
-        """Admit an attempt to commit if it still holds the lease.
-
-        Raises:
-            LostRaceError: the lease is lost, and another attempt has committed.
-            FencedOutError: the lease is lost, and no attempt has committed yet.
-        """
         try:
             self._lease.commit(attempt)
         except FencedOutError as err:

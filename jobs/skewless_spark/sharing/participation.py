@@ -77,8 +77,6 @@ def lease_address(run: RunDirectory, stage: int, sharing: Sharing) -> str:
 
 
 class _Participation:
-    """One cluster in one stage."""
-
     def __init__(self, spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> None:
         self._spark, self._run, self._stage, self._cluster = spark, run, stage, cluster
         self._started = time.monotonic()

@@ -29,8 +29,6 @@ class Piece(NamedTuple):
     Attributes:
         task: its index in the plan.
         rows: the files with its routed rows.
-        cluster: the name of the cluster.
-        attempt: the attempt of that cluster.
         folder: the folder in that attempt, used for this task under this lease only.
     """
 

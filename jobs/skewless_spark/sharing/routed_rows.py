@@ -74,7 +74,6 @@ def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
 
 
 def _folder(path: str) -> str:
-    """Where an attempt keeps what it has routed, by the path of one of the files."""
     return path[: path.rindex(f"/{_FOLDER}=")]
 
 

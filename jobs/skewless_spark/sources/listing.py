@@ -37,7 +37,6 @@ class Listing:
     """The units of an input with their common columns.
 
     Attributes:
-        units: the units in the order of the input.
         source: how they are read, with all columns of the files, not only those that a job reads.
         own: the columns of each file, of a format whose files tell them: by a footer or a header.
     """
@@ -172,7 +171,6 @@ def _estimated(file: ListedFile, row_bytes: float, piece: int, cut_bytes: int) -
 def _sampled(
     given: Input, files: Sequence[ListedFile], types: Mapping[str, str], partitions: Container[str]
 ) -> tuple[dict[str, str], float]:
-    """The columns of the files of a text format, and the mean bytes of a line."""
     filled = [file for file in files if file.size]
     total = sum(file.size for file in filled)
     length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(total * _SAMPLED_PART / SAMPLED_FILES)))

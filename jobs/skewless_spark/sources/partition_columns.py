@@ -116,7 +116,6 @@ def _type_of_column(
 
 
 def _first_unlike(texts: Sequence[str], kind: str) -> str | None:
-    """The first text that is not a value of a declared type."""
     if kind in {"tinyint", "smallint", "int", "bigint"}:  # Arrow also reads hexadecimal numbers
         odd = next((text for text in texts if not re.fullmatch(r"-?[0-9]+", text)), None)
         if odd is not None:

@@ -128,7 +128,6 @@ def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> lis
 
 
 def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
-    """The units that Spark's own scan reads; pyarrow reads the others in Spark's workers."""
     # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
     if job.source.format != "parquet" or not (job.source.pinned is not None or spark_reads(spark, job.input_path)):
         return []
@@ -154,7 +153,6 @@ def _types(job: Job) -> Mapping[str, str]:
 
 
 def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
-    """Units read by pyarrow, distributed over Spark tasks by their bytes."""
     types = _types(job)
     parts = _spread([(one, job.units[one]) for one in ordinals], spark.sparkContext.defaultParallelism)
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
@@ -227,7 +225,6 @@ def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: S
 def _scanned(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
-    """Whole Parquet files, by Spark's own scan."""
     types, source = _types(job), job.source
     inside = [name for name in wanted if name not in source.partition_columns and name not in FILE_COLUMNS]
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)

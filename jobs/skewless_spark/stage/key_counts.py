@@ -32,7 +32,6 @@ class CountedStage(NamedTuple):
     """A stage whose keys are counted.
 
     Attributes:
-        files: what it wrote.
         tasks: the loads of its tasks, if keys are timed; empty otherwise.
         is_last: whether its backlog is still queued. Rows that earlier stages left over have been queued again.
     """
@@ -118,7 +117,6 @@ def _part(columns: JobColumns, table: pa.Table, stage: CountedStage, *, counted:
 
 
 def _slots_of_whole(table: pa.Table) -> pa.Array:
-    """The slots that Spark has written beside results, of whole keys."""
     if not {SLOT, WHOLE} <= set(table.column_names):
         return pa.nulls(len(table), pa.int32())
     return pc.if_else(table[WHOLE], table[SLOT], pa.scalar(None, pa.int32()))
@@ -131,7 +129,6 @@ def _texts(columns: JobColumns, table: pa.Table) -> pa.Array:
 
 
 def _by_slot(per_key: pa.Table, ring_bits: int) -> pa.Table:
-    """Rows per slot of the ring, and of the null key, which has no slot."""
     known = pc.is_valid(per_key["key"])
     nulls = per_key.filter(pc.invert(known))
     of_keys = per_key.filter(known) if len(nulls) else per_key
@@ -175,7 +172,6 @@ def _head(per_key: pa.Table, head_limit: int, rows: tuple[int, int]) -> pa.Table
 
 
 def _with_text(table: pa.Table) -> pa.Table:
-    """The rows whose key is UTF-8, with the key as a string."""
     at = table.column_names.index("key")
     try:
         return table.set_column(at, "key", table["key"].cast(pa.string()))

@@ -31,10 +31,6 @@ class Stage:
     """A stage that is to be reduced.
 
     Attributes:
-        spark: the session.
-        run: the run directory; earlier stages have committed.
-        columns: the job's columns.
-        plan: the stage's plan.
         tally: counts the rows that are read, where the listing does not.
         in_pieces: whether its tasks are reduced one by one, by clusters that share it.
     """

@@ -169,7 +169,6 @@ def _without_tables(
 
 
 def _drawn_task(drawn: str, plan: RoutingPlan) -> str:
-    """The task that a row without a key draws."""
     return f"shiftright({drawn} * {len(plan.tasks)}, 32)"
 
 

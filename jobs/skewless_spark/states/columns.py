@@ -35,9 +35,7 @@ class JobColumns:
     """The input columns of a job, ``c0``, ``c1``, ...: the key columns first, then the arguments.
 
     Attributes:
-        job: the frozen job.
         inputs: input column names, in the order of their numbers.
-        bound: the job's aggregates.
     """
 
     job: Job
@@ -238,5 +236,4 @@ class JobColumns:
 
     @cached_property
     def _widths(self) -> list[int]:
-        """How many state columns each aggregate has."""
         return [len(states) or 1 for states in self._updates]

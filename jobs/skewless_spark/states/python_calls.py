@@ -27,12 +27,7 @@ class PythonCall(NamedTuple):
 
     Attributes:
         name: the result column in the spec.
-        function: its name in the registry.
-        options: its options as JSON values.
-        spark_types: the Spark SQL types of its arguments.
         argument: the column of the batches that holds its argument.
-        state: the column that holds its states.
-        result: the column for its results.
     """
 
     name: str

@@ -183,8 +183,6 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class _Reduction:
-    """The states of one task while its batches come in."""
-
     def __init__(
         self,
         calls: Sequence[PythonCall],
@@ -211,11 +209,9 @@ class _Reduction:
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
     def __len__(self) -> int:
-        """Keys seen so far."""
         return len(self._index)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of rows."""
         if self._opened is not None:
             raise ValueError("rows of a task that are kept come before all that are left over")
         groups = self._numbered(batch)
@@ -311,7 +307,6 @@ class _Reduction:
                 guarded(call, "merge", acc, partial(acc.merge, states, groups, total), self._text_of)
 
     def _update(self, batch: pa.RecordBatch, groups: Groups, at: Groups | None, total: int) -> None:
-        """Update with the rows of a batch: all rows, or those numbered in ``at``."""
         where = None if at is None else pa.array(at)
         for call, acc, kind in zip(self._calls, self._accumulators, self._arguments, strict=True):
             # A cast changes no value, but a timestamp comes labelled with the session's time zone.
@@ -361,7 +356,6 @@ class _Reduction:
 
 
 def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
-    """The values in some places, and null in all others."""
     return values.take(pa.array(np.arange(len(values)), mask=~where))
 
 

@@ -39,7 +39,6 @@ class RestingFile(NamedTuple):
     """A file with states.
 
     Attributes:
-        file: as it was committed.
         moved: whether it is of another task than the one that looks into it.
     """
 
@@ -51,9 +50,7 @@ class StatesAtRest(NamedTuple):
     """The files in which each task may find states of its keys, as they are sent to the workers.
 
     Attributes:
-        location: the run directory.
         text: the column with the text of a key.
-        columns: the columns of states.
         stages: the earlier stages, the last one first: for each task of the plan its files.
     """
 
@@ -138,7 +135,6 @@ class StatesFound:
     def _read(
         self, resting: RestingFile, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
-        """Some rows of a file, with the positions that they are for."""
         file, names = resting.file, ["total_rows", *self._at_rest.columns]
         with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
             parquet = parquet_of(opened)

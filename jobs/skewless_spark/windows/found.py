@@ -109,8 +109,6 @@ class WindowInput:
     """The files of all parts of a window.
 
     Attributes:
-        spec: of the job.
-        asked: what the spec asks of the window.
         path: the resolved path of the run's own part.
         parts: the parts that the window should have, oldest first, the run's own the last. Some have no files.
         partitions: Spark SQL type of each partition column, from the values of all parts.
@@ -259,7 +257,6 @@ class WindowInput:
         return {part.name for part in all_parts} - known
 
     def _spans(self, parts: Sequence[WindowPart]) -> tuple[WindowSpan, ...]:
-        """The windows of the spec, over the parts that have files."""
         last, timezone = self.parts[-1].part, self.spec.schedule.timezone
         oldest = [part_place(parts_until(last, length, timezone)[0]) if length else 0 for length in self.asked.lengths]
         return tuple(

@@ -181,7 +181,6 @@ def set_aside_damaged(run: RunDirectory) -> bool:
 
 
 def _fault(store: StatesStore, document: Callable[[], PartVersion | KeptMerge]) -> SkewlessError | None:
-    """Why a document, or one of its files of states, cannot be read to its end; None if all can be."""
     try:
         for file in document().states:
             store.verify(file)
@@ -224,7 +223,6 @@ def _written(
 
 
 def _require_all(job: Job, made: dict[int, tuple[list[CommittedFile], int]], rows: int) -> None:
-    """Refuse states that do not stand for the rows of their parts."""
     window: JobWindow = job.window  # type: ignore[assignment]
     for at, part in enumerate(window.parts):
         came, listed = made.get(at, ([], 0))[1], _listed(job, part)

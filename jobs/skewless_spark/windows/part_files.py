@@ -27,7 +27,6 @@ class PartFiles:
     """The files of a part now.
 
     Attributes:
-        part: the part.
         location: its path, or that of the whole input.
         inner: for the path of each file, its path in its file system.
     """
@@ -115,7 +114,6 @@ def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
 
 
 def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> tuple[list[PartFiles], int]:
-    """The files of each part of a whole input, by the values of a partition column, and how many have null there."""
     fs, root = open_input(location)
     files, known, undated = find(location), {part.date: dict[str, str]() for part in wanted or (last,)}, 0
     for file, values in zip(files, partition_columns.values_of(files, root), strict=True):

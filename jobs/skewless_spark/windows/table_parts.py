@@ -25,8 +25,6 @@ class TablePart:
     """The files of a part of a table now.
 
     Attributes:
-        part: the part.
-        table: the table.
         files: by their paths.
     """
 
@@ -111,7 +109,6 @@ class TableRewrites:
     """The compactions of a table since some states were made.
 
     Attributes:
-        table: the table.
         column: that partitions it, with days.
         commits: oldest first: the files of the whole table before each, and after.
     """

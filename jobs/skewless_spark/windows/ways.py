@@ -41,7 +41,6 @@ class WrittenStates(NamedTuple):
     """Files of states.
 
     Attributes:
-        files: with their footers' checksums.
         rows: that the states of each stand for.
     """
 

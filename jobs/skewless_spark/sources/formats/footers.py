@@ -23,7 +23,6 @@ class Footer(NamedTuple):
     """What the footer says about a file.
 
     Attributes:
-        types: the Spark SQL type of each column.
         rows: the rows of the whole file: those of its row groups or stripes, whatever else it says.
         pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
         foreign: the columns that Spark cannot read, though pyarrow can.

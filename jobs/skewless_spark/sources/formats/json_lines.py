@@ -123,7 +123,6 @@ def _refusal(block: Block, file: str, schema: pa.Schema | None, reason: str) -> 
 
 
 def _odd_field(line: bytes, schema: pa.Schema) -> str:
-    """The first field of a line that does not have its type; empty if all have."""
     for field in schema:
         options = pa_json.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
         try:

@@ -37,7 +37,6 @@ class Columns(NamedTuple):
     """What the footer of a file says of its columns.
 
     Attributes:
-        types: the Spark SQL type of each.
         foreign: those that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of bytes,
             pages in a codec that Spark lacks.
         whole: whether only Spark reads the file, as dates or times may be in the calendar of before 1582, or integers
@@ -148,7 +147,6 @@ def _fields(parquet: pq.ParquetFile) -> Iterator[tuple[pa.Field, list[int]]]:
 
 
 def _leaves(kind: pa.DataType) -> int:
-    """How many columns of a file hold an Arrow type."""
     kind = getattr(kind, "storage_type", kind)
     return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields)) if kind.num_fields else 1
 

@@ -149,7 +149,6 @@ class _Lister:
         return found
 
     def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
-        """The name in the file of the column that has an id."""
         if ids or all(one.field_id is None for one in self.snapshot.columns):
             return ids
         if not self.snapshot.ids:
@@ -167,13 +166,11 @@ class _Lister:
 
 
 def _left(unit: Unit, deleted: np.ndarray) -> dict[str, int]:
-    """The rows of a unit that are not deleted."""
     first, last = np.searchsorted(deleted, [unit.first_row, unit.first_row + unit.rows])
     return {"rows": unit.rows - int(last - first)}
 
 
 def _widens(kind: str, wanted: str) -> bool:
-    """Whether values of a type can be read as ones of another without loss."""
     if kind == wanted or kind in _WIDENED.get(wanted, ()):
         return True
     if kind.startswith("array<") and wanted.startswith("array<"):
@@ -190,10 +187,7 @@ class LakeTable:
     """A pinned table.
 
     Attributes:
-        given: the spec's section ``input``.
         snapshot: what of the table is read.
-        root: the data root.
-        vectors: the deletion vectors of a Delta table.
     """
 
     given: Input
