@@ -14,10 +14,9 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import SLOT, TASK, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
-from skewless_spark.states.results import WHOLE, result_name
 
 #: What a row of results keeps of its state: the rest is the same for all, or can be told from these.
 KEPT = (TASK, "rows", "admitted", SLOT)
@@ -123,7 +122,7 @@ class Native:
         return self.evaluated_in_stage(states, whole_keys(stage.plan, self.columns.routing_sql()))
 
     def evaluated_in_stage(self, states: DataFrame, whole: str | None, *also: str) -> DataFrame:
-        """Results in place of states, see ``states.results``.
+        """Results in place of states, see ``WHOLE``.
 
         Args:
             states: with the columns ``KEPT``.
@@ -138,7 +137,7 @@ class Native:
         return states.select(*kept, is_whole.alias(WHOLE), *of_parts, *of_keys)
 
     def _named(self) -> list[tuple[str, BoundAggregate[NativeAggregate]]]:
-        return [(result_name(self.columns, one.name), one) for one in self.columns.native]
+        return [(self.columns.result(one.name), one) for one in self.columns.native]
 
     def _result(self, one: BoundAggregate[NativeAggregate]) -> Column:
         return one.definition.evaluate([F.col(name) for name in self.columns.states(one)], one.options, one.spark_type)

@@ -17,7 +17,6 @@ from skewless_spark.states.committed_files import BACKLOG, PYTHON
 from skewless_spark.states.python_calls import PythonCall
 from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluate_batches, evaluate_in_order
 from skewless_spark.states.python_reduction import Leaves, counted_states, reduce_batches, states_schema
-from skewless_spark.states.results import result_name
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
 #: The states of a key as a list; and those whose rows are taken out of the others of their key.
@@ -165,7 +164,7 @@ class Python:
 
     def calls(self) -> list[PythonCall]:
         """The aggregates as they travel to workers that evaluate them."""
-        return [call._replace(result=result_name(self.columns, call.name)) for call in self.columns.python_calls()]
+        return [call._replace(result=self.columns.result(call.name)) for call in self.columns.python_calls()]
 
 
 def _results(calls: list[PythonCall]) -> list[StructField]:

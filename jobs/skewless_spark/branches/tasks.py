@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from skewless_spark.branches import Branch, branches_of, union_of
 from skewless_spark.branches.native import FIXED
 from skewless_spark.branches.python import Python
-from skewless_spark.sources import read_units
+from skewless_spark.sources.reading import read_units
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import StageReport
 from skewless_spark.session.spark_jobs import JobsSeen
-from skewless_spark.sources import scanned_bytes
 from skewless_spark.sources.cutting import split_bytes
+from skewless_spark.sources.reading import scanned_bytes
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead

@@ -24,7 +24,8 @@ from skewless_spark.session.file_systems import require_writer, workers_reach
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
-from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.reading import Tally
 from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead

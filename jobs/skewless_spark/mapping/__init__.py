@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from skewless.documents.job import Job
 from skewless.spec.calls import Map
 from skewless_spark.mapping import python_mapper, select_list
-from skewless_spark.mapping.mapped_columns import Mapped
+from skewless_spark.mapping.select_list import Mapped
 
 __all__ = ["map_types", "mapped_rows", "source_columns"]
 

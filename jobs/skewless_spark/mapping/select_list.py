@@ -14,7 +14,6 @@ from skewless.documents.job import Selected
 from skewless.errors import SpecError, nearest
 from skewless.spec.calls import Map
 from skewless.spec.input import OWN_PREFIX
-from skewless_spark.mapping.mapped_columns import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 #: Functions that depend on the time, the user or the task, although Spark treats some of them as constant.
@@ -52,6 +51,20 @@ _FLEETING = frozenset(
 #: Our own columns beside those of the input.
 _ORIGIN, _POSITION, _MADE = (f"{OWN_PREFIX}{name}" for name in ("origin", "position", "made_"))
 _METADATA = "_metadata"
+
+
+class Mapped(NamedTuple):
+    """The columns of the mapped rows, and the input columns that they are made from.
+
+    Attributes:
+        types: the Spark SQL type of each mapped column.
+        reads: the input columns that the map reads.
+        selected: the parsed select list; empty for a mapper.
+    """
+
+    types: dict[str, str]
+    reads: tuple[str, ...]
+    selected: tuple[Selected, ...] = ()
 
 
 class Item(NamedTuple):

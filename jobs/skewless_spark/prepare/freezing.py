@@ -21,11 +21,11 @@ from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
-from skewless_spark.result.ordering import refuse_without_order
-from skewless_spark.result.output_formats import refuse_nested
+from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
 from skewless_spark.session.session import build_session
-from skewless_spark.sources import EMPTY_KEY_TYPE, UNSUPPORTED, Listing, list_input
+from skewless_spark.sources.formats.spark_types import EMPTY_KEY_TYPE, UNSUPPORTED
 from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import check_kept, check_output, input_location, output_location
 from skewless_spark.sources.tables import list_table
 from skewless_spark.sources.uris import FILE_COLUMNS

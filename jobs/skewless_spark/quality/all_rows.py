@@ -13,9 +13,9 @@ from skewless.run.directory import RunDirectory
 from skewless.standing.store import StatesStore
 from skewless_spark.branches import PLACE, evaluate, merges_kept
 from skewless_spark.result.merge import evaluated_rows
-from skewless_spark.sources import read_units
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.partition_columns import values_of_folders
+from skewless_spark.sources.reading import read_units
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files
 from skewless_spark.windows.merge import of_window

@@ -18,7 +18,6 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.quality.all_rows import results_of_all_states
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
-from skewless_spark.states.results import own_names, result_name
 
 #: Sums of floating-point numbers are rounded at each step: relative to the larger of two results.
 ROUNDING = 1e-9
@@ -82,7 +81,7 @@ def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) ->
 
 def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:
     """The committed result of a run, with its columns by their numbers."""
-    own = own_names(JobColumns.of(run.job()))
+    own = JobColumns.of(run.job()).own_names
     return read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT)).toDF(*own)
 
 
@@ -98,7 +97,7 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
     same_key = reduce(Column.__and__, (F.col(f"a.{key}").eqNullSafe(F.col(f"b.{key}")) for key in keys))
     both = ours.join(theirs, same_key, "full")
     in_both = F.col("a.there").isNotNull() & F.col("b.there").isNotNull()
-    numbered = [result_name(columns, one.name) for one in columns.bound]
+    numbered = columns.results
     differs = {
         name: in_both & ~_alike(one, name, columns, result) for one, name in zip(columns.bound, numbered, strict=True)
     }

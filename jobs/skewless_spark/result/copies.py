@@ -20,10 +20,10 @@ from pyspark.sql.types import StructField, StructType
 from skewless.documents.commit import CommittedFile
 from skewless.run.directory import Attempt, RunDirectory
 from skewless_spark.session.queries import planned_once
+from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import damaged, noted_schema, parquet_of, write_files
-from skewless_spark.states.results import WHOLE, own_names
+from skewless_spark.states.columns import WHOLE, JobColumns
+from skewless_spark.states.committed_files import damaged, noted_schema, write_files
 
 #: Where an attempt at the merge writes the result; and, before that, the results of keys with several states.
 FOLDER, _MERGED = "data", "merged"
@@ -37,9 +37,9 @@ def can_be_copied(run: RunDirectory, files: Sequence[CommittedFile], columns: Jo
     """Whether the driver copies results: they are small, and Arrow writes their columns as Spark does."""
     if sum(file.size_bytes for file in files) > COPIED_BYTES:
         return False
-    own = own_names(columns)
+    own = columns.own_names
     with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
-        parquet = parquet_of(opened)
+        parquet = open_parquet(opened)
         probe = io.BytesIO()
         with _writer(probe, _published(parquet, own), parquet.metadata):
             pass
@@ -75,11 +75,11 @@ def write_copies(
             sources += attempt.listed(_MERGED)
         run.fs.makedirs(f"{run.root}/{attempt.folder}/{FOLDER}", exist_ok=True)
         into = min(columns.job.spec.output.files, len(sources))
-        own = own_names(columns)
+        own = columns.own_names
         notes = _notes(noted_schema(run, files[0]), own)
         # All files have the schema of one: results of a stage and merged ones may differ in what may be null.
         with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
-            like = parquet_of(opened)
+            like = open_parquet(opened)
             kind, footer = _published(like, own), like.metadata
 
         def copied(number: int) -> tuple[int, int]:
@@ -108,7 +108,7 @@ def _batches(fs: Any, sources: Sequence[str], own: Mapping[str, str]) -> Iterato
     for source in sources:
         try:
             with fs.open(source, "rb") as opened:
-                parquet = parquet_of(opened)
+                parquet = open_parquet(opened)
                 flags = [WHOLE] if WHOLE in parquet.schema_arrow.names else []  # all keys are whole that were merged
                 for batch in parquet.iter_batches(_BATCH_ROWS, columns=[*own, "rows", *flags]):
                     yield batch.filter(batch[WHOLE]) if flags else batch

@@ -22,13 +22,12 @@ from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
-from skewless_spark.result.ordering import sorted_results
-from skewless_spark.result.output_formats import published_files
+from skewless_spark.result.output_formats import published_files, sorted_results
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.routing import TASK, split_keys
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import (
     BACKLOG,
     EVALUATED,
@@ -41,7 +40,6 @@ from skewless_spark.states.committed_files import (
     write_files,
     written,
 )
-from skewless_spark.states.results import WHOLE, named, result_names
 from skewless_spark.windows.merge import drop_merges, keep_states, lines_of, of_window, over_windows, set_aside_damaged
 
 log = logging.getLogger(__name__)
@@ -133,9 +131,9 @@ def result_schema(spark: SparkSession, job: Job) -> StructType:
     columns = JobColumns.of(job)
     states = empty_states(spark, columns).withColumn("stage", F.lit(0))
     if job.window is None:
-        return named(_results(states, columns), columns).schema
+        return columns.named(_results(states, columns)).schema
     merged = merge_in_order(_in_key_order(states, columns), columns)
-    return named(evaluate(of_window(columns, merged, None), columns), columns).schema
+    return columns.named(evaluate(of_window(columns, merged, None), columns)).schema
 
 
 def _written(
@@ -144,7 +142,7 @@ def _written(
     """Write results with Spark; the input rows that those of each window stand for, and how many these are."""
     windows = columns.job.spec.windows or (None,)
     if not rows:
-        write_files(named(results, columns), attempt, FOLDER)
+        write_files(columns.named(results), attempt, FOLDER)
         return [(0, 0)] * len(windows)
     counted, counts = Observation("merged states"), list[Column]()
     for at, length in enumerate(windows):
@@ -152,7 +150,7 @@ def _written(
         counts += [F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"), F.count(seen).alias(f"keys{at}")]
     results = sorted_results(results, columns).observe(counted, *counts)  # what is sorted is evaluated twice
     with planned_once(spark):  # the exchange has as many partitions as the result has files
-        write_files(named(results, columns), attempt, FOLDER)
+        write_files(columns.named(results), attempt, FOLDER)
     return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
 
 
@@ -175,7 +173,7 @@ def _committed_in_stage(
     parts = _results_of_parts(spark, run, columns, files) if split else None
     if not columns.job.spec.output.sort and can_be_copied(run, files, columns):
         return write_copies(spark, run, attempt, columns, files, parts)
-    results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *result_names(columns))
+    results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *columns.results)
     results = results if parts is None else results.unionByName(parts)
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES

@@ -20,9 +20,10 @@ from skewless_lake.new_files import ResultFile, batches_of
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_lake.staging import stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
-from skewless_spark.sources import parquet_files
+from skewless_spark.sources.formats.parquet import open_parquet
+from skewless_spark.sources.reading import parquet_files
 from skewless_spark.sources.worker_files import read_in_workers
-from skewless_spark.states.committed_files import RESULT, noted_schema, parquet_of, readable
+from skewless_spark.states.committed_files import RESULT, noted_schema, readable
 
 
 def staged(run: RunDirectory) -> StagedResult:
@@ -77,7 +78,7 @@ def _source(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Resul
 def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     run.verify(file)
     with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-        for batch in batches_of(parquet_of(opened)):
+        for batch in batches_of(open_parquet(opened)):
             yield batch.cast(columns)
 
 

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
 from skewless.run.directory import Attempt, RunDirectory, stage_step
-from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.reading import Tally
 from skewless_spark.stage.queue import Stage, routed_queue
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.committed_files import write_files, written

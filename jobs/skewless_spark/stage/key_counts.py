@@ -20,9 +20,8 @@ from skewless.routing.hashing import key_hashes
 from skewless_spark.aggregates.key_text import arrow_key_text
 from skewless_spark.stage.routing import SLOT, TASK
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.states.columns import NULL_KEY, JobColumns
+from skewless_spark.states.columns import NULL_KEY, WHOLE, JobColumns
 from skewless_spark.states.committed_files import EVALUATED, PYTHON, counting, of_kinds
-from skewless_spark.states.results import WHOLE
 
 #: A character of UTF-8 has at most this many bytes.
 _CHARACTER_BYTES = 4

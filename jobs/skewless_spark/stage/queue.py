@@ -14,7 +14,7 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.aggregates.key_text import bounded
-from skewless_spark.sources import ORIGIN, Tally, read_units
+from skewless_spark.sources.reading import ORIGIN, Tally, read_units
 from skewless_spark.stage.routing import TASK, draw, drawing_rows, route
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, read_files

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -19,13 +19,17 @@ from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import key_text, text_literal
-from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
+from skewless_spark.sources.reading import ORIGIN, ORIGIN_INDEX
 from skewless_spark.states.python_calls import PythonCall, python_call
 
 #: The text that routes a null key if each key must live in one task. No text of several key columns equals it.
 NULL_KEY = "\0null"
 #: The column that says of which part of the window a row or a state is: its position in ``JobWindow.parts``.
 PART = "part"
+#: Whether a row of results is all that there is of its key. A stage writes results in place of states (files of kind
+#: ``EVALUATED``) if all rows of a run end in it, so that the state of a key is its last one. Some keys may still have
+#: several states, one for each task that had rows of theirs: keys that the plan split, and null. They have no result.
+WHOLE = "whole"
 #: More rows than a map makes of one row.
 _INDICES = Decimal(1 << 31)
 
@@ -63,6 +67,25 @@ class JobColumns:
     def result_keys(self) -> list[str]:
         """The numbered names of the columns of ``JobSpec.result_key``; the column of windows has no number."""
         return self.keys if self.job.spec.windows is None else [*self.keys, WINDOW_COLUMN]
+
+    @property
+    def results(self) -> list[str]:
+        """The numbered names of all results: a user's name could equal that of an inner column."""
+        return [f"r{number}" for number in range(len(self.bound))]
+
+    def result(self, name: str) -> str:
+        """The numbered name of a result."""
+        return self.results[[one.name for one in self.bound].index(name)]
+
+    @property
+    def own_names(self) -> dict[str, str]:
+        """The columns of the published result: for each numbered name of a key column or a result its own."""
+        own = [*self.job.spec.result_key, *(one.name for one in self.bound)]
+        return dict(zip([*self.result_keys, *self.results], own, strict=True))
+
+    def named(self, result: DataFrame) -> DataFrame:
+        """Key columns and results by their own names."""
+        return result.select(*(F.col(number).alias(name) for number, name in self.own_names.items()))
 
     @property
     def types(self) -> list[str]:

@@ -21,8 +21,9 @@ from skewless.documents.commit import CommittedFile
 from skewless.routing.plan import RoutingPlan, earlier_tasks
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.storage import Storage
+from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.states.columns import PART, JobColumns
-from skewless_spark.states.committed_files import PYTHON, parquet_of, readable
+from skewless_spark.states.committed_files import PYTHON, readable
 
 #: The text of a key, beside states whose key is not one column of text.
 ROUTE_KEY = "route_key"
@@ -125,7 +126,7 @@ class StatesFound:
             self._run.verify(file)
             text = self._at_rest.text
             with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
-                parquet = parquet_of(opened)
+                parquet = open_parquet(opened)
                 parted = [PART] if PART in parquet.schema_arrow.names else []
                 read = parquet.read(columns=[text, *parted])
                 keys = read[text].combine_chunks().cast(pa.binary())
@@ -137,7 +138,7 @@ class StatesFound:
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
         file, names = resting.file, ["total_rows", *self._at_rest.columns]
         with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
-            parquet = parquet_of(opened)
+            parquet = open_parquet(opened)
             first = 0
             for group in range(parquet.num_row_groups):
                 end = first + parquet.metadata.row_group(group).num_rows

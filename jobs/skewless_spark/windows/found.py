@@ -33,10 +33,10 @@ from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
 from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.sources import Listing, list_input, partition_columns
+from skewless_spark.sources import partition_columns
 from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.lake.tables import LakeTable
-from skewless_spark.sources.listing import declared_types
+from skewless_spark.sources.listing import Listing, declared_types, list_input
 from skewless_spark.sources.locations import beside_output, input_location, output_location, resolved
 from skewless_spark.sources.schemas import common_types, fitted, wider_types, widest
 from skewless_spark.windows.part_files import PartFiles, named_files, values_of

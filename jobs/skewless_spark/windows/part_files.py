@@ -14,10 +14,11 @@ from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FoundFile
-from skewless_spark.sources import Listing, list_input, partition_columns
+from skewless_spark.sources import partition_columns
 from skewless_spark.sources.formats.files import find, in_threads, open_input
 from skewless_spark.sources.identity import listed_file, verdict
 from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import input_location, resolved
 from skewless_spark.windows.table_parts import TablePart, parts_of_table
 
