@@ -183,9 +183,8 @@ def _sampled(
     declared = {name: kind for name, kind in types.items() if name not in partitions}
     if not samples:
         return declared, row_bytes
-    first = filled[0].path
     if given.format == "json":
-        return declared or json_lines.infer(Block(samples[0], 0, 0), first), row_bytes
+        return declared or json_lines.infer(Block(filled[0].path, samples[0], 0, 0)), row_bytes
     line = samples[0].partition(b"\n")[0]
     if not given.header:
         fields = next(csv.reader([line.decode(errors="replace")], delimiter=given.delimiter), [])
