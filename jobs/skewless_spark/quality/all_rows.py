@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.job import Job, Unit
-from skewless.documents.window import JobWindow
 from skewless.run.directory import RunDirectory
 from skewless.standing.store import StatesStore
 from skewless_spark.branches import PLACE, evaluate, merges_kept
@@ -48,9 +47,8 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
     Raises:
         InputError: a file has changed since the run was prepared.
     """
-    window: JobWindow = job.window  # type: ignore[assignment]
-    found = []
-    for span in window.windows:
+    of_job, found = JobColumns.of(job), []
+    for span in of_job.window.windows:
         whole = job_of_all_rows(job, span.first)
         ordinals = range(len(whole.units))
         require_unchanged(whole, ordinals)
@@ -60,7 +58,7 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
         # Each partition has all rows of its keys, in the order of the input.
         placed = rows.repartition(job.spec.output.files, *columns.keys)
         results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)
-        found.append(of_window(JobColumns.of(job), results, span.length))
+        found.append(of_window(of_job, results, span.length))
     return reduce(DataFrame.unionAll, found)
 
 
@@ -71,8 +69,8 @@ def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
         run: with a window, whose result is committed, and with states that nobody else adds to.
     """
     columns = JobColumns.of(run.job())
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
-    store, found = StatesStore(window.store), []
+    window, found = columns.window, list[DataFrame]()
+    store = StatesStore(window.store)
     newest = [store.newest(part.name)[0] for part in window.parts]
     for span in window.windows:
         files = [file for one in newest[span.first :] if one is not None for file in one.version.states]

@@ -124,27 +124,30 @@ def import_soon() -> None:
         threading.Thread(target=great_expectations, name="import of Great Expectations", daemon=True).start()
 
 
-def check_expectations(spec: JobSpec, where: str) -> None:
-    """Refuse expectations that cannot or must not be run. This does not import Great Expectations."""
-    _checked(spec, where)
+def check_expectations(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
+    """Refuse expectations that cannot or must not be run. This does not import Great Expectations.
 
+    Returns:
+        Type and kwargs of each.
 
-def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
-    """The spec's own expectations as Great Expectations' objects, in the spec's order."""
-    checked = _checked(spec, where)
-    if not checked:
-        return []
-    registry = great_expectations().expectations.registry
-    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
-
-
-def _checked(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
+    Raises:
+        SpecError: names the first that is unknown, refused, or has wrong kwargs.
+    """
     columns = (*spec.result_key, *spec.aggregates)
     spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
         (one.type, _checked_kwargs(one, spot, columns))
         for spot, one in zip(spots, spec.quality.expectations, strict=True)
     ]
+
+
+def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
+    """The spec's own expectations as Great Expectations' objects, in the spec's order."""
+    checked = check_expectations(spec, where)
+    if not checked:
+        return []
+    registry = great_expectations().expectations.registry
+    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
 
 
 def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> dict[str, Any]:

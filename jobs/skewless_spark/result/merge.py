@@ -74,7 +74,7 @@ def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") ->
             return _merge(spark, run, fence, preferred)
         except Exception as err:
             # Whatever read a damaged page: what can be made again is set aside.
-            if run.job().window is None or not of_a_file(err) or not set_aside_damaged(run):
+            if (window := run.job().window) is None or not of_a_file(err) or not set_aside_damaged(run, window):
                 raise
             log.warning("the merge begins anew: %s", sentence_for(err))
             return _merge(spark, run, fence, preferred)
@@ -103,7 +103,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
             results = evaluate(of_window(columns, merged, None) if over is None else over, columns)
         of_windows = _written(spark, attempt, columns, results, processed)
         if job.window is not None:
-            attempt.write(PART_LINES, lines_of(job, versions, lines, of_windows))
+            attempt.write(PART_LINES, lines_of(columns, versions, lines, of_windows))
         counts = _counts(of_windows)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
@@ -112,7 +112,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
         log.warning("%s", err)
         return run.committed(RESULT_STEP)
     if choice is not None:
-        drop_merges(run, choice)
+        drop_merges(run, columns.window, choice)
     return commit
 
 

@@ -22,7 +22,7 @@ from skewless_spark.sources.formats.lines import Block
 from skewless_spark.sources.formats.spark_types import declared_type
 from skewless_spark.sources.identity import checksums, listed_file
 from skewless_spark.sources.schemas import ColumnsOfFiles, common_types, refuse_unknown
-from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
+from skewless_spark.sources.uris import FILE_COLUMNS
 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
 #: input.
@@ -49,7 +49,7 @@ class Listing:
     def types(self) -> dict[str, str]:
         """The Spark SQL type of each column that a job may name; empty for an input without files."""
         named = {**self.source.columns, **self.source.partition_columns}
-        return {**named, **{name: file_column_type(name) for name in FILE_COLUMNS}} if named else {}
+        return {**named, **FILE_COLUMNS} if named else {}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.queries import map_in_batches
 from skewless_spark.sources.lake.tables import READERS
 from skewless_spark.sources.ranges import read_parts
-from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
+from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, literally, quoted
 
 #: The origin of a row: source partition and offset in one integer (``skewless.routing.hashing.pack_origin``).
 ORIGIN = "origin"
@@ -148,8 +148,7 @@ def _for_spark(job: Job, unit: Unit) -> bool:
 
 def _types(job: Job) -> Mapping[str, str]:
     given = {**job.key_types, **job.column_types} if job.spec.map is None else {}
-    about = {name: file_column_type(name) for name in FILE_COLUMNS}
-    return {**given, **job.source.columns, **job.source.partition_columns, **about}
+    return {**given, **job.source.columns, **job.source.partition_columns, **FILE_COLUMNS}
 
 
 def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.documents.job import Job
+from skewless.documents.window import JobWindow
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
@@ -92,6 +93,13 @@ class JobColumns:
         """The Spark SQL types of all input columns."""
         known = {**self.job.key_types, **self.job.column_types}
         return [known[name] for name in self.inputs]
+
+    @property
+    def window(self) -> JobWindow:
+        """The window, of a job that has one."""
+        if self.job.window is None:
+            raise ValueError(f"the job {self.job.spec.name} has no window")
+        return self.job.window
 
     @property
     def groups(self) -> list[str]:
@@ -222,7 +230,7 @@ class JobColumns:
         ordinal, offset = f"shiftright({ORIGIN}, {OFFSET_BITS})", f"({ORIGIN} & {(1 << OFFSET_BITS) - 1}L)"
         cases = [
             f"WHEN {ordinal} >= {run.first} THEN {run.base}L + {run.step}L * ({ordinal} - {run.first}L)"
-            for run in reversed(rank_runs(self.job.window))  # type: ignore[arg-type]
+            for run in reversed(rank_runs(self.window))
         ]
         # Sums of columns with few digits, so that Spark keeps every digit of the product.
         unit = f"CAST(CASE {' '.join(cases)} ELSE 0 END AS DECIMAL(18,0))" if cases else "CAST(0 AS DECIMAL(18,0))"

@@ -66,8 +66,7 @@ def keep_states(
     Raises:
         LedgerError: the states do not stand for the rows that were processed; no version is committed.
     """
-    job = columns.job
-    window: JobWindow = job.window  # type: ignore[assignment]
+    job, window = columns.job, columns.window
     store = StatesStore(window.store)
     store.begin(Fingerprint(shapes=window.shapes))
     crowded = crowded_parts(window) if rows else {}
@@ -75,7 +74,7 @@ def keep_states(
     for at, part in crowded.items():
         files, count = made[at]
         made[at] = (files, count - part.base_rows)
-    _require_all(job, made, rows)
+    _require_all(columns, made, rows)
     newest, column = newest_rows(merged.sparkSession, columns), job.spec.quality.freshness
     versions, lines = [], []
     for at, part in enumerate(window.parts):
@@ -101,19 +100,18 @@ def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> Dat
 
 
 def lines_of(
-    job: Job, versions: Sequence[Numbered], parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]
+    columns: JobColumns, versions: Sequence[Numbered], parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]
 ) -> PartLines:
     """The lines of the parts and windows of a result.
 
     Args:
         counts: for each window, rows of the input in it, and keys.
     """
-    window: JobWindow = job.window  # type: ignore[assignment]
     lines = [
         WindowLine(
             name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :])
         )
-        for span, (rows, keys) in zip(window.windows, counts, strict=True)
+        for span, (rows, keys) in zip(columns.window.windows, counts, strict=True)
     ]  # fmt: skip
     newest = {one.version.part: one.version.newest for one in versions if one.version.newest}
     return PartLines(parts=tuple(parts), windows=tuple(lines), newest=newest)
@@ -137,8 +135,7 @@ def over_windows(
     Raises:
         RunDirectoryError: a file of the states is not the one that its version names.
     """
-    job = columns.job
-    window: JobWindow = job.window  # type: ignore[assignment]
+    job, window = columns.job, columns.window
     plan = plan_night(
         StatesStore(window.store), parts, window.windows, job.algebra,
         held_parts=job.spec.kept_parts, now=dt.datetime.now(tz=dt.UTC), result_keys=_keys_before(job),
@@ -153,14 +150,13 @@ def over_windows(
     return plan.choice, reduce(DataFrame.unionByName, found).coalesce(job.spec.output.files)
 
 
-def drop_merges(run: RunDirectory, choice: WindowChoice) -> None:
+def drop_merges(run: RunDirectory, window: JobWindow, choice: WindowChoice) -> None:
     """Say in the store which running merges no night to come needs; a prune removes them a while later."""
-    store = StatesStore(run.job().window.store)  # type: ignore[union-attr]
     for name in choice.dropped:
-        store.drop_merge(name, str(run))
+        StatesStore(window.store).drop_merge(name, str(run))
 
 
-def set_aside_damaged(run: RunDirectory) -> bool:
+def set_aside_damaged(run: RunDirectory, window: JobWindow) -> bool:
     """Set aside what cannot be read to its end of the states that are kept; whether the merge can begin anew.
 
     It can without running merges, and without a version that this run has added itself.
@@ -168,7 +164,6 @@ def set_aside_damaged(run: RunDirectory) -> bool:
     Raises:
         RunDirectoryError: the run goes on from a version that is damaged, and was listed with it.
     """
-    window: JobWindow = run.job().window  # type: ignore[assignment]
     store, found, lost = StatesStore(window.store), False, list[RunDirectoryError]()
     for name in store.merges():
         if (fault := _fault(store, partial(store.merge, name))) is not None:
@@ -217,8 +212,7 @@ def _written(
     store: StatesStore, ident: str, columns: JobColumns, merged: DataFrame
 ) -> dict[int, tuple[list[CommittedFile], int]]:
     """For the position of each part: the files that were written for it, and the rows that they stand for."""
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
-    attempt = Attempt(store, STATES_STEP, ident)
+    window, attempt = columns.window, Attempt(store, STATES_STEP, ident)
     cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
     placed = merged.withColumn(PLACE, F.expr(f"CASE {cases} END"))
     with planned_once(merged.sparkSession):
@@ -233,9 +227,9 @@ def _written(
     return found
 
 
-def _require_all(job: Job, made: dict[int, tuple[list[CommittedFile], int]], rows: int) -> None:
-    window: JobWindow = job.window  # type: ignore[assignment]
-    for at, part in enumerate(window.parts):
+def _require_all(columns: JobColumns, made: dict[int, tuple[list[CommittedFile], int]], rows: int) -> None:
+    job = columns.job
+    for at, part in enumerate(columns.window.parts):
         came, listed = made.get(at, ([], 0))[1], _listed(job, part)
         if job.counted and came != listed:
             raise LedgerError(
@@ -264,7 +258,7 @@ def with_kept_states(columns: JobColumns, made: DataFrame, crowded: Mapping[int,
     """Tonight's states, merged with the kept ones of some parts."""
     if not crowded:
         return made
-    store, states = StatesStore(columns.job.window.store), made  # type: ignore[union-attr]
+    store, states = StatesStore(columns.window.store), made
     for at, part in crowded.items():
         kept = read_files(made.sparkSession, store, part.base_states).withColumn(PART, F.lit(at))
         states = states.unionByName(kept.select(*made.columns))

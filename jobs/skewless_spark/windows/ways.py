@@ -67,7 +67,7 @@ class WindowStates:
         self, spark: SparkSession, columns: JobColumns, attempt: Attempt, parts: Sequence[Numbered], plan: NightPlan
     ) -> None:
         self._spark, self._columns, self._attempt, self._parts, self._plan = spark, columns, attempt, parts, plan
-        self._store = StatesStore(columns.job.window.store)  # type: ignore[union-attr]
+        self._store = StatesStore(columns.window.store)
         #: Where the files of a piece are, and which.
         self._files: dict[str, tuple[Storage, Sequence[CommittedFile]]]
         self._files = {name: (self._store, files) for name, files in plan.files.items()}
