@@ -17,8 +17,9 @@ from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_larg
 from skewless_spark.sources.formats import json_lines
 from skewless_spark.sources.formats.delimited import names_in
 from skewless_spark.sources.formats.files import COMPRESSED, find, in_threads, open_file, open_input
-from skewless_spark.sources.formats.footers import Footer, footer_of
+from skewless_spark.sources.formats.footers import footer_of
 from skewless_spark.sources.formats.lines import Block
+from skewless_spark.sources.formats.parquet import Footer
 from skewless_spark.sources.formats.spark_types import declared_type
 from skewless_spark.sources.identity import checksums, listed_file
 from skewless_spark.sources.schemas import ColumnsOfFiles, common_types, refuse_unknown

@@ -15,6 +15,7 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.run.objects.location import open_location
+from skewless_lake.refusals import first_line
 from skewless_spark.session.queries import BATCH_ROWS, cut_batch
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats import delimited, json_lines
@@ -134,9 +135,8 @@ def readable(unit: Unit, source: Source) -> Iterator[None]:
             "nothing was committed; the snapshot has expired or was removed, so start a new run",
         ) from None  # fmt: skip
     except (pa.ArrowException, OSError) as err:
-        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
         raise InputError(
-            f"input file {unit.path}", f"readable {source.format}", reason, "nothing was committed"
+            f"input file {unit.path}", f"readable {source.format}", first_line(err), "nothing was committed"
         ) from None
 
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Condition
 from skewless_spark.sources.cutting import piece_bytes
 from skewless_spark.sources.formats.files import in_threads
-from skewless_spark.sources.formats.footers import Footer, footer_with_ids
+from skewless_spark.sources.formats.footers import footer_with_ids
+from skewless_spark.sources.formats.parquet import Footer
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.identity import TABLE
 from skewless_spark.sources.lake.deletes import Vectors, deleted_positions
@@ -70,99 +72,10 @@ READERS = {
 }  # fmt: skip
 
 
-def list_snapshot(
-    given: Input, snapshot: Snapshot, share: float = 0.01, files: Sequence[TableFile] | None = None,
-    vectors: Vectors | None = None,
-) -> Listing:  # fmt: skip
-    """Cut the files of a snapshot into units. Footers and deletes are read.
-
-    Raises:
-        InputError: a file is gone, or has a column of a type that its table does not have.
-    """
-    chosen = snapshot.files if files is None else files
-    piece = piece_bytes([file.size_bytes for file in chosen], share, given.cut_bytes)
-    listing = _Lister(given, snapshot, piece, vectors or {})
-    source = Source(
-        columns={one.name: one.kind for one in snapshot.columns if one.name not in snapshot.outside},
-        partition_columns={one.name: one.kind for one in snapshot.columns if one.name in snapshot.outside},
-        pinned=snapshot.table,
-    )
-    return Listing(tuple(unit for units in in_threads(listing.units, chosen) for unit in units), source)
-
-
 def table_version(file: TableFile) -> str:
     """What tells a file from a later one of its name: files of a table never change, but more rows may be deleted."""
     deletes = hashlib.sha256("\n".join(file.deletes).encode()).hexdigest()[:32] if file.deletes else ""
     return f"{TABLE}:{deletes}"
-
-
-@dataclass(frozen=True)
-class _Lister:
-    given: Input
-    snapshot: Snapshot
-    piece: int
-    vectors: Vectors
-
-    def units(self, file: TableFile) -> list[Unit]:
-        """The units of one file."""
-        fs, inner_path = open_location(file.path)
-        footer, ids = footer_with_ids(fs, inner_path, file.path)
-        if file.rows not in {None, footer.rows}:
-            raise InputError(
-                f"input file {file.path}", f"{file.rows:,} rows, as {self.snapshot.at} says", f"{footer.rows:,}",
-                "repair the table",
-            )  # fmt: skip
-        inner = self._inner(file, footer, ids)
-        told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
-        known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
-        listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
-        units = counted_units(listed, footer, self.piece, self.given)
-        if not (inner or file.deletes):
-            return units
-        deleted = deleted_positions(file.path, file.deletes, self.vectors)
-        return [
-            unit.model_copy(update={"inner": inner, "deletes": file.deletes, **_left(unit, deleted)}) for unit in units
-        ]
-
-    def _inner(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> dict[str, str | None]:
-        """See ``Unit.inner``."""
-        found: dict[str, str | None] = {}
-        by_id = self._by_id(file, footer, ids)
-        for column in self.snapshot.columns:
-            if column.name in self.snapshot.outside or column.kind.startswith(UNSUPPORTED):
-                continue
-            wanted = column.inner or column.name
-            name = by_id.get(column.field_id) if column.field_id is not None else wanted
-            if name is None or name not in footer.types:
-                self._require_known(file, column)
-                found[column.name] = None
-                continue
-            kind = footer.types[name]
-            if not _widens(kind, column.kind):
-                raise InputError(
-                    f"input file {file.path}",
-                    f"column {column.name!r} of type {column.kind}, as in {self.snapshot.at}", f"type {kind}",
-                    "rewrite the file",
-                )  # fmt: skip
-            if name != column.name or kind != column.kind or name in footer.foreign:
-                found[column.name] = name
-        return found
-
-    def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
-        if ids or all(one.field_id is None for one in self.snapshot.columns):
-            return ids
-        if not self.snapshot.ids:
-            required, came, hint = READERS[self.snapshot.table.kind].without_ids
-            raise InputError(f"input file {file.path}", required, came, hint)
-        return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
-
-    def _require_known(self, file: TableFile, column: TableColumn) -> None:
-        """Refuse a required column that the file does not have, and whose values are not known."""
-        if column.required and column.default is None and column.name not in file.values:
-            raise InputError(
-                f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",
-                "none, and no default that can be read here", "rewrite the file",
-            )  # fmt: skip
 
 
 def _left(unit: Unit, deleted: np.ndarray) -> dict[str, int]:
@@ -212,10 +125,82 @@ class LakeTable:
         return cls(given, snapshot, root, vectors)
 
     def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:
-        """The units of all files, or of some; see ``list_snapshot``."""
-        return list_snapshot(self.given, self.snapshot, share, files, self.vectors)
+        """Cut all files, or some, into units. Footers and deletes are read.
+
+        Raises:
+            InputError: a file is gone, or has a column of a type that its table does not have.
+        """
+        chosen, outside = self.snapshot.files if files is None else files, self.snapshot.outside
+        piece = piece_bytes([file.size_bytes for file in chosen], share, self.given.cut_bytes)
+        source = Source(
+            columns={one.name: one.kind for one in self.snapshot.columns if one.name not in outside},
+            partition_columns={one.name: one.kind for one in self.snapshot.columns if one.name in outside},
+            pinned=self.snapshot.table,
+        )
+        units = in_threads(lambda file: self._units(file, piece), chosen)
+        return Listing(tuple(chain.from_iterable(units)), source)
 
     def rewrites(self) -> Iterator[Commit]:
         """The commits up to the pinned one that say of themselves that they changed no row, the newest first."""
         table = self.snapshot.table
         return READERS[table.kind].rewrites(self.snapshot, self.root) if table.snapshot else iter(())
+
+    def _units(self, file: TableFile, piece: int) -> list[Unit]:
+        fs, inner_path = open_location(file.path)
+        footer, ids = footer_with_ids(fs, inner_path, file.path)
+        if file.rows not in {None, footer.rows}:
+            raise InputError(
+                f"input file {file.path}", f"{file.rows:,} rows, as {self.snapshot.at} says", f"{footer.rows:,}",
+                "repair the table",
+            )  # fmt: skip
+        inner = self._inner(file, footer, ids)
+        told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
+        known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
+        listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
+        units = counted_units(listed, footer, piece, self.given)
+        if not (inner or file.deletes):
+            return units
+        deleted = deleted_positions(file.path, file.deletes, self.vectors)
+        return [
+            unit.model_copy(update={"inner": inner, "deletes": file.deletes, **_left(unit, deleted)}) for unit in units
+        ]
+
+    def _inner(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> dict[str, str | None]:
+        """See ``Unit.inner``."""
+        found: dict[str, str | None] = {}
+        by_id = self._by_id(file, footer, ids)
+        for column in self.snapshot.columns:
+            if column.name in self.snapshot.outside or column.kind.startswith(UNSUPPORTED):
+                continue
+            wanted = column.inner or column.name
+            name = by_id.get(column.field_id) if column.field_id is not None else wanted
+            if name is None or name not in footer.types:
+                self._require_known(file, column)
+                found[column.name] = None
+                continue
+            kind = footer.types[name]
+            if not _widens(kind, column.kind):
+                raise InputError(
+                    f"input file {file.path}",
+                    f"column {column.name!r} of type {column.kind}, as in {self.snapshot.at}", f"type {kind}",
+                    "rewrite the file",
+                )  # fmt: skip
+            if name != column.name or kind != column.kind or name in footer.foreign:
+                found[column.name] = name
+        return found
+
+    def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
+        if ids or all(one.field_id is None for one in self.snapshot.columns):
+            return ids
+        if not self.snapshot.ids:
+            required, came, hint = READERS[self.snapshot.table.kind].without_ids
+            raise InputError(f"input file {file.path}", required, came, hint)
+        return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
+
+    def _require_known(self, file: TableFile, column: TableColumn) -> None:
+        """Refuse a required column that the file does not have, and whose values are not known."""
+        if column.required and column.default is None and column.name not in file.values:
+            raise InputError(
+                f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",
+                "none, and no default that can be read here", "rewrite the file",
+            )  # fmt: skip
