@@ -17,37 +17,13 @@ from skewless.spec.input import OWN_PREFIX
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 #: Functions that depend on the time, the user or the task, although Spark treats some of them as constant.
-_FLEETING = frozenset(
-    [
-        "current_timestamp",
-        "current_date",
-        "curdate",
-        "current_time",
-        "now",
-        "localtimestamp",
-        "current_user",
-        "user",
-        "session_user",
-        "current_database",
-        "current_schema",
-        "current_catalog",
-        "current_timezone",
-        "unix_timestamp",
-        "input_file_name",
-        "input_file_block_start",
-        "input_file_block_length",
-        "spark_partition_id",
-        "monotonically_increasing_id",
-        "rand",
-        "random",
-        "randn",
-        "uuid",
-        "shuffle",
-        "reflect",
-        "java_method",
-        "try_reflect",
-    ]
-)
+_FLEETING = frozenset({
+    "current_timestamp", "current_date", "curdate", "current_time", "now", "localtimestamp", "current_user", "user",
+    "session_user", "current_database", "current_schema", "current_catalog", "current_timezone", "unix_timestamp",
+    "input_file_name", "input_file_block_start", "input_file_block_length", "spark_partition_id",
+    "monotonically_increasing_id", "rand", "random", "randn", "uuid", "shuffle", "reflect", "java_method",
+    "try_reflect",
+})  # fmt: skip
 #: Our own columns beside those of the input.
 _ORIGIN, _POSITION, _MADE = (f"{OWN_PREFIX}{name}" for name in ("origin", "position", "made_"))
 _METADATA = "_metadata"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ def staged(run: RunDirectory) -> StagedResult:
     if not run.exists(STAGED):
         files = run.committed(RESULT_STEP).of_kind(RESULT)
         columns = _columns(run, files[0])
-        sources = [_source(run, file, columns) for file in files]
+        sources = [ResultFile(file.rows, partial(_batches, run, file, columns)) for file in files]
         run.write_once(STAGED, stage_result(run, columns, sources, dt.datetime.now(tz=dt.UTC)))
     return run.read(STAGED, StagedResult)
 
@@ -69,10 +70,6 @@ def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
     if noted is None:
         raise RunDirectoryError(run.path(file.path), "a note of its columns", "none", "begin a new run")
     return to_arrow_schema(noted, timezone="UTC")
-
-
-def _source(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> ResultFile:
-    return ResultFile(file.rows, lambda: _batches(run, file, columns))
 
 
 def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from skewless.documents.job import Unit
 from skewless.errors import InputError, nearest
+from skewless_spark.sources.formats.spark_types import DECIMAL
 
 #: Of each file that has a footer, by its path: the Spark SQL type of each of its columns.
 ColumnsOfFiles = Mapping[str, Mapping[str, str]]
 
 #: Types from narrow to wide. All values of one are values of the next, and Spark reads them as such.
 _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def widest(first: str, second: str) -> str | None:
@@ -27,9 +26,9 @@ def widest(first: str, second: str) -> str | None:
     for kinds in _WIDER:
         if first in kinds and second in kinds:
             return max(first, second, key=kinds.index)
-    one, other = _DECIMAL.fullmatch(first), _DECIMAL.fullmatch(second)
+    one, other = DECIMAL.fullmatch(first), DECIMAL.fullmatch(second)
     if one and other and one[2] == other[2]:
-        return max(first, second, key=lambda kind: int(_DECIMAL.fullmatch(kind)[1]))  # type: ignore[index]
+        return max(first, second, key=lambda kind: int(DECIMAL.fullmatch(kind)[1]))  # type: ignore[index]
     return None
 
 

@@ -18,6 +18,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, TaskLoad
 from skewless.routing.hashing import key_hashes
 from skewless_spark.aggregates.key_text import arrow_key_text
+from skewless_spark.sources.formats.spark_types import is_utf8
 from skewless_spark.stage.routing import SLOT, TASK
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import NULL_KEY, WHOLE, JobColumns
@@ -175,13 +176,5 @@ def _with_text(table: pa.Table) -> pa.Table:
     try:
         return table.set_column(at, "key", table["key"].cast(pa.string()))
     except pa.ArrowInvalid:
-        whole = pa.array([_is_utf8(key) for key in table["key"].to_pylist()])
+        whole = pa.array([is_utf8(key) for key in table["key"].to_pylist()])
         return _with_text(table.filter(whole))
-
-
-def _is_utf8(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

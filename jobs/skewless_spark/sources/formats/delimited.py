@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless_spark.sources.formats.lines import Block, blocks
+from skewless_spark.sources.formats.spark_types import is_utf8
 
 
 def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
@@ -132,7 +133,7 @@ def _refusal(block: Block, fields: int, odd: Sequence[Any], err: pa.ArrowInvalid
         row = odd[0]
         line = lines[min(row.number - 1, len(lines) - 1)]
         return block.refusal(line, f"{row.expected_columns} fields", f"{row.actual_columns}: {row.text[:80]!r}")
-    broken = next((line for line, text in enumerate(block.text.split(b"\n")) if not _is_utf8(text)), None)
+    broken = next((line for line, text in enumerate(block.text.split(b"\n")) if not is_utf8(text)), None)
     if broken is not None:
         return block.refusal(broken, "text in UTF-8", "other bytes")
     return block.refusal(lines[0] if lines else 0, f"lines of {fields} fields", str(err).splitlines()[0][:200])
@@ -141,11 +142,3 @@ def _refusal(block: Block, fields: int, odd: Sequence[Any], err: pa.ArrowInvalid
 def _rows_of(block: Block) -> list[int]:
     """The lines of a block that hold a row: all that are not empty."""
     return [line for line, text in enumerate(block.text.split(b"\n")) if text]
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

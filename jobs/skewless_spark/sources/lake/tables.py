@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,7 +20,7 @@ from skewless_spark.sources.cutting import piece_bytes
 from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.formats.footers import footer_with_ids
 from skewless_spark.sources.formats.parquet import Footer
-from skewless_spark.sources.formats.spark_types import UNSUPPORTED
+from skewless_spark.sources.formats.spark_types import DECIMAL, UNSUPPORTED
 from skewless_spark.sources.identity import TABLE
 from skewless_spark.sources.lake.deletes import Vectors, deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot, pinned_vectors
@@ -29,7 +28,6 @@ from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapsh
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile
 from skewless_spark.sources.listing import ListedFile, Listing, counted_units
 
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 #: The types that older files may have, of a column that has been widened since.
 _WIDENED = {
     "smallint": {"tinyint"}, "int": {"tinyint", "smallint"}, "bigint": {"tinyint", "smallint", "int"},
@@ -88,7 +86,7 @@ def _widens(kind: str, wanted: str) -> bool:
         return True
     if kind.startswith("array<") and wanted.startswith("array<"):
         return _widens(kind[len("array<") : -1], wanted[len("array<") : -1])
-    old, new = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(wanted)
+    old, new = DECIMAL.fullmatch(kind), DECIMAL.fullmatch(wanted)
     if not new or not (old or kind in _DIGITS):
         return False
     whole, scale = (int(old[1]) - int(old[2]), int(old[2])) if old else (_DIGITS[kind], 0)
