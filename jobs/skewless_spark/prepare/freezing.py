@@ -161,9 +161,8 @@ def _read_of(source: Source, reads: tuple[str, ...], freshness: str | None) -> S
         return source.model_copy(update={"reads": reads})
     columns = {name: kind for name, kind in source.columns.items() if name in reads or name == freshness}
     # A job that reads only the paths of files needs some column to count rows by.
-    some = columns or dict(
-        next(iter([[one] for one in source.columns.items() if not one[1].startswith(UNSUPPORTED)]), [])
-    )
+    readable = [one for one in source.columns.items() if not one[1].startswith(UNSUPPORTED)]
+    some = columns or dict(readable[:1])
     return source.model_copy(update={"reads": reads, "columns": some})
 
 

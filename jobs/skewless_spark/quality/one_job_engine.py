@@ -48,10 +48,8 @@ class OneJobEngine(SparkDFExecutionEngine):
             .withColumn(_BRANCH, F.lit(branch))
             for branch, (rows, aggregates) in enumerate(selections.values())
         ]
-        found = {
-            row[_BRANCH]: row
-            for row in reduce(partial(DataFrame.unionByName, allowMissingColumns=True), branches).collect()
-        }
+        both = partial(DataFrame.unionByName, allowMissingColumns=True)
+        found = {row[_BRANCH]: row for row in reduce(both, branches).collect()}
         return {
             metric: convert_to_json_serializable(data=whole_as_int(found[branch][name]))
             for branch, metrics in enumerate(names)
