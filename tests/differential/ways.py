@@ -18,9 +18,10 @@ from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.sources import cutting, list_input
+from skewless_spark.sources import cutting
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.listing import list_input
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.reading import read_units
 

@@ -32,7 +32,7 @@ from skewless.run.directory import (
 )
 from skewless.run.publication.publish import require_passed
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.sources import require_unchanged
+from skewless_spark.sources.identity import require_unchanged
 
 Row = dict[str, Any]
 

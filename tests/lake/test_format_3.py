@@ -18,7 +18,7 @@ from skewless_lake.publication import require_fitting
 from skewless_lake.staged import OutputPart
 from skewless_spark.sources.lake.deletes import deleted_positions
 from skewless_spark.sources.lake.iceberg import iceberg_snapshot
-from skewless_spark.sources.lake.tables import list_snapshot
+from skewless_spark.sources.lake.tables import LakeTable
 from tests.lake.java_format_3 import ROWS
 from tests.lake_tables import lake
 
@@ -46,13 +46,17 @@ def test_rows_deleted_by_vectors_in_puffin_files_are_left_out(root: Path) -> Non
     found = {Path(one.path).name: deleted_positions(one.path, one.deletes, {}).tolist() for one in snapshot.files}
     assert found == {"a.parquet": [0, 7, 99], "b.parquet": [5], "c.parquet": [1, 2]}
     assert {one.split(".")[-1] for file in snapshot.files for one in file.deletes} == {"puffin"}
-    assert [unit.rows for unit in list_snapshot(given, snapshot).units] == [ROWS - 3, ROWS - 1, ROWS - 2]
+    assert [unit.rows for unit in LakeTable(given, snapshot, str(root)).listing(0.01).units] == [
+        ROWS - 3,
+        ROWS - 1,
+        ROWS - 2,
+    ]
     before = iceberg_snapshot(
         given.model_copy(update={"snapshot": lake(root).load_table("db.clicks").snapshots()[1].snapshot_id}),
         DAY,
         str(root),
     )
-    assert [unit.rows for unit in list_snapshot(given, before).units] == [ROWS - 3, ROWS - 1, ROWS]
+    assert [unit.rows for unit in LakeTable(given, before, str(root)).listing(0.01).units] == [ROWS - 3, ROWS - 1, ROWS]
 
 
 def test_a_table_of_format_3_is_refused_as_an_output(root: Path) -> None:

@@ -16,7 +16,7 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.sources.lake.deletes import deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
-from skewless_spark.sources.lake.tables import list_snapshot
+from skewless_spark.sources.lake.tables import LakeTable
 from tests.broken_wire import broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
 
@@ -36,7 +36,7 @@ def test_footers_and_compactions_of_a_table_are_read_in_its_bucket(server: Objec
     DeltaTable(TABLE).optimize.compact()
     given = Input.model_validate({"format": "delta", "path": TABLE})
     snapshot, vectors = delta_snapshot(given, Part(dt.date(2026, 11, 20)), TABLE)
-    (unit,) = list_snapshot(given, snapshot, vectors=vectors).units
+    (unit,) = LakeTable(given, snapshot, "", vectors).listing(0.01).units
     assert unit.rows == 6
     assert unit.path.startswith(f"{TABLE}/")
     assert server.content(unit.path.removeprefix("s3://lake/"))

@@ -28,10 +28,9 @@ from skewless_spark.sources import worker_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.stage.state_counts import SECONDS
 from skewless_spark.states import committed_files
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import EVALUATED
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
-from skewless_spark.states.results import WHOLE
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
 
 NATIVE = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}

@@ -17,9 +17,16 @@ from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.standing.changes import FoundFile
-from skewless_spark.sources import list_input, require_unchanged
 from skewless_spark.sources.formats.files import in_threads
-from skewless_spark.sources.identity import CHECKSUM_FILE_BYTES, checksums, found_file, verdict, version_from
+from skewless_spark.sources.identity import (
+    CHECKSUM_FILE_BYTES,
+    checksums,
+    found_file,
+    require_unchanged,
+    verdict,
+    version_from,
+)
+from skewless_spark.sources.listing import list_input
 from tests.unit import synthetic
 
 

@@ -27,8 +27,9 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.sources import Tally, list_input, read_units
+from skewless_spark.sources.listing import list_input
 from skewless_spark.sources.ranges import read_unit
+from skewless_spark.sources.reading import Tally, read_units
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 from tests.tiers import mostly_long
 

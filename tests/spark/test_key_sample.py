@@ -15,7 +15,7 @@ from pyarrow import orc
 from skewless.documents.job import Job, Source, Unit
 from skewless.spec.input import Input
 from skewless_spark.prepare.key_sample import SAMPLED_ROWS, SAMPLED_UNITS, sample_keys
-from skewless_spark.sources import list_input
+from skewless_spark.sources.listing import list_input
 from tests.unit import synthetic
 
 

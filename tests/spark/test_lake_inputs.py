@@ -46,7 +46,8 @@ from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.key_sample import sample_keys
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import sentence_for
-from skewless_spark.sources import read_units, require_unchanged
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.reading import read_units
 from tests.lake_tables import append, data_file, delete_by_vector, delete_equal, delete_positions, iceberg_table, lake
 from tests.spark.scenario import DATE, reduce_job, result_of
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.native import SYNONYMS
-from skewless_spark.windows import compaction
+from skewless_spark.windows import merge
 from tests.spark.nights import JOBS, Nights
 from tests.tiers import mostly_long
 
@@ -22,7 +22,7 @@ SEQUENCES, STEPS, FEW_STEPS = 30, 5, 2
 def test_after_each_step_the_result_is_that_of_all_rows(
     spark: SparkSession, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "MOST_ADDITIONS", 1 + seed % 3)  # few sequences have more
+    monkeypatch.setattr(merge, "MOST_ADDITIONS", 1 + seed % 3)  # few sequences have more
     nights = Nights(spark, tmp_path, seed)
     try:
         nights.play(STEPS if seed else FEW_STEPS)

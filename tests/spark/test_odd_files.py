@@ -15,8 +15,8 @@ import pytest
 
 from skewless.errors import InputError
 from skewless.spec.input import Input
-from skewless_spark.sources import list_input
 from skewless_spark.sources.formats.files import find
+from skewless_spark.sources.listing import list_input
 
 pytestmark = pytest.mark.timeout(20)
 

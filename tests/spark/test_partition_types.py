@@ -18,9 +18,9 @@ from skewless.spec.reading import parse_spec
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.store import StatesStore
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.sources import read_units
 from skewless_spark.sources.partition_columns import types_of
 from skewless_spark.sources.ranges import partition_value, read_unit
+from skewless_spark.sources.reading import read_units
 from tests.spark.scenario import DATE
 from tests.spark.test_inputs import write
 

@@ -19,7 +19,8 @@ from skewless_airflow.observability.lineage import dataset_name
 from skewless_spark.prepare.earlier_runs import siblings
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.sources import list_input, require_unchanged
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.listing import list_input
 from skewless_spark.sources.ranges import read_unit
 from skewless_spark.sources.uris import as_spark_says
 from tests.object_stores import ObjectServer, as_client, object_server

@@ -27,9 +27,9 @@ from skewless.routing.hashing import pack_origin
 from skewless.spec.input import Input
 from skewless_spark.session import queries
 from skewless_spark.session.queries import BATCH_ROWS
-from skewless_spark.sources import cutting, list_input, ranges
+from skewless_spark.sources import cutting, ranges
 from skewless_spark.sources.cutting import rows_at_a_time
-from skewless_spark.sources.listing import Listing
+from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.worker_files import _Piece, _read
 
 ROWS = 60_000

@@ -24,7 +24,7 @@ from skewless_cli import run_summary, run_view, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from skewless_spark.windows import compaction
+from skewless_spark.windows import merge
 from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
@@ -244,7 +244,7 @@ def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(l
 def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "MOST_ADDITIONS", 2)
+    monkeypatch.setattr(merge, "MOST_ADDITIONS", 2)
     additions: list[int] = []
     for name in "bac":
         lake.put(0, name, rows=50)

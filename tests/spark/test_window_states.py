@@ -19,7 +19,6 @@ from skewless.standing.window_choice import WindowChoice
 from skewless_spark.branches import evaluate
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.results import result_names
 from skewless_spark.windows.ways import WindowStates
 from tests.spark.scenario import as_rows
 from tests.spark.test_window import AGGREGATES, Lake
@@ -129,7 +128,7 @@ class Nights:
 
     def evaluated(self, states: DataFrame) -> DataFrame:
         """The results, and the rows of each key behind them."""
-        return evaluate(states, self.columns).select(*self.columns.keys, *result_names(self.columns), "rows")
+        return evaluate(states, self.columns).select(*self.columns.keys, *self.columns.results, "rows")
 
 
 @pytest.fixture(scope="module")

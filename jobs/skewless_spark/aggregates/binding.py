@@ -18,7 +18,7 @@ from skewless.spec.calls import AggregateCall
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.sources import EMPTY_COLUMN_TYPE, UNSUPPORTED
+from skewless_spark.sources.formats.spark_types import EMPTY_COLUMN_TYPE, UNSUPPORTED
 
 #: Seconds of one core that Spark needs to add a row to a native state. This is a sketch's; a sum needs less. Only the
 #: order of magnitude matters, in comparison with the cost of a stage.
@@ -34,9 +34,7 @@ class BoundAggregate(Generic[D_co]):
     """An aggregate of a job, with its definition, validated options and arguments.
 
     Attributes:
-        name: the result column.
         definition: the registered aggregate.
-        options: an instance of ``definition.options``.
         columns: the input columns that it reads: first ``column``, if it has one, then those that its options name.
         spark_types: their Spark SQL types.
     """
@@ -66,11 +64,7 @@ class BoundAggregate(Generic[D_co]):
 
 
 def check_calls(spec: JobSpec, where: str) -> None:
-    """Check what needs no input: functions, options, and whether a column is named.
-
-    Raises:
-        SpecError: names the aggregate and what to change.
-    """
+    """Check what needs no input: functions, options, and whether a column is named."""
     for name, call in spec.aggregates.items():
         _definition_and_options(name, call, where)
 
@@ -108,11 +102,6 @@ _ASSUMED = (EMPTY_COLUMN_TYPE, "boolean", "string")
 
 def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str, Algebra]:
     """Check the calls against the columns of the input.
-
-    Args:
-        spec: the spec; ``check_calls`` has checked its calls.
-        types: the Spark SQL type of each column of the input.
-        where: what error messages call the input.
 
     Returns:
         The algebra of each aggregate.

@@ -40,17 +40,12 @@ class NativeAggregate:
     """An aggregate whose update, merge and evaluate are Spark SQL expressions over typed columns.
 
     Attributes:
-        name: as in Spark SQL.
         accepts: "" for a Spark SQL type that the argument may have; else the kind of type that is required.
         update: aggregate expressions, one per state column, over the rows of a task.
         merge: aggregate expressions over the named state columns, one per state column; a null state counts as no
             state. Its last argument is the Spark SQL type of ``column``.
         evaluate: the result, from the merged state columns. Its last argument is the Spark SQL type of ``column``.
-        options: the pydantic model of its options.
         further: the options that name further argument columns, in order, each with the types that it accepts.
-        needs_column: whether it must have an argument.
-        mergeable: as for ``PythonAggregate``.
-        ordered: as for ``PythonAggregate``.
         state_bytes: as for ``PythonAggregate``, for a key with few rows, as most keys have.
         reads_origin: whether its update reads ``Arguments.origin``, so that rows must have one.
         combines_exactly: whether, for arguments of some Spark SQL types, a state is never larger than a row or two, and

@@ -36,13 +36,7 @@ def text_literal(text: str) -> str:
 
 
 def bounded(column: str, spark_type: str, name: str) -> str:
-    """The column, with an error raised for a value of more than ``LONGEST_KEY`` bytes. The check reads no value.
-
-    Args:
-        column: the column, in SQL.
-        spark_type: its type.
-        name: its name in the spec, for the error.
-    """
+    """The column, with an error raised for a value of more than ``LONGEST_KEY`` bytes. The check reads no value."""
     if spark_type not in {"string", "binary"}:
         return column
     whole = InputError(

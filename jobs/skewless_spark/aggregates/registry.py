@@ -19,7 +19,6 @@ class AggregateRegistry(Mapping[str, Aggregate]):
 
     Args:
         native: the native aggregates, which take precedence: ``sum`` is Spark's, whatever packages register.
-        registered: the Python aggregates.
     """
 
     def __init__(self, native: Iterable[NativeAggregate], registered: RegisteredAggregates) -> None:

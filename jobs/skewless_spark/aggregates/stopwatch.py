@@ -35,12 +35,6 @@ class Stopwatch:
 
     The batches alone decide which rows are timed together, never the time itself, so that a task that is run again
     groups its rows in the same way.
-
-    Args:
-        clock: the time in seconds, which never decreases.
-
-    Attributes:
-        seconds: the total for the task.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

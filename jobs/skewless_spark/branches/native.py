@@ -14,10 +14,9 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import SLOT, TASK, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
-from skewless_spark.states.results import WHOLE, result_name
 
 #: What a row of results keeps of its state: the rest is the same for all, or can be told from these.
 KEPT = (TASK, "rows", "admitted", SLOT)
@@ -41,11 +40,7 @@ _COPY = "in_backlog"
 
 
 class Native:
-    """All native aggregates of a job. Without any it has states too: counts of the ledger.
-
-    Args:
-        columns: the job's columns.
-    """
+    """All native aggregates of a job. Without any it has states too: counts of the ledger."""
 
     kind = NATIVE
 
@@ -70,9 +65,6 @@ class Native:
         Args:
             rows: with the column ``kept``, unless all are.
             by: the columns; Spark aggregates in the order of a sort by these.
-            counts: those of the ledger that are wanted.
-            also: further aggregate expressions.
-            all_kept: whether all rows are, so that ``kept`` need not be read.
         """
         columns, sql = self.columns, _ALL_COUNTED if all_kept else _COUNTED
         made = (
@@ -120,7 +112,6 @@ class Native:
         return both if all(map(FIXED.fullmatch, kinds)) else None
 
     def _by_state(self, of: Callable[[BoundAggregate[NativeAggregate]], Sequence[Column]]) -> list[Column]:
-        """What each aggregate has for its states, by their names."""
         columns = self.columns
         each = ((columns.states(one), of(one)) for one in columns.native)
         return [column.alias(name) for names, found in each for name, column in zip(names, found, strict=True)]
@@ -131,12 +122,11 @@ class Native:
         return self.evaluated_in_stage(states, whole_keys(stage.plan, self.columns.routing_sql()))
 
     def evaluated_in_stage(self, states: DataFrame, whole: str | None, *also: str) -> DataFrame:
-        """Results in place of states, see ``states.results``.
+        """Results in place of states, see ``WHOLE``.
 
         Args:
             states: with the columns ``KEPT``.
             whole: which keys have one state, a condition in SQL; None if all have.
-            also: the names of further columns to keep.
         """
         kept = [F.col(name) for name in (*self.columns.keys, *KEPT, *also)]
         if whole is None:
@@ -147,7 +137,7 @@ class Native:
         return states.select(*kept, is_whole.alias(WHOLE), *of_parts, *of_keys)
 
     def _named(self) -> list[tuple[str, BoundAggregate[NativeAggregate]]]:
-        return [(result_name(self.columns, one.name), one) for one in self.columns.native]
+        return [(self.columns.result(one.name), one) for one in self.columns.native]
 
     def _result(self, one: BoundAggregate[NativeAggregate]) -> Column:
         return one.definition.evaluate([F.col(name) for name in self.columns.states(one)], one.options, one.spark_type)

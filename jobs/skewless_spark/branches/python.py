@@ -17,7 +17,6 @@ from skewless_spark.states.committed_files import BACKLOG, PYTHON
 from skewless_spark.states.python_calls import PythonCall
 from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluate_batches, evaluate_in_order
 from skewless_spark.states.python_reduction import Leaves, counted_states, reduce_batches, states_schema
-from skewless_spark.states.results import result_name
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
 #: The states of a key as a list; and those whose rows are taken out of the others of their key.
@@ -25,11 +24,7 @@ STATES, LEAVING = "states", "leaving"
 
 
 class Python:
-    """All Python aggregates of a job; their states are made in one pass over the rows of a task.
-
-    Args:
-        columns: the job's columns.
-    """
+    """All Python aggregates of a job; their states are made in one pass over the rows of a task."""
 
     kind, combines_exactly = PYTHON, False
     #: Keys are numbered as they come. All slots wait for the sort, which takes far longer by text than by number.
@@ -66,7 +61,6 @@ class Python:
         Args:
             taken: the rows; all are kept, unless ``leaves``.
             stage: what they are queued for. Its plan tells where states of keys are, and which keys have results.
-            apart: whether to time heavy keys apart.
             counted: whether the states have the counts of the ledger, if no row is left over.
             leaves: what to do with rows that are not kept, see ``reduce_batches``.
             into: a folder that workers write the states into, with the counts of the ledger. The frame then has the
@@ -170,7 +164,7 @@ class Python:
 
     def calls(self) -> list[PythonCall]:
         """The aggregates as they travel to workers that evaluate them."""
-        return [call._replace(result=result_name(self.columns, call.name)) for call in self.columns.python_calls()]
+        return [call._replace(result=self.columns.result(call.name)) for call in self.columns.python_calls()]
 
 
 def _results(calls: list[PythonCall]) -> list[StructField]:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from skewless_spark.branches import Branch, branches_of, union_of
 from skewless_spark.branches.native import FIXED
 from skewless_spark.branches.python import Python
-from skewless_spark.sources import read_units
+from skewless_spark.sources.reading import read_units
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
@@ -32,7 +32,6 @@ def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True, i
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
     Args:
-        queue: the rows.
         stage: what they are queued for. Where it evaluates, states become results if a key has one state.
         in_order: whether to reduce rows in the order of their origin; otherwise as they come, without a budget.
         into: a folder that workers write the states into, without a budget and native states. The result then has

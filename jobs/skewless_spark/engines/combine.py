@@ -36,14 +36,15 @@ from skewless_spark.branches.native import Native, slot_of_key
 from skewless_spark.branches.python import Python
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
+from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.histogram import key_histogram, report_of
 from skewless_spark.stage.queue import Stage, unrouted_queue
 from skewless_spark.stage.routing import SLOT, TASK
 from skewless_spark.stage.state_counts import COUNTS, CountsRead
 from skewless_spark.stage.task_loads import split_loads, splits_of
-from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds, parquet_of
+from skewless_spark.states.columns import WHOLE
+from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds
 from skewless_spark.states.python_evaluation import SPLITS
-from skewless_spark.states.results import WHOLE, result_names
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ def _python_states(stage: Stage) -> DataFrame:
     in_order = states.repartition(*columns.keys).sortWithinPartitions(*columns.keys, TASK)
     results = python.results_in_order(in_order, splits=True)
     about = [f"0 AS {TASK}", "rows", "rows AS admitted", *_named(stage), f"true AS {WHOLE}", SPLITS]
-    return results.selectExpr(*columns.keys, *about, *result_names(columns))
+    return results.selectExpr(*columns.keys, *about, *columns.results)
 
 
 _MADE = {NATIVE: _native_states, PYTHON: _python_states}
@@ -158,7 +159,7 @@ def _splits_written(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[
 def _batches(run: RunDirectory, files: Sequence[CommittedFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     for file in files:
         with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-            yield from parquet_of(opened).iter_batches(_BATCH_KEYS, columns=list(names))
+            yield from open_parquet(opened).iter_batches(_BATCH_KEYS, columns=list(names))
 
 
 def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
@@ -192,12 +193,7 @@ def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
 
 
 def splits_seen(seen: JobsSeen, rows: int) -> tuple[SplitLoad, ...]:
-    """The load of each input split by its number; empty if it is not known, or if the rows do not add up.
-
-    Args:
-        seen: the jobs that reduced the splits, among others.
-        rows: the rows that they reduced.
-    """
+    """The load of each input split by its number; empty if it is not known, or if the rows do not add up."""
     try:
         return _loads(seen, rows) if rows else ()
     except SILENT as err:

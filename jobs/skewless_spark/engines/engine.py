@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import StageReport
 from skewless_spark.session.spark_jobs import JobsSeen
-from skewless_spark.sources import scanned_bytes
 from skewless_spark.sources.cutting import split_bytes
+from skewless_spark.sources.reading import scanned_bytes
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
@@ -32,7 +32,6 @@ class Engine:
         Nothing has run yet.
 
         Args:
-            stage: what is reduced.
             into: a folder that workers write the states into, where the engine says that they do. The frame then has
                 the paths of files.
         """
@@ -51,10 +50,6 @@ class Engine:
         """Spark's settings for the query of a stage, here those of even splits, some for each slot.
 
         Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
-
-        Args:
-            stage: what is reduced.
-            backlog: the files that the last stage left over.
         """
         job = stage.columns.job
         wave = scanned_bytes(stage.spark, job, job.admitted_units(stage.plan.waves))
@@ -75,12 +70,6 @@ class Engine:
     def report(self, stage: Stage, files: Sequence[CommittedFile], read: CountsRead, seen: JobsSeen) -> StageReport:
         """The report of a stage whose files are written but not committed; its seconds are not known yet.
 
-        Args:
-            stage: what was reduced.
-            files: what it wrote.
-            read: reads the counts of files.
-            seen: the jobs of the stage.
-
         Raises:
             LedgerError: native and Python states saw different rows.
         """
@@ -92,7 +81,6 @@ def few_partitions(stage: Stage, states: int = 0) -> int:
     """A partition for each task, or fewer if they would get few states.
 
     Args:
-        stage: what is reduced. There are at most as many states as rows.
         states: that are expected; 0 where nothing is known.
     """
     queued = stage.columns.job.admitted_rows(stage.plan.waves) + stage.backlog_rows

@@ -24,7 +24,8 @@ from skewless_spark.session.file_systems import require_writer, workers_reach
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
-from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.reading import Tally
 from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
@@ -49,7 +50,6 @@ class StageQuery(NamedTuple):
 
     Attributes:
         documents: what it was built from: the job, the plan, and the commits of all stages before.
-        frame: states, backlog and results.
         tally: counts the rows that are read, where the listing does not.
     """
 
@@ -62,9 +62,6 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQu
     """Run a stage, unless it is committed already.
 
     Args:
-        spark: the session.
-        run: the run directory; it holds the plan of this epoch, and the last stage's commit.
-        stage: the number of the stage, from 0.
         ahead: its query, if that was built before; it is used if it was built from the same documents.
 
     Returns:
@@ -88,8 +85,6 @@ def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> St
     """Build the query of a stage; None where workers write, into the folder of an attempt that has not begun yet.
 
     Args:
-        spark: the session.
-        run: the run directory; the stages before have committed.
         plan: the stage's plan, which need not have been written.
     """
     stage = _stage_of(spark, run, plan)
@@ -158,7 +153,6 @@ def _run(
 
 
 def _ahead(ahead: StageQuery | None, stage: Stage) -> StageQuery | None:
-    """A query that was built before, if it is still the right one."""
     if ahead is None:
         return None
     with timed("check the query that was built ahead"):
@@ -166,7 +160,6 @@ def _ahead(ahead: StageQuery | None, stage: Stage) -> StageQuery | None:
 
 
 def _write(outcome: DataFrame, attempt: Attempt, kinds: Sequence[str], into: str | None) -> None:
-    """Write what a stage makes, into folders named by the kinds of its rows."""
     if into:
         attempt.report([str(row.path) for row in outcome.collect()])
     elif len(kinds) == 1:
@@ -188,13 +181,7 @@ def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Seq
     """Commit an attempt at a stage if its rows balance.
 
     Args:
-        stage: what was reduced.
-        attempt: the attempt.
-        report: the report of the attempt.
         files: states and backlog, written by this attempt or, in a shared stage, by others.
-
-    Returns:
-        The committed report: this one, or that of the attempt that committed first.
 
     Raises:
         LedgerError: rows were lost or counted twice; nothing is committed.
@@ -212,7 +199,6 @@ def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Seq
 
 @contextmanager
 def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for the time of the block."""
     # One by one: all settings together are a call to the JVM for each.
     before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():

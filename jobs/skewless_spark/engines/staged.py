@@ -52,7 +52,6 @@ class Staged(Engine):
 
 
 def _combines_early(stage: Stage) -> bool:
-    """Whether states are made before rows are sent to their tasks."""
     keeps_rows = stage.plan.budget_rows is not None or stage.columns.job.forwards_states
     return not keeps_rows and all(one.combines_exactly for one in branches_of(stage.columns))
 

@@ -80,8 +80,6 @@ def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: W
     """Let clusters run the stages of a prepared job together, until no further stage is needed.
 
     Args:
-        run: the run directory, which all of them see.
-        clusters: the clusters that take part, at least one.
         watcher: is told of each stage once the decision after it has been made.
 
     Returns:
@@ -121,8 +119,6 @@ class _Told:
 
 
 class _Process:
-    """One cluster's process."""
-
     def __init__(self, run: RunDirectory, cluster: Cluster) -> None:
         self.cluster, self._run = cluster, run
         self._failure = f"share-{cluster.name}-{secrets.token_hex(4)}"
@@ -157,7 +153,6 @@ class _Process:
         return err
 
     def end(self) -> None:
-        """End the process, whose further work is not needed."""
         self._process.terminate()
         try:
             self._process.wait(_END_SECONDS)

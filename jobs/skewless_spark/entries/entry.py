@@ -65,9 +65,6 @@ def step_session(
     """The Spark session of a step. Its UI is announced in the log, so that Airflow can link to it.
 
     Args:
-        run: the run directory.
-        step: the name of the step.
-        master: the Spark master; by default the one that spark-submit sets.
         alone: whether no other cluster works on the step. Then the times of the step are written.
     """
     with spark_step(run, step) if alone else nullcontext():

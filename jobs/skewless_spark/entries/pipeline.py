@@ -49,11 +49,7 @@ class Finished(NamedTuple):
 
 
 def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
-    """Run a prepared job to its end, starting after its last commit.
-
-    Raises:
-        QualityError: the result failed validation; nothing was published.
-    """
+    """Run a prepared job to its end, starting after its last commit."""
     import_soon()
     run_stages(spark, run, watcher)
     return finish_run(spark, run, watcher)

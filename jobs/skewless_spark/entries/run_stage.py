@@ -29,11 +29,7 @@ def main() -> None:
 
 
 def look_ahead(arguments: Sequence[str]) -> None:
-    """Build the query of the stage after one that has committed, if it will be needed.
-
-    Args:
-        arguments: those that the committed stage was run with.
-    """
+    """Build the query of the stage after one that has committed, if it will be needed."""
     _AHEAD.clear()
     given = _parser().parse_args(arguments)
     run, stage = RunDirectory(given.run_dir), given.stage

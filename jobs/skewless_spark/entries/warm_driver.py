@@ -69,11 +69,7 @@ def main() -> None:
 
 
 class Driver:
-    """The steps of a run in this process.
-
-    Args:
-        folder: of the driver.
-    """
+    """The steps of a run in this process."""
 
     def __init__(self, folder: Path) -> None:
         self._told = 0  # bytes of the log that belong to steps that have ended
@@ -116,7 +112,6 @@ class Driver:
             self._tidy(request)
 
     def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
-        """Run a step as long as its task is there."""
         over, done = os.pipe()
         watcher = threading.Thread(target=_stay_with, args=(task, over), daemon=True)
         watcher.start()
@@ -128,7 +123,6 @@ class Driver:
             os.close(over)
 
     def _step(self, request: Mapping[str, Any]) -> int:
-        """Run a step; its exit code."""
         for name in [name for name in os.environ if name.startswith(STEP_VARIABLES)]:
             del os.environ[name]
         os.environ.update(request["environment"])

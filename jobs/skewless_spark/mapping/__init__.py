@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from skewless.documents.job import Job
 from skewless.spec.calls import Map
 from skewless_spark.mapping import python_mapper, select_list
-from skewless_spark.mapping.mapped_columns import Mapped
+from skewless_spark.mapping.select_list import Mapped
 
 __all__ = ["map_types", "mapped_rows", "source_columns"]
 
@@ -24,9 +24,6 @@ def map_types(spark: SparkSession | None, given: Map, types: Mapping[str, str], 
 
     Args:
         spark: analyzes a select list; a mapper needs no session.
-        given: the spec's section ``map``.
-        types: the Spark SQL type of each input column.
-        at: what error messages call the input.
 
     Raises:
         SpecError: the map is not valid, or a task could not repeat it.
@@ -43,7 +40,6 @@ def mapped_rows(
     """Map rows.
 
     Args:
-        job: the frozen job.
         rows: the input columns as ``s0``, ``s1``, ... and the origin.
         names: the names of the numbered columns in the input.
         columns: the requested mapped columns, which are returned as ``c0``, ``c1``, ...

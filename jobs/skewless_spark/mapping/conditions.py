@@ -56,10 +56,6 @@ def conditions_of(spark: SparkSession, where: str | None) -> tuple[Condition, ..
     """The comparisons of columns with literals that all rows of a condition pass.
 
     Other parts of the condition are left to Spark. There are none if times are not in UTC, as the bounds of files are.
-
-    Args:
-        spark: the session.
-        where: ``map.where``.
     """
     if where is None or spark.conf.get("spark.sql.session.timeZone") != "UTC":
         return ()

@@ -14,7 +14,7 @@ from skewless.document import sentence_of
 from skewless.errors import InputError, MapError, SkewlessError, SpecError, nearest
 from skewless.mapping import PythonMapper, mapper_named, places
 from skewless.spec.calls import Map
-from skewless_spark.mapping.mapped_columns import Mapped
+from skewless_spark.mapping.select_list import Mapped
 from skewless_spark.session.queries import map_in_batches
 
 Batches = Iterable[pa.RecordBatch]

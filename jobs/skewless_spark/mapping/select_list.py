@@ -14,51 +14,39 @@ from skewless.documents.job import Selected
 from skewless.errors import SpecError, nearest
 from skewless.spec.calls import Map
 from skewless.spec.input import OWN_PREFIX
-from skewless_spark.mapping.mapped_columns import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 #: Functions that depend on the time, the user or the task, although Spark treats some of them as constant.
-_FLEETING = frozenset(
-    [
-        "current_timestamp",
-        "current_date",
-        "curdate",
-        "current_time",
-        "now",
-        "localtimestamp",
-        "current_user",
-        "user",
-        "session_user",
-        "current_database",
-        "current_schema",
-        "current_catalog",
-        "current_timezone",
-        "unix_timestamp",
-        "input_file_name",
-        "input_file_block_start",
-        "input_file_block_length",
-        "spark_partition_id",
-        "monotonically_increasing_id",
-        "rand",
-        "random",
-        "randn",
-        "uuid",
-        "shuffle",
-        "reflect",
-        "java_method",
-        "try_reflect",
-    ]
-)
+_FLEETING = frozenset({
+    "current_timestamp", "current_date", "curdate", "current_time", "now", "localtimestamp", "current_user", "user",
+    "session_user", "current_database", "current_schema", "current_catalog", "current_timezone", "unix_timestamp",
+    "input_file_name", "input_file_block_start", "input_file_block_length", "spark_partition_id",
+    "monotonically_increasing_id", "rand", "random", "randn", "uuid", "shuffle", "reflect", "java_method",
+    "try_reflect",
+})  # fmt: skip
 #: Our own columns beside those of the input.
 _ORIGIN, _POSITION, _MADE = (f"{OWN_PREFIX}{name}" for name in ("origin", "position", "made_"))
 _METADATA = "_metadata"
+
+
+class Mapped(NamedTuple):
+    """The columns of the mapped rows, and the input columns that they are made from.
+
+    Attributes:
+        types: the Spark SQL type of each mapped column.
+        reads: the input columns that the map reads.
+        selected: the parsed select list; empty for a mapper.
+    """
+
+    types: dict[str, str]
+    reads: tuple[str, ...]
+    selected: tuple[Selected, ...] = ()
 
 
 class Item(NamedTuple):
     """One expression of the list.
 
     Attributes:
-        selected: the columns that it makes, and the expression.
         reads: the names in it that may be columns of the input.
     """
 
@@ -149,13 +137,7 @@ def _as_read(name: str) -> str:
 
 
 def _require_known(read: Sequence[tuple[str, str]], types: Mapping[str, str], at: str) -> None:
-    """Refuse names of no column. Spark would look for them among our own, and among those of the frames below.
-
-    Args:
-        read: names, and where each is.
-        types: the Spark SQL type of each column of the input.
-        at: what error messages call the input.
-    """
+    """Refuse names of no column. Spark would look for them among our own, and among those of the frames below."""
     kinds = {_as_read(name).lower(): kind for name, kind in types.items() if not name.lower().startswith(OWN_PREFIX)}
     for name, where in read:
         kind = kinds.get(name.lower())
@@ -168,11 +150,6 @@ def _require_known(read: Sequence[tuple[str, str]], types: Mapping[str, str], at
 
 
 def _parsed(spark: SparkSession, text: str, at: str) -> Item:
-    """An item of the list.
-
-    Raises:
-        SpecError: it is not an expression with a name, or not allowed in a map.
-    """
     item = _checked(spark, text, at)
     if not item.selected.names:
         raise SpecError(at, "an expression with a name", "none", "write '... AS name'")
@@ -212,8 +189,6 @@ def _attributes(one: Any, at: str, bound: frozenset[str] = frozenset()) -> Itera
     """Names that must be columns, and refusals of what no map may hold.
 
     Args:
-        one: an expression as it was parsed.
-        at: where it is, for error messages.
         bound: the arguments of the functions that it is in, in lower case; a parser takes all names there for such.
     """
     kind = one.getClass().getSimpleName()
@@ -242,7 +217,6 @@ def _tree(root: Any) -> Iterator[Any]:
 
 
 def _listed(several: Any) -> list[Any]:
-    """A list of Scala's."""
     return [several.apply(number) for number in range(several.size())]
 
 

@@ -20,8 +20,6 @@ class Options(BaseModel, extra="forbid", frozen=True, strict=True):
     """What a token is.
 
     Attributes:
-        pattern: a regular expression of Python.
-        column: the input column with the lines.
         below: files are named by their path below the last folder of this name; if empty, by the whole path.
     """
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import Algebra, Job, Selected, Source, Unit
+from skewless.documents.job import Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
 from skewless.planner.first_plan import first_ring
 from skewless.routing.waves import cut_waves
@@ -21,11 +20,11 @@ from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
-from skewless_spark.result.ordering import refuse_without_order
-from skewless_spark.result.output_formats import refuse_nested
+from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
 from skewless_spark.session.session import build_session
-from skewless_spark.sources import EMPTY_KEY_TYPE, UNSUPPORTED, Listing, list_input
+from skewless_spark.sources.formats.spark_types import EMPTY_KEY_TYPE, UNSUPPORTED
 from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import check_kept, check_output, input_location, output_location
 from skewless_spark.sources.tables import list_table
 from skewless_spark.sources.uris import FILE_COLUMNS
@@ -56,19 +55,14 @@ def needs_session(spec: JobSpec) -> bool:
 def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
     """List the input, check the spec against its columns, and cut the waves.
 
-    Args:
-        spec: the spec with its overrides applied.
-        date: the day to compute.
-        root: where relative paths of the spec start.
-        where: what error messages call the spec.
-        hour: the hour of that day, for an hourly job (``Part.hour``).
-
     Raises:
         SpecError: the spec cannot be run.
         InputError: the input is missing, or it is not what the spec says.
     """
     part = Part(date, hour)
-    spark = _session(spec)
+    spark = None
+    if needs_session(spec):
+        spark = SparkSession.getActiveSession() or build_session(f"skewless {spec.name} prepare")
     of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     while True:
         try:
@@ -90,7 +84,8 @@ def _frozen(
     selected: tuple[Selected, ...] = ()
     if spec.map is not None and found:
         found, reads, selected = map_types(spark, spec.map, found, at)
-    types = found or _assumed_types(spec) | listing.types
+    # An input without files has no schema, but its empty result needs one.
+    types = found or assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE) | listing.types
     for column in spec.key:
         _check_key(column, types, at)
     algebra = check_types(spec, types, at)
@@ -112,6 +107,8 @@ def _frozen(
         window, units = None, wanted.fitted(listing)
     source = source.model_copy(update={"selected": selected})
     units = _of_read_columns(units, source)
+    # Waves keep the order of the input where an aggregate depends on it or states are forwarded.
+    in_order = spec.state == "forward" or any(one.ordered for one in algebra.values())
     job = Job(
         spec=spec,
         date=part.date,
@@ -120,7 +117,7 @@ def _frozen(
         output_path=output_path,
         root=absolute_root(root),
         units=units,
-        waves=cut_waves([unit.rows for unit in units], shares, in_order=_in_order(spec, algebra)),
+        waves=cut_waves([unit.rows for unit in units], shares, in_order=in_order),
         key_types=key_types,
         column_types=column_types,
         algebra=algebra,
@@ -145,14 +142,6 @@ def _require_other_table(spec: JobSpec, where: str) -> None:
         )  # fmt: skip
 
 
-def _session(spec: JobSpec) -> SparkSession | None:
-    return (
-        (SparkSession.getActiveSession() or build_session(f"skewless {spec.name} prepare"))
-        if needs_session(spec)
-        else None
-    )
-
-
 def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
     """The location of the input of a job without states, and its listing."""
     share = min(spec.routing.waves) / sum(spec.routing.waves)
@@ -166,18 +155,14 @@ def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, wh
     return input_path, list_input(spec.input, input_path, share)
 
 
-def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:
-    """Whether waves must keep the order of the input, because an aggregate depends on it or states are forwarded."""
-    return spec.state == "forward" or any(one.ordered for one in algebra.values())
-
-
 def _read_of(source: Source, reads: tuple[str, ...], freshness: str | None) -> Source:
     """The source with only the columns that a job reads. CSV and JSON lines are always read whole."""
     if source.format in {"csv", "json"}:
         return source.model_copy(update={"reads": reads})
     columns = {name: kind for name, kind in source.columns.items() if name in reads or name == freshness}
     # A job that reads only the paths of files needs some column to count rows by.
-    some = columns or dict(next(iter([[one] for one in source.columns.items() if _readable(one[1])]), []))
+    readable = [one for one in source.columns.items() if not one[1].startswith(UNSUPPORTED)]
+    some = columns or dict(readable[:1])
     return source.model_copy(update={"reads": reads, "columns": some})
 
 
@@ -189,10 +174,6 @@ def _of_read_columns(units: tuple[Unit, ...], source: Source) -> tuple[Unit, ...
         else unit
         for unit in units
     )
-
-
-def _readable(kind: str) -> bool:
-    return not kind.startswith(UNSUPPORTED)
 
 
 def _check_key(column: str, types: dict[str, str], at: str) -> None:
@@ -224,8 +205,3 @@ def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
             )
         if column.lower() == "_metadata" or column.lower().startswith(OWN_PREFIX):
             raise InputError(at, "a column name that Spark and Skewless do not use", repr(column), "rename it")
-
-
-def _assumed_types(spec: JobSpec) -> dict[str, str]:
-    """Types for an input without files: it has no schema, but its empty result needs one."""
-    return assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)

@@ -63,7 +63,6 @@ def sample_keys(job: Job) -> KeySample | None:
 
 
 def _spread_over(units: Sequence[Unit]) -> list[Unit]:
-    """All partitions if they are few, else some that are spread over the listing."""
     if len(units) <= SAMPLED_UNITS:
         return list(units)
     places = {(number * GOLDEN_SECTION % (1 << 32)) * len(units) >> 32 for number in range(1, SAMPLED_UNITS + 1)}
@@ -71,7 +70,6 @@ def _spread_over(units: Sequence[Unit]) -> list[Unit]:
 
 
 def _spread(found: pa.Table, units: npt.NDArray[np.int64], keys: pa.Table, names: Sequence[str], part: float) -> float:
-    """How much partitions differ (``unit_spread``), measured by the heaviest keys."""
     rows = np.bincount(units)
     heavy = keys.take(pc.select_k_unstable(keys, min(COMPARED_KEYS, len(keys)), [(_ROWS, "descending")]))
     heavy = heavy.filter(pc.greater_equal(heavy[_ROWS], len(rows)))

@@ -36,11 +36,8 @@ def prepare(
     that have been written are never changed.
 
     Args:
-        run: the run directory, new or of an earlier attempt.
-        spec: the spec with its overrides applied.
         date: the day to compute, under which the result is published.
         root: where relative paths of the spec start.
-        where: what error messages call the spec.
         hour: the hour of that day, for an hourly job (``Part.hour``).
 
     Raises:

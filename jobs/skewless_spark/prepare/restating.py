@@ -53,7 +53,6 @@ class Restatement(NamedTuple):
     """What is to be computed again.
 
     Attributes:
-        stale: the results to be replaced, oldest first.
         up_to_date: how many published results are left alone.
         without_window: published results of a release of the spec that had no window, which are left alone.
     """
@@ -92,10 +91,7 @@ def find_stale(
     """Compare published results with the input that they were made of. Files are listed, and nothing is written.
 
     Args:
-        spec: the spec, with a window.
         days: the first and the last day of published results to look at.
-        root: where relative paths start.
-        where: what error messages call the spec.
         runs: the folder of the job's runs, where run directories are looked for that are not where they were.
 
     Raises:
@@ -146,7 +142,6 @@ def what_is_read(
 
 
 def _rewrites(spec: JobSpec, now: Sequence[PartFiles | TablePart], jobs: Sequence[Job]) -> TableRewrites | None:
-    """The compactions since results were made of files of a table that are gone from it."""
     table = next((one.table for one in now if isinstance(one, TablePart)), None)
     if table is None or sees_order(spec):
         return None
@@ -164,7 +159,6 @@ def _followed(window: JobWindow, rewrites: TableRewrites | None) -> JobWindow:
 
 
 def _parts(spec: JobSpec, first: dt.date, last: dt.date) -> tuple[Part, ...]:
-    """All parts of some days."""
     if spec.schedule.unit == "day":
         return parts_between(Part(first), Part(last), spec.schedule.timezone)
     begin, end = (hours_of(day, spec.schedule.timezone) for day in (first, last))
@@ -231,10 +225,6 @@ def skipped_parts(run: RunDirectory, spec: JobSpec, part: Part, root: str, where
 
     Args:
         run: the new run's directory; begun runs are looked for beside it.
-        spec: its spec.
-        part: what it computes.
-        root: where relative paths start.
-        where: what error messages call the spec.
 
     Returns:
         Oldest first; none if nothing is published before the part.
@@ -252,7 +242,6 @@ def skipped_parts(run: RunDirectory, spec: JobSpec, part: Part, root: str, where
 
 
 def _begun(run: RunDirectory, spec: JobSpec) -> set[Part]:
-    """The parts of the runs beside a run directory, whether they have ended or not."""
     found = set()
     for location in siblings(run):
         try:

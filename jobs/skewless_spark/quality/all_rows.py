@@ -8,14 +8,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.job import Job, Unit
-from skewless.documents.window import JobWindow
 from skewless.run.directory import RunDirectory
 from skewless.standing.store import StatesStore
 from skewless_spark.branches import PLACE, evaluate, merges_kept
 from skewless_spark.result.merge import evaluated_rows
-from skewless_spark.sources import read_units
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.partition_columns import values_of_folders
+from skewless_spark.sources.reading import read_units
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files
 from skewless_spark.windows.merge import of_window
@@ -30,11 +29,6 @@ def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
     So each part has a sample of its own, and a run that is done again has the same one. A key that is in the rows and
     not in the result, or the other way round, is in the sample as often as any other.
 
-    Args:
-        columns: of the job.
-        wanted: about so many keys.
-        keys: how many there are.
-
     Returns:
         None if all keys are wanted.
     """
@@ -48,19 +42,13 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
     """The results of some keys, computed from all rows of each window by one pass of plain Spark.
 
     Args:
-        spark: the session.
-        job: with a window.
         chosen: which keys, see ``sampled``; all of them if it is None.
-
-    Returns:
-        See ``evaluated_rows``.
 
     Raises:
         InputError: a file has changed since the run was prepared.
     """
-    window: JobWindow = job.window  # type: ignore[assignment]
-    found = []
-    for span in window.windows:
+    of_job, found = JobColumns.of(job), []
+    for span in of_job.window.windows:
         whole = job_of_all_rows(job, span.first)
         ordinals = range(len(whole.units))
         require_unchanged(whole, ordinals)
@@ -70,7 +58,7 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
         # Each partition has all rows of its keys, in the order of the input.
         placed = rows.repartition(job.spec.output.files, *columns.keys)
         results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)
-        found.append(of_window(JobColumns.of(job), results, span.length))
+        found.append(of_window(of_job, results, span.length))
     return reduce(DataFrame.unionAll, found)
 
 
@@ -78,15 +66,11 @@ def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
     """The results of the newest states of all parts of each window, merged by one query.
 
     Args:
-        spark: the session.
         run: with a window, whose result is committed, and with states that nobody else adds to.
-
-    Returns:
-        See ``evaluated_rows``.
     """
     columns = JobColumns.of(run.job())
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
-    store, found = StatesStore(window.store), []
+    window, found = columns.window, list[DataFrame]()
+    store = StatesStore(window.store)
     newest = [store.newest(part.name)[0] for part in window.parts]
     for span in window.windows:
         files = [file for one in newest[span.first :] if one is not None for file in one.version.states]
@@ -111,7 +95,6 @@ def job_of_all_rows(job: Job, first: int) -> Job:
     """A job without a window, over all files of a window in their order.
 
     Args:
-        job: with a window.
         first: the position of the oldest part in it.
     """
     parts = job.window.parts[first:] if job.window else ()

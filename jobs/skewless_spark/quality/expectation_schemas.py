@@ -44,17 +44,12 @@ _ANY_LENGTH = frozenset({"expect_table_columns_to_match_ordered_list"})
 #: Expectations of a range, which require at least one of two bounds.
 _A_BOUND = frozenset({"expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between"})
 #: Expectations of figures that Spark computes as doubles.
-AS_DOUBLES = frozenset(
-    {
-        "expect_column_mean_to_be_between",
-        "expect_column_median_to_be_between",
-        "expect_column_proportion_of_non_null_values_to_be_between",
-        "expect_column_proportion_of_unique_values_to_be_between",
-        "expect_column_stdev_to_be_between",
-        "expect_column_value_z_scores_to_be_less_than",
-        "expect_column_values_to_not_be_outliers",
-    }
-)
+AS_DOUBLES = frozenset({
+    "expect_column_mean_to_be_between", "expect_column_median_to_be_between",
+    "expect_column_proportion_of_non_null_values_to_be_between",
+    "expect_column_proportion_of_unique_values_to_be_between", "expect_column_stdev_to_be_between",
+    "expect_column_value_z_scores_to_be_less_than", "expect_column_values_to_not_be_outliers",
+})  # fmt: skip
 #: The only expectation whose class checks that its bounds are in order.
 _ORDERED = "expect_table_row_count_to_be_between"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
@@ -87,17 +82,12 @@ def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], t
 
 
 def _without_parameters(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a kwarg without the mapping that names a parameter."""
     kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "object"}]
     return {"anyOf": kinds} if kinds else schema
 
 
 def require_fitting(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
-    """Refuse kwargs that Great Expectations would refuse, or would understand differently from their text.
-
-    Raises:
-        SpecError: a kwarg is refused; the error names it.
-    """
+    """Refuse kwargs that Great Expectations would refuse, or would understand differently from their text."""
     validators, schemas, required = _kwargs_of(kind)
     for name in kwargs:
         if name not in validators:

@@ -20,53 +20,28 @@ if TYPE_CHECKING:
 #: The expectations that a spec may name. It is an allow list, so that a new release of Great Expectations adds nothing
 #: by itself. Each was run on Spark 4.3. Those that Great Expectations lists but cannot compute on Spark (LIKE patterns,
 #: dateutil) are left out.
-ALLOWED = frozenset(
-    {
-        "expect_column_max_to_be_between",
-        "expect_column_mean_to_be_between",
-        "expect_column_median_to_be_between",
-        "expect_column_min_to_be_between",
-        "expect_column_pair_values_a_to_be_greater_than_b",
-        "expect_column_pair_values_to_be_equal",
-        "expect_column_pair_values_to_be_in_set",
-        "expect_column_proportion_of_non_null_values_to_be_between",
-        "expect_column_proportion_of_unique_values_to_be_between",
-        "expect_column_quantile_values_to_be_between",
-        "expect_column_stdev_to_be_between",
-        "expect_column_sum_to_be_between",
-        "expect_column_to_exist",
-        "expect_column_type_to_be",
-        "expect_column_unique_value_count_to_be_between",
-        "expect_column_value_lengths_to_be_between",
-        "expect_column_value_lengths_to_equal",
-        "expect_column_value_z_scores_to_be_less_than",
-        "expect_column_values_to_be_between",
-        "expect_column_values_to_be_in_set",
-        "expect_column_values_to_be_in_type_list",
-        "expect_column_values_to_be_json_parseable",
-        "expect_column_values_to_be_null",
-        "expect_column_values_to_be_of_type",
-        "expect_column_values_to_be_unique",
-        "expect_column_values_to_match_regex",
-        "expect_column_values_to_match_regex_list",
-        "expect_column_values_to_match_strftime_format",
-        "expect_column_values_to_not_be_in_set",
-        "expect_column_values_to_not_be_null",
-        "expect_column_values_to_not_be_outliers",
-        "expect_column_values_to_not_match_regex",
-        "expect_column_values_to_not_match_regex_list",
-        "expect_compound_columns_to_be_unique",
-        "expect_multicolumn_sum_to_equal",
-        "expect_multicolumn_values_to_be_equal",
-        "expect_select_column_values_to_be_unique_within_record",
-        "expect_table_column_count_to_be_between",
-        "expect_table_column_count_to_equal",
-        "expect_table_columns_to_match_ordered_list",
-        "expect_table_columns_to_match_set",
-        "expect_table_row_count_to_be_between",
-        "expect_table_row_count_to_equal",
-    }
-)
+ALLOWED = frozenset({
+    "expect_column_max_to_be_between", "expect_column_mean_to_be_between", "expect_column_median_to_be_between",
+    "expect_column_min_to_be_between", "expect_column_pair_values_a_to_be_greater_than_b",
+    "expect_column_pair_values_to_be_equal", "expect_column_pair_values_to_be_in_set",
+    "expect_column_proportion_of_non_null_values_to_be_between",
+    "expect_column_proportion_of_unique_values_to_be_between", "expect_column_quantile_values_to_be_between",
+    "expect_column_stdev_to_be_between", "expect_column_sum_to_be_between", "expect_column_to_exist",
+    "expect_column_type_to_be", "expect_column_unique_value_count_to_be_between",
+    "expect_column_value_lengths_to_be_between", "expect_column_value_lengths_to_equal",
+    "expect_column_value_z_scores_to_be_less_than", "expect_column_values_to_be_between",
+    "expect_column_values_to_be_in_set", "expect_column_values_to_be_in_type_list",
+    "expect_column_values_to_be_json_parseable", "expect_column_values_to_be_null",
+    "expect_column_values_to_be_of_type", "expect_column_values_to_be_unique", "expect_column_values_to_match_regex",
+    "expect_column_values_to_match_regex_list", "expect_column_values_to_match_strftime_format",
+    "expect_column_values_to_not_be_in_set", "expect_column_values_to_not_be_null",
+    "expect_column_values_to_not_be_outliers", "expect_column_values_to_not_match_regex",
+    "expect_column_values_to_not_match_regex_list", "expect_compound_columns_to_be_unique",
+    "expect_multicolumn_sum_to_equal", "expect_multicolumn_values_to_be_equal",
+    "expect_select_column_values_to_be_unique_within_record", "expect_table_column_count_to_be_between",
+    "expect_table_column_count_to_equal", "expect_table_columns_to_match_ordered_list",
+    "expect_table_columns_to_match_set", "expect_table_row_count_to_be_between", "expect_table_row_count_to_equal",
+})  # fmt: skip
 
 _TO_THE_DRIVER = "brings every distinct value to the driver"
 _NO_ORDER = "needs an order of rows, which a result has not"
@@ -124,36 +99,30 @@ def import_soon() -> None:
         threading.Thread(target=great_expectations, name="import of Great Expectations", daemon=True).start()
 
 
-def check_expectations(spec: JobSpec, where: str) -> None:
+def check_expectations(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
     """Refuse expectations that cannot or must not be run. This does not import Great Expectations.
 
-    Raises:
-        SpecError: an expectation is unknown, refused, or has wrong kwargs; the error names the first.
-    """
-    _checked(spec, where)
-
-
-def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
-    """The spec's own expectations as Great Expectations' objects, in the spec's order.
+    Returns:
+        Type and kwargs of each.
 
     Raises:
-        SpecError: see ``check_expectations``.
+        SpecError: names the first that is unknown, refused, or has wrong kwargs.
     """
-    checked = _checked(spec, where)
-    if not checked:
-        return []
-    registry = great_expectations().expectations.registry
-    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
-
-
-def _checked(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
-    """Type and kwargs of each expectation."""
     columns = (*spec.result_key, *spec.aggregates)
     spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
         (one.type, _checked_kwargs(one, spot, columns))
         for spot, one in zip(spots, spec.quality.expectations, strict=True)
     ]
+
+
+def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
+    """The spec's own expectations as Great Expectations' objects, in the spec's order."""
+    checked = check_expectations(spec, where)
+    if not checked:
+        return []
+    registry = great_expectations().expectations.registry
+    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
 
 
 def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> dict[str, Any]:
@@ -178,11 +147,6 @@ def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) 
 
 
 def _plain(value: Any, spot: str) -> Any:
-    """The value, if it has no mapping inside.
-
-    Raises:
-        SpecError: it has one.
-    """
     if isinstance(value, dict):
         if not spot.endswith((".kwargs", f".kwargs.{MAPPING_KWARG}")):
             raise SpecError(

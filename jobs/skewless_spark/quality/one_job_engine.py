@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from great_expectations.core import IDDict
@@ -48,7 +48,8 @@ class OneJobEngine(SparkDFExecutionEngine):
             .withColumn(_BRANCH, F.lit(branch))
             for branch, (rows, aggregates) in enumerate(selections.values())
         ]
-        found = {row[_BRANCH]: row for row in reduce(_with, branches).collect()}
+        both = partial(DataFrame.unionByName, allowMissingColumns=True)
+        found = {row[_BRANCH]: row for row in reduce(both, branches).collect()}
         return {
             metric: convert_to_json_serializable(data=whole_as_int(found[branch][name]))
             for branch, metrics in enumerate(names)
@@ -72,7 +73,3 @@ def whole_as_int(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [whole_as_int(one) for one in value]
     return int(value) if isinstance(value, Decimal) and value.is_finite() and value == int(value) else value
-
-
-def _with(above: DataFrame, below: DataFrame) -> DataFrame:
-    return above.unionByName(below, allowMissingColumns=True)

@@ -73,7 +73,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     ledger = balance(job, run.reports(), result.count("rows"), run.part_lines(), run.window_lines())
     own = build_expectations(job.spec, "job.json")
     context = _context()
-    about_ledger = _verdicts(_ledger_batch(context, ledger), _ledger_expectations(ledger))
+    about_ledger = _nothing_in(context, "ledger", _imbalances(ledger))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
     about_table, about_result = _result_verdicts(context, spark, run, result, rows, own)
@@ -147,7 +147,6 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
 
 
 def _as_json(result: Any) -> dict[str, Any]:
-    """A result of Great Expectations as plain JSON."""
     from skewless_spark.quality.one_job_engine import whole_as_int  # noqa: PLC0415  # imports Great Expectations
 
     result.result = whole_as_int(result.result)
@@ -158,12 +157,14 @@ def _as_json(result: Any) -> dict[str, Any]:
 # The ledger, as a table of some rows: no Spark job is needed to add them up.
 
 
-def _ledger_batch(context: Any, ledger: Ledger) -> Any:
+def _nothing_in(context: Any, name: str, counts: Mapping[str, Sequence[int]]) -> list[Verdict]:
+    """The verdicts on counts that must be 0, by the names of their columns."""
     import pandas as pd  # noqa: PLC0415  # Great Expectations imports it too; ``check`` does without
 
     # Whole numbers of Python, whose sum cannot overflow.
-    frame = pd.DataFrame(_imbalances(ledger), dtype=object)
-    return _batch(context.data_sources.add_or_update_pandas("pandas"), "ledger", frame)
+    batch = _batch(context.data_sources.add_or_update_pandas(name), name, pd.DataFrame(counts, dtype=object))
+    balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
+    return _verdicts(batch, [balanced(column=column, min_value=0, max_value=0) for column in counts])
 
 
 def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
@@ -190,22 +191,16 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
     }  # fmt: skip
 
 
-def _ledger_expectations(ledger: Ledger) -> list[Expectation]:
-    """The conditions of ``skewless.documents.ledger``, as expectations."""
-    balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
-    return [balanced(column=name, min_value=0, max_value=0) for name in _imbalances(ledger)]
-
-
 def _ledger_check(ledger: Ledger) -> Check:
-    """The verdict of ``skewless.documents.ledger`` itself, which names the stage and the numbers."""
     numbers = f"{ledger.input_rows:,} rows of input, {ledger.state_rows:,} rows in the states"
+    return _own_check("ledger", "ledger_balances", ledger.balanced, numbers, "; ".join(ledger.problems) or numbers)
+
+
+def _own_check(subject: str, kind: str, success: bool, observed: str, words: str, column: str = "") -> Check:
+    """A check of ours, which is no expectation of Great Expectations."""
+    sentence = f"{kind}({column}): {words}" if column else f"{kind}: {words}"
     return Check(
-        subject="ledger",
-        expectation="ledger_balances",
-        column="",
-        success=ledger.balanced,
-        observed=numbers,
-        sentence=f"ledger_balances: {'; '.join(ledger.problems) or numbers}",
+        subject=subject, expectation=kind, column=column, success=success, observed=observed, sentence=sentence
     )
 
 
@@ -213,7 +208,6 @@ def _ledger_check(ledger: Ledger) -> Check:
 
 
 def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted: int) -> list[Check]:
-    """Compare a sample of the keys with what all rows of the window give."""
     job = run.job()
     columns = JobColumns.of(job)
     chosen = sampled(columns, wanted, max(line.keys for line in run.window_lines()))
@@ -221,21 +215,10 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
     found = compared(ours if chosen is None else ours.where(chosen), results_of_all_rows(spark, job, chosen), columns)
     differ = {"missing keys": found.missing_keys}
     differ |= {f"keys with another {name}": count for name, count in (found.exact | found.approximate).items()}
-    import pandas as pd  # noqa: PLC0415  # Great Expectations imports it too; ``check`` does without
-
-    frame = pd.DataFrame({name: [count] for name, count in differ.items()}, dtype=object)
-    batch = _batch(context.data_sources.add_or_update_pandas("states"), "states", frame)
-    balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
-    verdicts = _verdicts(batch, [balanced(column=name, min_value=0, max_value=0) for name in differ])
+    verdicts = _nothing_in(context, "states", {name: [count] for name, count in differ.items()})
     numbers = f"{found.keys:,} keys computed from all rows"
-    whole = Check(
-        subject="states",
-        expectation="kept_states_are_those_of_all_rows",
-        column="",
-        success=not found.found,
-        observed=numbers,
-        sentence=f"kept_states_are_those_of_all_rows: {'; '.join([numbers, *found.examples])}",
-    )
+    words = "; ".join([numbers, *found.examples])
+    whole = _own_check("states", "kept_states_are_those_of_all_rows", not found.found, numbers, words)
     return [whole, *(verdict.check("states") for verdict in verdicts)]
 
 
@@ -279,7 +262,6 @@ def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:
     """The expectations that every result must meet, whatever the spec.
 
     Args:
-        job: the frozen job.
         rows: of the input that the rows of the result stand for, all together.
         keys: rows of the result.
     """
@@ -333,8 +315,6 @@ def rule_checks(frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str
     Args:
         frame: the rows, without the columns that name the part.
         rules: of the table; those without a condition are held by the writer of its files.
-        parts: the values of the columns that name the part.
-        where: the table, for messages.
 
     Raises:
         SpecError: a condition is none that Spark can evaluate.
@@ -352,16 +332,8 @@ def rule_checks(frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str
             + ", ".join(f"{rule.name}: {rule.condition}" for rule in held),
             "drop that rule from the table, or publish into a table of its own",
         ) from None  # fmt: skip
-    return [_check(rule, count) for rule, count in zip(held, counts, strict=True)]
-
-
-def _check(rule: TableRule, broken: int) -> Check:
-    told = "holds" if not broken else f"broken by {broken:,} rows: {rule.condition}"
-    return Check(
-        subject="result",
-        expectation="rule_of_the_table",
-        column=rule.name,
-        success=not broken,
-        observed=f"{broken:,}",
-        sentence=f"rule_of_the_table({rule.name}): {told}",
-    )
+    checks = []
+    for rule, count in zip(held, counts, strict=True):
+        words = f"broken by {count:,} rows: {rule.condition}" if count else "holds"
+        checks.append(_own_check("result", "rule_of_the_table", not count, f"{count:,}", words, rule.name))
+    return checks

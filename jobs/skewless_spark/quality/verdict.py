@@ -25,7 +25,6 @@ class Verdict:
     """One expectation with its validation result.
 
     Attributes:
-        expectation: the expectation.
         found: its validation result as plain JSON.
         fault: why it could not be evaluated, in one line; "" if it could.
         names: the names in the result of the columns of a derived frame.
@@ -118,7 +117,6 @@ def _order(value: Any, text: str) -> tuple[bool, float, str]:
 
 
 def _number(value: Any) -> str:
-    """A number with thousands separators; any other value as a short ``repr``."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -18,7 +18,6 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.quality.all_rows import results_of_all_states
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
-from skewless_spark.states.results import own_names, result_name
 
 #: Sums of floating-point numbers are rounded at each step: relative to the larger of two results.
 ROUNDING = 1e-9
@@ -52,11 +51,7 @@ class Differences(NamedTuple):
 
 
 def require_same_input(kept: Job, whole: Job) -> None:
-    """Refuse to compare runs that have found different files.
-
-    Raises:
-        InputError: names the part.
-    """
+    """Refuse to compare runs that have found different files."""
     now = _files(whole)
     for name, files in _files(kept).items():
         if files != now.pop(name, None):
@@ -74,7 +69,6 @@ def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) ->
     """Compare the results of two runs of one job, key by key.
 
     Args:
-        spark: the session.
         kept: the run that used kept states.
         whole: the run that has read all rows, with states of its own.
 
@@ -87,7 +81,7 @@ def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) ->
 
 def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:
     """The committed result of a run, with its columns by their numbers."""
-    own = own_names(JobColumns.of(run.job()))
+    own = JobColumns.of(run.job()).own_names
     return read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT)).toDF(*own)
 
 
@@ -97,14 +91,13 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
     Args:
         result: with its columns by their numbers.
         other: of ``skewless_spark.result.merge.evaluated_rows``.
-        columns: of the job.
     """
     keys = columns.result_keys
     ours, theirs = result.withColumn("there", F.lit(1)).alias("a"), other.withColumn("there", F.lit(1)).alias("b")
     same_key = reduce(Column.__and__, (F.col(f"a.{key}").eqNullSafe(F.col(f"b.{key}")) for key in keys))
     both = ours.join(theirs, same_key, "full")
     in_both = F.col("a.there").isNotNull() & F.col("b.there").isNotNull()
-    numbered = [result_name(columns, one.name) for one in columns.bound]
+    numbered = columns.results
     differs = {
         name: in_both & ~_alike(one, name, columns, result) for one, name in zip(columns.bound, numbered, strict=True)
     }
@@ -136,12 +129,6 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
 
 
 def _example(row: dict[str, Any], names: dict[str, str]) -> str:
-    """A key that differs, in words.
-
-    Args:
-        row: of ``compared``.
-        names: of the aggregates, by their numbers.
-    """
     key = ", ".join("null" if one is None else repr(one) for one in row["key"])
     if not (row["ours"] and row["theirs"]):
         return f"{key} is in {'the result' if row['ours'] else 'the rows'} only"
@@ -159,7 +146,6 @@ def _short(value: Any) -> str:
 
 
 def _alike(one: BoundAggregate[Aggregate], name: str, columns: JobColumns, result: DataFrame) -> Column:
-    """Whether two results may be of the same rows."""
     ours, theirs, rows = F.col(f"a.{name}"), F.col(f"b.{name}"), F.col("b.rows")
     alike, definition, options = ours.eqNullSafe(theirs), one.definition, one.options
     if definition.agrees is None:

@@ -20,10 +20,10 @@ from pyspark.sql.types import StructField, StructType
 from skewless.documents.commit import CommittedFile
 from skewless.run.directory import Attempt, RunDirectory
 from skewless_spark.session.queries import planned_once
+from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import damaged, noted_schema, parquet_of, write_files
-from skewless_spark.states.results import WHOLE, own_names
+from skewless_spark.states.columns import WHOLE, JobColumns
+from skewless_spark.states.committed_files import damaged, noted_schema, write_files
 
 #: Where an attempt at the merge writes the result; and, before that, the results of keys with several states.
 FOLDER, _MERGED = "data", "merged"
@@ -34,18 +34,12 @@ _BATCH_ROWS = 1 << 16
 
 
 def can_be_copied(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns) -> bool:
-    """Whether the driver copies results: they are small, and Arrow writes their columns as Spark does.
-
-    Args:
-        run: the run directory.
-        files: with results.
-        columns: the job's columns.
-    """
+    """Whether the driver copies results: they are small, and Arrow writes their columns as Spark does."""
     if sum(file.size_bytes for file in files) > COPIED_BYTES:
         return False
-    own = own_names(columns)
+    own = columns.own_names
     with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
-        parquet = parquet_of(opened)
+        parquet = open_parquet(opened)
         probe = io.BytesIO()
         with _writer(probe, _published(parquet, own), parquet.metadata):
             pass
@@ -63,10 +57,6 @@ def write_copies(
     """Write the results of an only stage into at most as many files as the output may have.
 
     Args:
-        spark: the session.
-        run: the run directory.
-        attempt: at the merge.
-        columns: the job's columns.
         files: with results, of which ``can_be_copied`` is true.
         parts: the results of keys that have several states; None if there are none.
 
@@ -85,11 +75,11 @@ def write_copies(
             sources += attempt.listed(_MERGED)
         run.fs.makedirs(f"{run.root}/{attempt.folder}/{FOLDER}", exist_ok=True)
         into = min(columns.job.spec.output.files, len(sources))
-        own = own_names(columns)
+        own = columns.own_names
         notes = _notes(noted_schema(run, files[0]), own)
         # All files have the schema of one: results of a stage and merged ones may differ in what may be null.
         with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
-            like = parquet_of(opened)
+            like = open_parquet(opened)
             kind, footer = _published(like, own), like.metadata
 
         def copied(number: int) -> tuple[int, int]:
@@ -105,7 +95,6 @@ def write_copies(
 def _copy(
     fs: Any, sources: Sequence[str], writer: pq.ParquetWriter, kind: pa.Schema, own: Mapping[str, str]
 ) -> tuple[int, int]:
-    """Copy the whole keys of some files into one; their rows and their number."""
     rows = keys = 0
     for batch in _batches(fs, sources, own):
         rows += int(pc.sum(batch["rows"]).as_py() or 0)
@@ -119,7 +108,7 @@ def _batches(fs: Any, sources: Sequence[str], own: Mapping[str, str]) -> Iterato
     for source in sources:
         try:
             with fs.open(source, "rb") as opened:
-                parquet = parquet_of(opened)
+                parquet = open_parquet(opened)
                 flags = [WHOLE] if WHOLE in parquet.schema_arrow.names else []  # all keys are whole that were merged
                 for batch in parquet.iter_batches(_BATCH_ROWS, columns=[*own, "rows", *flags]):
                     yield batch.filter(batch[WHOLE]) if flags else batch
@@ -142,7 +131,6 @@ def _writer(target: Any, kind: pa.Schema, footer: pq.FileMetaData) -> pq.Parquet
 
 
 def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object, ...]]:
-    """How the published columns lie in a Parquet file, whether or not one as a whole may be null."""
     found = set[tuple[object, ...]]()
     for number in range(len(parquet.schema)):
         leaf = parquet.schema.column(number)
@@ -156,7 +144,6 @@ def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object
 
 
 def _notes(noted: StructType | None, own: Mapping[str, str]) -> dict[bytes, bytes]:
-    """What Spark notes in a file: the published columns as its own types."""
     if noted is None:
         return {}
     fields = {field.name: field for field in noted}

@@ -22,13 +22,12 @@ from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
-from skewless_spark.result.ordering import sorted_results
-from skewless_spark.result.output_formats import published_files
+from skewless_spark.result.output_formats import published_files, sorted_results
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.routing import TASK, split_keys
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import (
     BACKLOG,
     EVALUATED,
@@ -41,7 +40,6 @@ from skewless_spark.states.committed_files import (
     write_files,
     written,
 )
-from skewless_spark.states.results import WHOLE, named, result_names
 from skewless_spark.windows.merge import drop_merges, keep_states, lines_of, of_window, over_windows, set_aside_damaged
 
 log = logging.getLogger(__name__)
@@ -56,8 +54,6 @@ def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") ->
     """Commit the result of a run, unless it is committed already.
 
     Args:
-        spark: the session.
-        run: the run directory; all of its stages are committed.
         preferred: with a window, a way of merging its states that is taken wherever it is possible (``plan_windows``).
 
     Returns:
@@ -78,7 +74,7 @@ def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") ->
             return _merge(spark, run, fence, preferred)
         except Exception as err:
             # Whatever read a damaged page: what can be made again is set aside.
-            if run.job().window is None or not of_a_file(err) or not set_aside_damaged(run):
+            if (window := run.job().window) is None or not of_a_file(err) or not set_aside_damaged(run, window):
                 raise
             log.warning("the merge begins anew: %s", sentence_for(err))
             return _merge(spark, run, fence, preferred)
@@ -107,7 +103,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
             results = evaluate(of_window(columns, merged, None) if over is None else over, columns)
         of_windows = _written(spark, attempt, columns, results, processed)
         if job.window is not None:
-            attempt.write(PART_LINES, lines_of(job, versions, lines, of_windows))
+            attempt.write(PART_LINES, lines_of(columns, versions, lines, of_windows))
         counts = _counts(of_windows)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
@@ -116,7 +112,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
         log.warning("%s", err)
         return run.committed(RESULT_STEP)
     if choice is not None:
-        drop_merges(run, choice)
+        drop_merges(run, columns.window, choice)
     return commit
 
 
@@ -135,26 +131,18 @@ def result_schema(spark: SparkSession, job: Job) -> StructType:
     columns = JobColumns.of(job)
     states = empty_states(spark, columns).withColumn("stage", F.lit(0))
     if job.window is None:
-        return named(_results(states, columns), columns).schema
+        return columns.named(_results(states, columns)).schema
     merged = merge_in_order(_in_key_order(states, columns), columns)
-    return named(evaluate(of_window(columns, merged, None), columns), columns).schema
+    return columns.named(evaluate(of_window(columns, merged, None), columns)).schema
 
 
 def _written(
     spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
 ) -> list[tuple[int, int]]:
-    """Write results with Spark; the input rows that those of each window stand for, and how many these are.
-
-    Args:
-        spark: the session.
-        attempt: at the merge.
-        columns: the job's columns.
-        results: one row per key, with the columns of ``_results``.
-        rows: of the input that they stand for.
-    """
+    """Write results with Spark; the input rows that those of each window stand for, and how many these are."""
     windows = columns.job.spec.windows or (None,)
     if not rows:
-        write_files(named(results, columns), attempt, FOLDER)
+        write_files(columns.named(results), attempt, FOLDER)
         return [(0, 0)] * len(windows)
     counted, counts = Observation("merged states"), list[Column]()
     for at, length in enumerate(windows):
@@ -162,7 +150,7 @@ def _written(
         counts += [F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"), F.count(seen).alias(f"keys{at}")]
     results = sorted_results(results, columns).observe(counted, *counts)  # what is sorted is evaluated twice
     with planned_once(spark):  # the exchange has as many partitions as the result has files
-        write_files(named(results, columns), attempt, FOLDER)
+        write_files(columns.named(results), attempt, FOLDER)
     return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
 
 
@@ -179,22 +167,13 @@ def _committed_in_stage(
     files: Sequence[CommittedFile],
     report: StageReport,
 ) -> dict[str, int]:
-    """Write the results that the only stage evaluated, and evaluate the keys of which it has several states.
-
-    Args:
-        spark: the session.
-        run: the run directory.
-        attempt: at the merge.
-        columns: the job's columns.
-        files: of the stage.
-        report: of the stage.
-    """
+    """Write the results that the only stage evaluated, and evaluate the keys of which it has several states."""
     plan = run.plan(0)
     split = not ENGINES[plan.engine].merges and (split_keys(plan) or report.histogram.seen_null_rows)
     parts = _results_of_parts(spark, run, columns, files) if split else None
     if not columns.job.spec.output.sort and can_be_copied(run, files, columns):
         return write_copies(spark, run, attempt, columns, files, parts)
-    results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *result_names(columns))
+    results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *columns.results)
     results = results if parts is None else results.unionByName(parts)
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
@@ -234,14 +213,7 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
 def _states_of_parts(
     run: RunDirectory, reports: Sequence[StageReport], states: DataFrame, columns: JobColumns
 ) -> DataFrame:
-    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list.
-
-    Args:
-        run: of a job with a window.
-        reports: of its stages.
-        states: of all stages, as ``_states`` returns them.
-        columns: the job's columns.
-    """
+    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     size = sum(file.size_bytes for file in files if file.kind != BACKLOG)
     partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
@@ -256,8 +228,6 @@ def _results(states: DataFrame, columns: JobColumns, partitions: int | None = No
     """One row per key, merged from all of its states: its rows, and its results by their numbers.
 
     Args:
-        states: with their stage and task.
-        columns: the job's columns.
         partitions: of the results; as many as the result may have files if that is not given.
     """
     return results_in_order(_in_key_order(states, columns, partitions), columns)

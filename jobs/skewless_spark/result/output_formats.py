@@ -1,10 +1,13 @@
-"""The formats of a published result. The run directory always has it as Parquet, which is what is validated."""
+"""The format of a published result, and its order (``output.sort``).
+
+The run directory always has the result as Parquet, which is what is validated.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrameWriter, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, VariantType
 
@@ -12,20 +15,19 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.errors import LedgerError, SpecError
 from skewless.run.directory import Attempt
+from skewless.spec.result import Output
 from skewless_spark.session.file_systems import require_writer
+from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import PUBLISHED, read_files
 
 _FOLDER = "published"
 #: A field of a CSV is one text, which cannot represent values of these types.
-_NOT_IN_CSV = (ArrayType, MapType, StructType, BinaryType, VariantType)
+_NESTED = (ArrayType, MapType, StructType, VariantType)
+_NOT_IN_CSV = (*_NESTED, BinaryType)
 
 
 def refuse_nested(schema: StructType, where: str) -> None:
-    """Refuse a result that CSV cannot represent.
-
-    Raises:
-        SpecError: names the first such column.
-    """
+    """Refuse a result that CSV cannot represent."""
     odd = next((field for field in schema if isinstance(field.dataType, _NOT_IN_CSV)), None)
     if odd is not None:
         raise SpecError(
@@ -73,3 +75,31 @@ def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
         writer.json(path, ignoreNullFields=False)
     else:  # in the calendar that all readers know, and said so in each file
         writer.option("orc.proleptic.gregorian", value=True).orc(path)
+
+
+def refuse_without_order(schema: StructType, output: Output, where: str) -> None:
+    """Refuse to sort a result by a column of lists, structs or maps: Iceberg has no order of them."""
+    for name, _ in output.order:
+        kind = schema[name].dataType
+        if isinstance(kind, _NESTED):
+            raise SpecError(
+                f"{where}, field output.sort", "columns of one value each",
+                f"{name!r} of type {kind.simpleString()}", "sort by another column",
+            )  # fmt: skip
+
+
+def sorted_results(results: DataFrame, columns: JobColumns) -> DataFrame:
+    """Results with the columns of the order ascending from partition to partition and in each; as they are without one.
+
+    Spark draws a sample of the results to cut them into ranges, so they are evaluated twice if there is more than one
+    file.
+    """
+    output, numbered = columns.job.spec.output, {own: number for number, own in columns.own_names.items()}
+    if not output.sort:
+        return results
+    order = [_ordered(F.col(numbered[name]), descending) for name, descending in output.order]
+    return results.repartitionByRange(output.files, *order).sortWithinPartitions(*order)
+
+
+def _ordered(column: Column, descending: bool) -> Column:  # as SortColumn has it
+    return column.desc_nulls_last() if descending else column.asc_nulls_first()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -19,9 +20,10 @@ from skewless.run.objects.location import open_location
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_lake.staging import ResultFile, batches_of, stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
-from skewless_spark.sources import parquet_files
+from skewless_spark.sources.formats.parquet import open_parquet
+from skewless_spark.sources.reading import parquet_files
 from skewless_spark.sources.worker_files import read_in_workers
-from skewless_spark.states.committed_files import RESULT, noted_schema, parquet_of, readable
+from skewless_spark.states.committed_files import RESULT, noted_schema, readable
 
 
 def staged(run: RunDirectory) -> StagedResult:
@@ -36,7 +38,7 @@ def staged(run: RunDirectory) -> StagedResult:
     if not run.exists(STAGED):
         files = run.committed(RESULT_STEP).of_kind(RESULT)
         columns = _columns(run, files[0])
-        sources = [_source(run, file, columns) for file in files]
+        sources = [ResultFile(file.rows, partial(_batches, run, file, columns)) for file in files]
         run.write_once(STAGED, stage_result(run, columns, sources, dt.datetime.now(tz=dt.UTC)))
     return run.read(STAGED, StagedResult)
 
@@ -69,17 +71,12 @@ def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
     return to_arrow_schema(noted, timezone="UTC")
 
 
-def _source(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> ResultFile:
-    return ResultFile(file.rows, lambda: _batches(run, file, columns))
-
-
 def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     run.verify(file)
     with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-        for batch in batches_of(parquet_of(opened)):
+        for batch in batches_of(open_parquet(opened)):
             yield batch.cast(columns)
 
 
 def _plain(found: pa.Schema, leave_out: list[str]) -> pa.Schema:
-    """Columns without metadata of their own, and without some of them."""
     return pa.schema([pa.field(one.name, one.type, nullable=True) for one in found if one.name not in leave_out])

@@ -88,7 +88,6 @@ def _adopt(draft: Path, archive: Path, java: Path) -> None:
 
 
 def _sized(archive: Path, file: Path) -> Path:
-    """The place of an archive, with the size of a file in its name."""
     return archive.with_name(f"{archive.stem}-{file.stat().st_size}.jsa")
 
 
@@ -101,7 +100,6 @@ def _archive(base: Path) -> Path:
 
 
 def _java() -> Path | None:
-    """The Java that Spark will start."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return Path(home) / "bin" / "java"

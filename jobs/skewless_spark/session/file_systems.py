@@ -37,11 +37,6 @@ def workers_reach(spark: SparkSession, location: str) -> bool:
 def require_writer(spark: SparkSession, location: str, kind: str) -> None:
     """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
 
-    Args:
-        spark: the session.
-        location: of the run directory.
-        kind: the format, as in ``output.format``.
-
     Raises:
         RunDirectoryError: Spark has no file system for the run directory.
     """
@@ -53,9 +48,10 @@ def require_writer(spark: SparkSession, location: str, kind: str) -> None:
 
 
 def _has_file_system(spark: SparkSession, scheme: str) -> bool:
-    hadoop: Any = spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]  # noqa: SLF001
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
     try:
-        hadoop.getFileSystemClass(scheme, spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)
     except Py4JJavaError as err:
         if any(word in str(err) for word in _MISSING):
             return False

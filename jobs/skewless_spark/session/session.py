@@ -145,6 +145,5 @@ def forget_session() -> None:
 
 
 def _submitted_name(given: SparkConf) -> str | None:
-    """The name that spark-submit was given, if any; its default is the name of the script."""
     name = given.get("spark.app.name")
     return None if name == Path(sys.argv[0]).name else name

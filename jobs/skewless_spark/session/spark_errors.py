@@ -128,7 +128,6 @@ _SHORTAGES = (
 
 
 def _shortage(told: Sequence[str]) -> str:
-    """One sentence if disk or memory were not enough; else empty."""
     full = next((found[0] for line in told if (found := _FULL.search(line))), "")
     if full:
         return str(SkewlessError("the step", "room for what it writes", full.lower(), "make room, and try again"))
@@ -139,7 +138,6 @@ def _shortage(told: Sequence[str]) -> str:
 
 
 def _plainly(err: BaseException) -> str:
-    """The most telling line of an exception."""
     if isinstance(err, Py4JJavaError):
         return _first_line(_root_cause(err))
     if isinstance(err, PythonException):
@@ -183,7 +181,6 @@ def _told_by(exception: Any) -> list[str]:
 
 
 def _root_cause(err: Py4JJavaError) -> str:
-    """The message of the innermost cause."""
     cause = err.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

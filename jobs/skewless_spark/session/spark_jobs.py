@@ -36,11 +36,7 @@ NOTHING: Told = {"inputRecords": -1, "shuffleReadRecords": 0}
 
 
 class JobsSeen:
-    """The jobs that a session runs from now on. What cannot be asked is not known, and no error.
-
-    Args:
-        spark: the session.
-    """
+    """The jobs that a session runs from now on. What cannot be asked is not known, and no error."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001  # there is no other way to it

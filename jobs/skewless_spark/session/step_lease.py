@@ -30,10 +30,6 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
 
     The previous holder may have committed the step in the meantime: check that again inside the block.
 
-    Args:
-        run: the directory of a prepared run.
-        step: the folder of the step below the run directory.
-
     Yields:
         The fence for the attempt that may commit. It is None if the run directory's file system has no leases and the
         spec names no Redis: then the first attempt to commit wins.
@@ -60,9 +56,7 @@ def address_of_leases(run: RunDirectory, folder: str, sharing: Sharing) -> str:
     """The address of a store of leases of a run.
 
     Args:
-        run: the run directory; one that has leases, if they are kept there.
         folder: the name of the store: a folder below the run directory, or part of a name in Redis.
-        sharing: the spec's section ``sharing``.
     """
     if sharing.store != FILES:
         # Many runs may use one Redis: a hash of the run directory's path keeps their leases apart.
@@ -77,18 +71,10 @@ def has_leases(run: RunDirectory) -> bool:
 
 
 class _StepFence:
-    """The fence of a step, while its lease is held."""
-
     def __init__(self, run: RunDirectory, step: str, lease: Lease) -> None:
         self._run, self._step, self._lease = run, step, lease
 
     def admit(self, attempt: str) -> None:
-        """Admit an attempt to commit if it still holds the lease.
-
-        Raises:
-            LostRaceError: the lease is lost, and another attempt has committed.
-            FencedOutError: the lease is lost, and no attempt has committed yet.
-        """
         try:
             self._lease.commit(attempt)
         except FencedOutError as err:

@@ -42,10 +42,7 @@ class StepProgress:
     """Logs every few seconds how many tasks and rows of the running Spark stage are done.
 
     Args:
-        spark: the session.
-        step: the name of the step in the lines.
         queued: rows that the step has to process, if that is known.
-        seconds: time between two lines.
     """
 
     def __init__(

@@ -51,13 +51,7 @@ def share_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     """Take part in a stage until one of the clusters has committed it.
 
     Args:
-        spark: the session of this cluster.
-        run: the run directory, which all clusters see.
-        stage: the number of the stage, whose plan has been written.
         cluster: the name of this cluster in what is recorded. Two clusters may have the same name.
-
-    Returns:
-        The committed report.
 
     Raises:
         LeaseError: the leases cannot be renewed.
@@ -83,8 +77,6 @@ def lease_address(run: RunDirectory, stage: int, sharing: Sharing) -> str:
 
 
 class _Participation:
-    """One cluster in one stage."""
-
     def __init__(self, spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> None:
         self._spark, self._run, self._stage, self._cluster = spark, run, stage, cluster
         self._started = time.monotonic()

@@ -29,8 +29,6 @@ class Piece(NamedTuple):
     Attributes:
         task: its index in the plan.
         rows: the files with its routed rows.
-        cluster: the name of the cluster.
-        attempt: the attempt of that cluster.
         folder: the folder in that attempt, used for this task under this lease only.
     """
 
@@ -45,9 +43,6 @@ def prepare_task(stage: Stage, piece: Piece) -> DataFrame:
     """The states and the backlog of one virtual task, by the code that reduces all tasks of an unshared stage.
 
     Nothing is computed yet: this takes the driver a while and Spark nothing, so it is done while another task runs.
-
-    Raises:
-        RunDirectoryError: the files are not those that were committed.
     """
     # All rows belong to this task: no exchange is needed to have them in one partition or to group them there.
     return outcome_of_tasks(read_files(stage.spark, stage.run, piece.rows).coalesce(1), stage)
@@ -73,16 +68,7 @@ def finish_stage(
     """Count the pieces of a stage, and commit the stage.
 
     Args:
-        stage: what was reduced.
-        routed: the routed rows.
-        done: every task, as it was committed under its lease.
         seconds: returns the wall time of the stage so far; called last.
-
-    Returns:
-        The committed report.
-
-    Raises:
-        LedgerError: rows were lost or counted twice; nothing is committed.
     """
     run, step = stage.run, stage_step(routed.stage)
     with leased_step(run, step) as fence:

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
 from skewless.run.directory import Attempt, RunDirectory, stage_step
-from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.reading import Tally
 from skewless_spark.stage.queue import Stage, routed_queue
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.committed_files import write_files, written
@@ -26,10 +27,6 @@ PARTITIONS_PER_SLOT = 4
 
 def route_stage(stage: Stage, cluster: str) -> StepCommit:
     """Write the rows of a stage as files, task by task.
-
-    Args:
-        stage: what is queued, by a plan with the engine ``staged``.
-        cluster: the name of this cluster.
 
     Returns:
         A manifest of one document, ``RoutedRows``. It counts once it is committed under a lease.
@@ -78,7 +75,6 @@ def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
 
 
 def _folder(path: str) -> str:
-    """Where an attempt keeps what it has routed, by the path of one of the files."""
     return path[: path.rindex(f"/{_FOLDER}=")]
 
 

@@ -24,9 +24,7 @@ def piece_bytes(sizes: Sequence[int], share: float, cut_bytes: int) -> int:
     """Bytes that a unit should have: at most ``cut_bytes``, and few enough for the smallest wave.
 
     Args:
-        sizes: bytes of each file.
         share: the fraction of the input that the smallest wave has.
-        cut_bytes: the limit in the spec.
     """
     return max(LEAST_BYTES, min(cut_bytes, int(sum(sizes) * share)))
 
@@ -41,8 +39,6 @@ def cut_groups(pieces: Sequence[tuple[int, int]], size: int, piece: int) -> list
 
     Args:
         pieces: ``(rows, bytes)`` of each row group or stripe; only the proportions of the bytes matter.
-        size: bytes of the file.
-        piece: bytes of a range.
     """
     total = sum(weight for _, weight in pieces) or 1
     wanted = piece * total / size
@@ -77,13 +73,7 @@ def has_wide_rows(footer: pq.FileMetaData) -> bool:
 
 
 def rows_at_a_time(footer: pq.FileMetaData, groups: Sequence[int] | None, columns: Collection[str]) -> int:
-    """How many rows of a Parquet file are read into a batch, so that it has about ``queries.BATCH_BYTES`` at most.
-
-    Args:
-        footer: of the file.
-        groups: the row groups that are read; None for all.
-        columns: the columns that are read.
-    """
+    """How many rows of a Parquet file are read into a batch, so that it has about ``queries.BATCH_BYTES`` at most."""
     least = queries.BATCH_ROWS
     for group in map(footer.row_group, range(footer.num_row_groups) if groups is None else groups):
         if group.total_byte_size * least > queries.BATCH_BYTES * group.num_rows:  # else it needs no look at its columns
@@ -104,11 +94,6 @@ def split_bytes(sizes: Sequence[int], splits: int, slots: int) -> int:
     the next split ("next fit decreasing"). Splits that are filled to an even size alone are one file short each, and
     what is left over makes further splits, for which all slots but a few would wait. So limits are tried with which the
     files fill just the splits that are wanted, or one or two more for each slot.
-
-    Args:
-        sizes: of all files that the query reads, in bytes; there may be none.
-        splits: that are wanted.
-        slots: tasks that run side by side.
 
     Returns:
         The limit; an even share if a file is larger than that, since Spark cuts it then. No file is cut into pieces of

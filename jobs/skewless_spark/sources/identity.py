@@ -130,16 +130,16 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
     """
     known = {job.units[ordinal].path: job.units[ordinal] for ordinal in ordinals}
     changed = next((found for found in in_threads(_change, known.values()) if found), None)
-    if changed and job.source.pinned:
-        raise InputError(
-            f"input {job.source.pinned}", "the files that the run was prepared with", changed,
-            "nothing was committed; the snapshot has expired or was removed, so start a new run",
-        )  # fmt: skip
     if changed:
-        raise InputError(
-            job.input_path, "the files that the run was prepared with", changed,
-            "nothing was committed; start a new run over the new input",
-        )  # fmt: skip
+        pinned = job.source.pinned
+        where = f"input {pinned}" if pinned else job.input_path
+        remedy = (
+            "the snapshot has expired or was removed, so start a new run"
+            if pinned
+            else ("start a new run over the new input")
+        )
+        required = "the files that the run was prepared with"
+        raise InputError(where, required, changed, f"nothing was committed; {remedy}")
 
 
 def _change(unit: Unit) -> str:

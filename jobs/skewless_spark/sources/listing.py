@@ -17,12 +17,13 @@ from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_larg
 from skewless_spark.sources.formats import json_lines
 from skewless_spark.sources.formats.delimited import names_in
 from skewless_spark.sources.formats.files import COMPRESSED, find, in_threads, open_file, open_input
-from skewless_spark.sources.formats.footers import Footer, footer_of
+from skewless_spark.sources.formats.footers import footer_of
 from skewless_spark.sources.formats.lines import Block
+from skewless_spark.sources.formats.parquet import Footer
 from skewless_spark.sources.formats.spark_types import declared_type
 from skewless_spark.sources.identity import checksums, listed_file
 from skewless_spark.sources.schemas import ColumnsOfFiles, common_types, refuse_unknown
-from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
+from skewless_spark.sources.uris import FILE_COLUMNS
 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
 #: input.
@@ -37,7 +38,6 @@ class Listing:
     """The units of an input with their common columns.
 
     Attributes:
-        units: the units in the order of the input.
         source: how they are read, with all columns of the files, not only those that a job reads.
         own: the columns of each file, of a format whose files tell them: by a footer or a header.
     """
@@ -50,7 +50,7 @@ class Listing:
     def types(self) -> dict[str, str]:
         """The Spark SQL type of each column that a job may name; empty for an input without files."""
         named = {**self.source.columns, **self.source.partition_columns}
-        return {**named, **{name: file_column_type(name) for name in FILE_COLUMNS}} if named else {}
+        return {**named, **FILE_COLUMNS} if named else {}
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,7 @@ def list_input(
     """List an input. Only footers are read, and samples of texts.
 
     Args:
-        given: the spec's section ``input``, with the format of the files.
-        path: its path, resolved.
         share: the fraction of the input that the smallest wave has.
-        files: the files, if they are known already.
-        partitions: the types of partition columns, if they are known already.
 
     Raises:
         InputError: there is nothing at the path, a file has another format, or a folder's value not the type that is
@@ -176,14 +172,6 @@ def _estimated(file: ListedFile, row_bytes: float, piece: int, cut_bytes: int) -
 def _sampled(
     given: Input, files: Sequence[ListedFile], types: Mapping[str, str], partitions: Container[str]
 ) -> tuple[dict[str, str], float]:
-    """The columns of the files of a text format, and the mean bytes of a line.
-
-    Args:
-        given: the spec's section ``input``.
-        files: all files.
-        types: the types that the spec declares, of columns of the files or of their folders.
-        partitions: the columns of the folders.
-    """
     filled = [file for file in files if file.size]
     total = sum(file.size for file in filled)
     length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(total * _SAMPLED_PART / SAMPLED_FILES)))
@@ -196,9 +184,8 @@ def _sampled(
     declared = {name: kind for name, kind in types.items() if name not in partitions}
     if not samples:
         return declared, row_bytes
-    first = filled[0].path
     if given.format == "json":
-        return declared or json_lines.infer(Block(samples[0], 0, 0), first), row_bytes
+        return declared or json_lines.infer(Block(filled[0].path, samples[0], 0, 0)), row_bytes
     line = samples[0].partition(b"\n")[0]
     if not given.header:
         fields = next(csv.reader([line.decode(errors="replace")], delimiter=given.delimiter), [])

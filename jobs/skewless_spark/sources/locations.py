@@ -16,8 +16,8 @@ from skewless.run.publication.places import beside, beside_table
 from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec
-from skewless_spark.sources import Listing
 from skewless_spark.sources.formats.files import is_hidden, open_input
+from skewless_spark.sources.listing import Listing
 
 
 def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
@@ -102,11 +102,7 @@ _WRITTEN = ("job.json", "stages/0000/attempts/0/states/part-0.parquet")
 
 
 def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) -> None:
-    """Refuse to keep a run or states inside the input, of whatever part: a later run would read them.
-
-    Raises:
-        SpecError: one is inside.
-    """
+    """Refuse to keep a run or states inside the input, of whatever part: a later run would read them."""
     given = spec.input.path
     if spec.input.named:
         return

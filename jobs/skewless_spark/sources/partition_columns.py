@@ -19,13 +19,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def values_of(files: Sequence[str], root: str) -> list[dict[str, str | None]]:
-    """The partition columns of each file, outermost first, as text. Files of one folder share theirs.
-
-    Args:
-        files: their paths.
-        root: the path of the input. Every folder ``name=value`` below it counts, and those at the end of the path
-            itself.
-    """
+    """The partition columns of each file, outermost first, as text. Files of one folder share theirs."""
     folders = [posixpath.dirname(file) for file in files]
     known = {folder: _values_in(folder, root) for folder in dict.fromkeys(folders)}
     return [known[folder] for folder in folders]
@@ -65,12 +59,6 @@ def types_of(
     It is the declared one; else one that the job's states have, if all values fit it; else it follows from all values:
     a number or a date where each value is written as Spark writes it, so that no two folders become one key, and
     otherwise text.
-
-    Args:
-        files: their paths.
-        values: of each file, as text.
-        declared: the types that a spec gives.
-        kept: the types of columns in states of the job, newest last.
 
     Raises:
         InputError: files differ in their partition columns; or a value does not fit the type of its column.
@@ -128,7 +116,6 @@ def _type_of_column(
 
 
 def _first_unlike(texts: Sequence[str], kind: str) -> str | None:
-    """The first text that is not a value of a declared type."""
     if kind in {"tinyint", "smallint", "int", "bigint"}:  # Arrow also reads hexadecimal numbers
         odd = next((text for text in texts if not re.fullmatch(r"-?[0-9]+", text)), None)
         if odd is not None:

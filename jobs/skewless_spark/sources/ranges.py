@@ -15,6 +15,7 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.run.objects.location import open_location
+from skewless_lake.refusals import first_line
 from skewless_spark.session.queries import BATCH_ROWS, cut_batch
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats import delimited, json_lines
@@ -23,7 +24,7 @@ from skewless_spark.sources.formats.orc_footer import has_old_calendar, in_new_c
 from skewless_spark.sources.formats.parquet import as_spark_reads, int96_columns, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of, cast_text
 from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_unit
-from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type, file_value
+from skewless_spark.sources.uris import FILE_COLUMNS, file_value
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -39,10 +40,8 @@ def read_parts(
 
     Args:
         parts: for each number its units, with their ordinals.
-        source: how they are read.
         columns: the columns in order: of the files, of their paths, or of ``FILE_COLUMNS``.
         origin: the name of the last column, with source partition and offset of the row.
-        vectors: the deletion vectors of a Delta table.
     """
     inside = [name for name in columns if name not in source.partition_columns and name not in FILE_COLUMNS]
 
@@ -95,7 +94,7 @@ def _given(name: str, unit: Unit, source: Source, rows: np.ndarray) -> pa.Array:
         if value is not None:
             return pa.repeat(pa.scalar(value, pa.string()), len(rows))
         known = unit.counted or unit.span is None or not unit.span[0]
-        return pa.array(rows + unit.first_row) if known else pa.nulls(len(rows), arrow_type_of(file_column_type(name)))
+        return pa.array(rows + unit.first_row) if known else pa.nulls(len(rows), arrow_type_of(FILE_COLUMNS[name]))
     return pa.repeat(partition_value(unit, source, name), len(rows))
 
 
@@ -113,7 +112,7 @@ def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa
         InputError: the file has changed or does not fit its declaration; the error names the place.
     """
     # A reader that is asked for no column returns no rows.
-    asked = list(columns) or (_any_column(source) if source.format not in {"csv", "text"} else [])
+    asked = list(columns) or (list(source.columns)[:1] if source.format not in {"csv", "text"} else [])
     reader = {"parquet": _parquet, "orc": _orc, "csv": delimited.read, "json": json_lines.read, "text": _text}
     with readable(unit, source):
         yield from reader[source.format](unit, source, asked)
@@ -136,14 +135,9 @@ def readable(unit: Unit, source: Source) -> Iterator[None]:
             "nothing was committed; the snapshot has expired or was removed, so start a new run",
         ) from None  # fmt: skip
     except (pa.ArrowException, OSError) as err:
-        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
         raise InputError(
-            f"input file {unit.path}", f"readable {source.format}", reason, "nothing was committed"
+            f"input file {unit.path}", f"readable {source.format}", first_line(err), "nothing was committed"
         ) from None
-
-
-def _any_column(source: Source) -> list[str]:
-    return list(source.columns)[:1]
 
 
 def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.queries import map_in_batches
 from skewless_spark.sources.lake.tables import READERS
 from skewless_spark.sources.ranges import read_parts
-from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
+from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, literally, quoted
 
 #: The origin of a row: source partition and offset in one integer (``skewless.routing.hashing.pack_origin``).
 ORIGIN = "origin"
@@ -88,12 +88,8 @@ def read_units(
     """The named columns of some source partitions, mapped if the job has a map, with the origin of every row.
 
     Args:
-        spark: the session.
-        job: the frozen job.
-        ordinals: the ordinals of its units.
         columns: the columns in order, of the mapped rows if there is a map. They are returned as ``c0``, ``c1``, ...,
             followed by ``origin`` and, if there is a map, ``origin_index``.
-        tally: counts the rows.
         located: whether origins are needed. If not, they may all be 0, which is cheaper. Without a map it may also be a
             condition in SQL over the columns, there called ``s0``, ``s1``, ...: other rows need none.
     """
@@ -116,15 +112,7 @@ def read_units(
 def source_rows(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
-    """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map.
-
-    Args:
-        spark: the session.
-        job: the frozen job.
-        ordinals: the ordinals of the units, at least one.
-        wanted: the columns.
-        located: as of ``read_units``.
-    """
+    """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map."""
     native = _native(spark, job, ordinals)
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
@@ -140,7 +128,6 @@ def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> lis
 
 
 def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
-    """The units that Spark's own scan reads; pyarrow reads the others in Spark's workers."""
     # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
     if job.source.format != "parquet" or not (job.source.pinned is not None or spark_reads(spark, job.input_path)):
         return []
@@ -161,12 +148,10 @@ def _for_spark(job: Job, unit: Unit) -> bool:
 
 def _types(job: Job) -> Mapping[str, str]:
     given = {**job.key_types, **job.column_types} if job.spec.map is None else {}
-    about = {name: file_column_type(name) for name in FILE_COLUMNS}
-    return {**given, **job.source.columns, **job.source.partition_columns, **about}
+    return {**given, **job.source.columns, **job.source.partition_columns, **FILE_COLUMNS}
 
 
 def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
-    """Units read by pyarrow, distributed over Spark tasks by their bytes."""
     types = _types(job)
     parts = _spread([(one, job.units[one]) for one in ordinals], spark.sparkContext.defaultParallelism)
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
@@ -222,7 +207,6 @@ def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: S
     """Exactly these Parquet files, by Spark's own scan.
 
     Args:
-        spark: the session.
         schema: of the columns to read; if it is not given, Spark finds out.
         paths: of the files, with all characters as they are.
     """
@@ -240,7 +224,6 @@ def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: S
 def _scanned(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
-    """Whole Parquet files, by Spark's own scan."""
     types, source = _types(job), job.source
     inside = [name for name in wanted if name not in source.partition_columns and name not in FILE_COLUMNS]
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)

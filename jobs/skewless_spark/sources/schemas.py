@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from skewless.documents.job import Unit
 from skewless.errors import InputError, nearest
+from skewless_spark.sources.formats.spark_types import DECIMAL
 
 #: Of each file that has a footer, by its path: the Spark SQL type of each of its columns.
 ColumnsOfFiles = Mapping[str, Mapping[str, str]]
 
 #: Types from narrow to wide. All values of one are values of the next, and Spark reads them as such.
 _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def widest(first: str, second: str) -> str | None:
@@ -27,9 +26,9 @@ def widest(first: str, second: str) -> str | None:
     for kinds in _WIDER:
         if first in kinds and second in kinds:
             return max(first, second, key=kinds.index)
-    one, other = _DECIMAL.fullmatch(first), _DECIMAL.fullmatch(second)
+    one, other = DECIMAL.fullmatch(first), DECIMAL.fullmatch(second)
     if one and other and one[2] == other[2]:
-        return max(first, second, key=lambda kind: int(_DECIMAL.fullmatch(kind)[1]))  # type: ignore[index]
+        return max(first, second, key=lambda kind: int(DECIMAL.fullmatch(kind)[1]))  # type: ignore[index]
     return None
 
 
@@ -46,11 +45,7 @@ def common_types(files: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def refuse_unknown(declared: Iterable[str], known: Iterable[str], first: str) -> None:
-    """Refuse a type that a spec declares for a column that is neither in files nor in the names of folders.
-
-    Raises:
-        InputError: names the column.
-    """
+    """Refuse a type that a spec declares for a column that is neither in files nor in the names of folders."""
     names = list(known)
     odd = next((name for name in declared if name not in names), None)
     if odd is not None:
@@ -74,11 +69,8 @@ def fitted(
     """The units, with what their files lack of the columns that a job reads.
 
     Args:
-        units: of some files.
         own: the columns of the files; of formats without footers nothing is known.
-        wanted: the type of each column of the files that is read.
         required: the columns that no file may lack.
-        told: what says the type of a column, for errors.
 
     Raises:
         InputError: a file lacks a column, or has it in a type whose values are not all of the wanted one.

@@ -33,9 +33,6 @@ _DECLARE = "declare it as a STRING, or read the files by path"
 def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Listing]:
     """List a table.
 
-    Returns:
-        Its location and its listing.
-
     Raises:
         InputError: the table does not exist, or its files cannot be read here.
     """

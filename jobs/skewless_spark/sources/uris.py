@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 #: Columns of ``_metadata``, as Spark has them for every file source, with their types.
-_TYPES = {"_metadata.file_path": "string", "_metadata.file_name": "string", "_metadata.row_index": "bigint"}
-FILE_COLUMNS = tuple(_TYPES)
-
-
-def file_column_type(name: str) -> str:
-    """The Spark SQL type of a column about files."""
-    return _TYPES[name]
+FILE_COLUMNS = {"_metadata.file_path": "string", "_metadata.file_name": "string", "_metadata.row_index": "bigint"}
 
 
 def file_value(name: str, path: str) -> str | None:

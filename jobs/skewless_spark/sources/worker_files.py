@@ -45,8 +45,6 @@ def read_in_workers(spark: SparkSession, schema: StructType, files: Sequence[tup
     """Exactly these Parquet files, read by workers with pyarrow.
 
     Args:
-        spark: the session.
-        schema: of their columns.
         files: the path and the bytes of each. A large one is read by several tasks.
     """
     pieces = [
@@ -85,8 +83,6 @@ def write_in_workers(frame: DataFrame, folder: str, parted_by: str | None = None
     """Write a frame as Parquet files, each task its own with names that no other attempt at the task has.
 
     Args:
-        frame: the rows.
-        folder: where the files are.
         parted_by: a column by whose values the files are in folders of their own, named as Spark names them.
 
     Returns:
@@ -105,8 +101,6 @@ def writing(folder: str, parted_by: str | None, note: str) -> Callable[[Batches]
     """For ``mapInArrow``: write the rows of a task, and give the paths of its files in the column of ``REPORT``.
 
     Args:
-        folder: where the files are.
-        parted_by: as for ``write_in_workers``.
         note: the columns of the rows as Spark's types, as JSON.
     """
 
@@ -128,7 +122,6 @@ def writing(folder: str, parted_by: str | None, note: str) -> Callable[[Batches]
 
 @contextmanager
 def _told(folder: str) -> Iterator[None]:
-    """What hinders the block from writing, in a sentence."""
     try:
         yield
     except OSError as err:
@@ -142,7 +135,6 @@ def _reason(err: Exception) -> str:
 
 
 def _by_value(batch: pa.RecordBatch, parted_by: str | None) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """The rows of a batch by the value of a column, without that column; in their order."""
     if parted_by is None:
         yield None, batch
         return
@@ -153,8 +145,6 @@ def _by_value(batch: pa.RecordBatch, parted_by: str | None) -> Iterator[tuple[An
 
 
 class _Sink:
-    """One file that a task writes, in row groups of some size."""
-
     def __init__(self, folder: str, schema: pa.Schema, note: str) -> None:
         task = TaskContext.get()
         # In the order of the partitions, so that a result that is put together of files is the same again.
@@ -171,14 +161,12 @@ class _Sink:
         self._schema, self._waiting, self._bytes = schema, list[pa.RecordBatch](), 0
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Write rows, soon."""
         self._waiting.append(rows)
         self._bytes += rows.nbytes
         if self._bytes >= _GROUP_BYTES:
             self._flush()
 
     def close(self) -> str:
-        """Upload the file; its path."""
         self._flush()
         self._writer.close()
         self._out.close()

@@ -30,13 +30,7 @@ from skewless_spark.states.committed_files import counting, read_files
 
 
 def measure(stage: Stage, files: Sequence[CommittedFile], read: CountsRead) -> StageReport:
-    """The report of a stage whose files are written but not committed; its seconds are not known yet.
-
-    Args:
-        stage: what was reduced.
-        files: what it wrote.
-        read: reads the counts of files.
-    """
+    """The report of a stage whose files are written but not committed; its seconds are not known yet."""
     counts = task_counts(read, stage.plan, files)
     totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in COUNTS}
     tasks = task_loads(stage.plan, counts)
@@ -72,9 +66,6 @@ def key_histogram(
     """Exact counts per key: rows seen in all stages so far, and rows left over.
 
     Args:
-        stage: what was reduced.
-        files: what it wrote.
-        read: reads the counts of files.
         tasks: the loads of its tasks; empty if nothing was routed.
         admitted: the rows that the stage admitted, which are among those seen.
     """
@@ -147,8 +138,6 @@ def _summed(found: pa.Table, plan: RoutingPlan, spent: float | None) -> Histogra
     """The histogram from a table of ``head_and_slots``.
 
     Args:
-        found: the table.
-        plan: the stage's plan.
         spent: seconds of all keys together; None if they were not timed.
     """
     slots = 1 << plan.ring.ring_bits
@@ -185,8 +174,6 @@ def head_and_slots(per_key: DataFrame, ring_bits: int, head_limit: int, rows: tu
 
     Args:
         per_key: ``key``, ``seen``, ``left``, and others that are summed too.
-        ring_bits: of the ring, which has two to the power of that many slots.
-        head_limit: the maximum number of named keys.
         rows: rows seen so far, and rows left over now, of all keys together.
 
     Returns:

@@ -18,11 +18,11 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, TaskLoad
 from skewless.routing.hashing import key_hashes
 from skewless_spark.aggregates.key_text import arrow_key_text
+from skewless_spark.sources.formats.spark_types import is_utf8
 from skewless_spark.stage.routing import SLOT, TASK
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.states.columns import NULL_KEY, JobColumns
+from skewless_spark.states.columns import NULL_KEY, WHOLE, JobColumns
 from skewless_spark.states.committed_files import EVALUATED, PYTHON, counting, of_kinds
-from skewless_spark.states.results import WHOLE
 
 #: A character of UTF-8 has at most this many bytes.
 _CHARACTER_BYTES = 4
@@ -32,7 +32,6 @@ class CountedStage(NamedTuple):
     """A stage whose keys are counted.
 
     Attributes:
-        files: what it wrote.
         tasks: the loads of its tasks, if keys are timed; empty otherwise.
         is_last: whether its backlog is still queued. Rows that earlier stages left over have been queued again.
     """
@@ -63,10 +62,6 @@ def head_and_slots_here(
     """The table of ``head_and_slots``, without a Spark job; None if there are too many states.
 
     Args:
-        read: reads the counts of files.
-        columns: the job's columns.
-        stages: all stages so far.
-        ring_bits: of the ring.
         rows: rows seen so far, and rows left over now, of all keys together.
     """
     files = {file.path: file for stage in stages for file in (*stage.counted, *stage.timed)}
@@ -122,7 +117,6 @@ def _part(columns: JobColumns, table: pa.Table, stage: CountedStage, *, counted:
 
 
 def _slots_of_whole(table: pa.Table) -> pa.Array:
-    """The slots that Spark has written beside results, of whole keys."""
     if not {SLOT, WHOLE} <= set(table.column_names):
         return pa.nulls(len(table), pa.int32())
     return pc.if_else(table[WHOLE], table[SLOT], pa.scalar(None, pa.int32()))
@@ -135,7 +129,6 @@ def _texts(columns: JobColumns, table: pa.Table) -> pa.Array:
 
 
 def _by_slot(per_key: pa.Table, ring_bits: int) -> pa.Table:
-    """Rows per slot of the ring, and of the null key, which has no slot."""
     known = pc.is_valid(per_key["key"])
     nulls = per_key.filter(pc.invert(known))
     of_keys = per_key.filter(known) if len(nulls) else per_key
@@ -179,18 +172,9 @@ def _head(per_key: pa.Table, head_limit: int, rows: tuple[int, int]) -> pa.Table
 
 
 def _with_text(table: pa.Table) -> pa.Table:
-    """The rows whose key is UTF-8, with the key as a string."""
     at = table.column_names.index("key")
     try:
         return table.set_column(at, "key", table["key"].cast(pa.string()))
     except pa.ArrowInvalid:
-        whole = pa.array([_is_utf8(key) for key in table["key"].to_pylist()])
+        whole = pa.array([is_utf8(key) for key in table["key"].to_pylist()])
         return _with_text(table.filter(whole))
-
-
-def _is_utf8(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

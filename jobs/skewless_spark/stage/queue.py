@@ -14,7 +14,7 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.aggregates.key_text import bounded
-from skewless_spark.sources import ORIGIN, Tally, read_units
+from skewless_spark.sources.reading import ORIGIN, Tally, read_units
 from skewless_spark.stage.routing import TASK, draw, drawing_rows, route
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, read_files
@@ -31,10 +31,6 @@ class Stage:
     """A stage that is to be reduced.
 
     Attributes:
-        spark: the session.
-        run: the run directory; earlier stages have committed.
-        columns: the job's columns.
-        plan: the stage's plan.
         tally: counts the rows that are read, where the listing does not.
         in_pieces: whether its tasks are reduced one by one, by clusters that share it.
     """

@@ -68,10 +68,7 @@ def route(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFram
     """Add the column ``task``: the index of the virtual task that each row goes to.
 
     Args:
-        rows: any columns, the origin among them.
-        plan: says where keys go.
         key: the key text in SQL, null for a row without a key.
-        origin: the name of the origin column, a bigint.
     """
     drawn = row_hash(origin, plan.share_salt)
     routed, tail = _on_ring(rows, plan, key, plan.head)
@@ -107,7 +104,10 @@ def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame
         # A few comparisons cost less than a look at a table, and need no table.
         cases = [f"WHEN {key} = {text_literal(one)} THEN {_weighed(drawn, weights)}" for one, weights in split.items()]
         return rows.selectExpr("*", f"CAST(CASE {without_key} {' '.join(cases)} END AS INT) AS {DRAWN}")
-    routed = _beside_head(rows.selectExpr("*", f"{key} AS route_key"), split)
+    cells = pa.array(map(share_cells, split.values()), pa.list_(pa.int32()))
+    table = pa.table({"head_key": pa.array(split, pa.string()), "head_cells": cells})
+    heads = F.broadcast(rows.sparkSession.createDataFrame(table))
+    routed = rows.selectExpr("*", f"{key} AS route_key").join(heads, F.expr("route_key = head_key"), "left")
     of_key = _drawn_cell(drawn, "head_cells")
     task = f"CAST(CASE {without_key} WHEN head_key IS NOT NULL THEN {of_key} END AS INT) AS {DRAWN}"
     return routed.selectExpr("* EXCEPT (route_key, head_key, head_cells)", task)
@@ -156,11 +156,6 @@ def _on_ring(rows: DataFrame, plan: RoutingPlan, key: str, head: Mapping[str, We
     return routed, tail
 
 
-def _beside_head(rows: DataFrame, head: Mapping[str, Weights]) -> DataFrame:
-    """The rows beside the cells of their key, if it is one of these head keys."""
-    return rows.join(F.broadcast(_head_table(rows.sparkSession, head)), F.expr("route_key = head_key"), "left")
-
-
 def _without_tables(
     routed: DataFrame, plan: RoutingPlan, task: str, head: Mapping[str, Weights], *further: str
 ) -> DataFrame:
@@ -172,7 +167,6 @@ def _without_tables(
 
 
 def _drawn_task(drawn: str, plan: RoutingPlan) -> str:
-    """The task that a row without a key draws."""
     return f"shiftright({drawn} * {len(plan.tasks)}, 32)"
 
 
@@ -213,16 +207,6 @@ def _slot_table(spark: SparkSession, plan: RoutingPlan, head: Mapping[str, Weigh
 
 def _in_blocks(by_slot: npt.NDArray[np.int32], size: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(np.arange(0, len(by_slot) + 1, size, dtype=np.int32), pa.array(by_slot, pa.int32()))
-
-
-def _head_table(spark: SparkSession, head: Mapping[str, Weights]) -> DataFrame:
-    table = pa.table(
-        {
-            "head_key": pa.array(head, pa.string()),
-            "head_cells": pa.array(map(share_cells, head.values()), pa.list_(pa.int32())),
-        }
-    )
-    return spark.createDataFrame(table)
 
 
 def share_cells(shares: Weights) -> list[int]:

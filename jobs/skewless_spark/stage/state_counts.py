@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from skewless.documents.commit import CommittedFile
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import has_arrow_text
+from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routing import SLOT, TASK
-from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, parquet_of, readable
-from skewless_spark.states.results import WHOLE
+from skewless_spark.states.columns import WHOLE, JobColumns
+from skewless_spark.states.committed_files import BACKLOG, readable
 
 #: The counts of the ledger, per task and key.
 COUNTS = ("rows", "left_over", "admitted", "forwarded")
@@ -39,12 +39,7 @@ _SUMMED = (*COUNTS, "python_rows", *SECONDS, *FOUND)
 
 
 class CountsRead:
-    """The counts that were read from files of states, each of which is opened once.
-
-    Args:
-        run: the run directory.
-        columns: the job's columns.
-    """
+    """The counts that were read from files of states, each of which is opened once."""
 
     def __init__(self, run: RunDirectory, columns: JobColumns) -> None:
         self._run, self._keys = run, columns.keys
@@ -101,7 +96,7 @@ class CountsRead:
     def _read(self, file: CommittedFile) -> None:
         self._run.verify(file)
         with self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
-            self.take(file, parquet_of(opened))
+            self.take(file, open_parquet(opened))
 
     def _has_room(self, file: CommittedFile, footer: pq.FileMetaData) -> bool:
         """Reserve memory for the keys of a file, unless there is too little or was for another file."""

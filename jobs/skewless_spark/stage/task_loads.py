@@ -36,11 +36,6 @@ TaskCounts = Mapping[str, Any]
 def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFile]) -> dict[int, TaskCounts]:
     """The counts of each task, by its number.
 
-    Args:
-        read: reads the counts of files.
-        plan: the stage's plan.
-        files: what the stage wrote.
-
     Returns:
         ``rows``, ``left_over``, ``admitted``, ``forwarded`` and ``states``; for Python aggregates also
         ``python_rows``, the figures of timing and the seconds. Tasks without rows are left out.

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.documents.job import Job
+from skewless.documents.window import JobWindow
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
@@ -19,13 +20,17 @@ from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import key_text, text_literal
-from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
+from skewless_spark.sources.reading import ORIGIN, ORIGIN_INDEX
 from skewless_spark.states.python_calls import PythonCall, python_call
 
 #: The text that routes a null key if each key must live in one task. No text of several key columns equals it.
 NULL_KEY = "\0null"
 #: The column that says of which part of the window a row or a state is: its position in ``JobWindow.parts``.
 PART = "part"
+#: Whether a row of results is all that there is of its key. A stage writes results in place of states (files of kind
+#: ``EVALUATED``) if all rows of a run end in it, so that the state of a key is its last one. Some keys may still have
+#: several states, one for each task that had rows of theirs: keys that the plan split, and null. They have no result.
+WHOLE = "whole"
 #: More rows than a map makes of one row.
 _INDICES = Decimal(1 << 31)
 
@@ -35,9 +40,7 @@ class JobColumns:
     """The input columns of a job, ``c0``, ``c1``, ...: the key columns first, then the arguments.
 
     Attributes:
-        job: the frozen job.
         inputs: input column names, in the order of their numbers.
-        bound: the job's aggregates.
     """
 
     job: Job
@@ -67,10 +70,36 @@ class JobColumns:
         return self.keys if self.job.spec.windows is None else [*self.keys, WINDOW_COLUMN]
 
     @property
+    def results(self) -> list[str]:
+        """The numbered names of all results: a user's name could equal that of an inner column."""
+        return [f"r{number}" for number in range(len(self.bound))]
+
+    def result(self, name: str) -> str:
+        """The numbered name of a result."""
+        return self.results[[one.name for one in self.bound].index(name)]
+
+    @property
+    def own_names(self) -> dict[str, str]:
+        """The columns of the published result: for each numbered name of a key column or a result its own."""
+        own = [*self.job.spec.result_key, *(one.name for one in self.bound)]
+        return dict(zip([*self.result_keys, *self.results], own, strict=True))
+
+    def named(self, result: DataFrame) -> DataFrame:
+        """Key columns and results by their own names."""
+        return result.select(*(F.col(number).alias(name) for number, name in self.own_names.items()))
+
+    @property
     def types(self) -> list[str]:
         """The Spark SQL types of all input columns."""
         known = {**self.job.key_types, **self.job.column_types}
         return [known[name] for name in self.inputs]
+
+    @property
+    def window(self) -> JobWindow:
+        """The window, of a job that has one."""
+        if self.job.window is None:
+            raise ValueError(f"the job {self.job.spec.name} has no window")
+        return self.job.window
 
     @property
     def groups(self) -> list[str]:
@@ -125,9 +154,6 @@ class JobColumns:
 
         Rows with a null key are spread over all tasks, unless each key must live in one task: then a null key is
         routed by ``NULL_KEY``.
-
-        Args:
-            prefix: of the numbered columns.
         """
         text = self._key_sql(prefix)
         return f"coalesce({text}, {text_literal(NULL_KEY)})" if self.job.forwards_states else text
@@ -181,13 +207,7 @@ class JobColumns:
         )
 
     def arguments(self, one: BoundAggregate[Aggregate], kept: str, *, all_kept: bool = False) -> Arguments:
-        """What a native aggregate sees of the rows of a task.
-
-        Args:
-            one: the aggregate.
-            kept: the column that says whether a row is within the budget.
-            all_kept: whether all rows are, so that ``kept`` need not be read.
-        """
+        """What a native aggregate sees of the rows of a task."""
 
         def reached(column: Column) -> Column:
             return column if all_kept else F.when(F.col(kept), column)
@@ -210,7 +230,7 @@ class JobColumns:
         ordinal, offset = f"shiftright({ORIGIN}, {OFFSET_BITS})", f"({ORIGIN} & {(1 << OFFSET_BITS) - 1}L)"
         cases = [
             f"WHEN {ordinal} >= {run.first} THEN {run.base}L + {run.step}L * ({ordinal} - {run.first}L)"
-            for run in reversed(rank_runs(self.job.window))  # type: ignore[arg-type]
+            for run in reversed(rank_runs(self.window))
         ]
         # Sums of columns with few digits, so that Spark keeps every digit of the product.
         unit = f"CAST(CASE {' '.join(cases)} ELSE 0 END AS DECIMAL(18,0))" if cases else "CAST(0 AS DECIMAL(18,0))"
@@ -247,5 +267,4 @@ class JobColumns:
 
     @cached_property
     def _widths(self) -> list[int]:
-        """How many state columns each aggregate has."""
         return [len(states) or 1 for states in self._updates]

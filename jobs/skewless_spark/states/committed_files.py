@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,8 +18,8 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.session.file_systems import spark_reads
-from skewless_spark.sources import parquet_files
 from skewless_spark.sources.formats.parquet import open_parquet
+from skewless_spark.sources.reading import parquet_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE, read_in_workers, write_in_workers
 
 #: Kinds of files: native states, Python states, results in place of states (see ``results``) and backlog of a stage;
@@ -45,10 +44,6 @@ def written(
     """The files that an attempt wrote into a folder, with their rows; empty files only if ``keep_empty``.
 
     Args:
-        attempt: the attempt.
-        kind: what the files hold.
-        folder: where they are, below the attempt's own folder.
-        keep_empty: whether to list files without rows.
         reader: called with each listed file, in several threads at once, so that no file is opened twice.
 
     Raises:
@@ -65,7 +60,7 @@ def written(
                 "put the run directory on a disk that the driver and all workers share, or on an object store",
             ) from None  # fmt: skip
         with opened:
-            parquet = parquet_of(opened)
+            parquet = open_parquet(opened)
             file = attempt.described(kind, path, parquet.metadata.num_rows, copied=kind == RESULT)
             if kind == PYTHON:
                 file = file.model_copy(update={"task": _only_task(parquet.metadata)})
@@ -97,11 +92,6 @@ def readable(run: Storage, file: CommittedFile) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as err:
         raise damaged(run.path(file.path), err) from err
-
-
-def parquet_of(opened: Any) -> pq.ParquetFile:
-    """A Parquet file of ours, by its open file: checksums of pages are checked, and times are in microseconds."""
-    return open_parquet(opened)
 
 
 def damaged(path: str, err: Exception) -> RunDirectoryError:
@@ -149,8 +139,6 @@ def few_rows(
     INT96 are left to it: to Arrow these times have no zone, and Spark would take them for ones of the session's zone.
 
     Args:
-        run: the run directory.
-        files: all have the columns of the first one.
         keep: says which rows of a batch are wanted.
 
     Raises:
@@ -161,7 +149,7 @@ def few_rows(
     def wanted(file: CommittedFile) -> pa.Table | None:
         run.verify(file)
         with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-            parquet, kept = parquet_of(opened), list[pa.RecordBatch]()
+            parquet, kept = open_parquet(opened), list[pa.RecordBatch]()
             if any(parquet.schema.column(one).physical_type == "INT96" for one in range(len(parquet.schema))):
                 return None
             for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
@@ -184,8 +172,6 @@ def write_files(frame: DataFrame, attempt: Attempt, folder: str, parted_by: str 
     """Write a frame as Parquet files into a folder of an attempt, which ``written`` then finds.
 
     Args:
-        frame: the rows.
-        attempt: the attempt.
         folder: below the attempt's own folder; empty for that itself.
         parted_by: a column by whose values the files are in folders of their own.
     """

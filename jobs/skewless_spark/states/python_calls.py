@@ -27,12 +27,7 @@ class PythonCall(NamedTuple):
 
     Attributes:
         name: the result column in the spec.
-        function: its name in the registry.
-        options: its options as JSON values.
-        spark_types: the Spark SQL types of its arguments.
         argument: the column of the batches that holds its argument.
-        state: the column that holds its states.
-        result: the column for its results.
     """
 
     name: str
@@ -87,12 +82,7 @@ def guarded(
     """Run a method of an aggregate. An error in it becomes one sentence that names the key, below its traceback.
 
     Args:
-        call: the aggregate.
-        what: the name of the method.
         accumulator: knows the current group, if it works key by key.
-        work: calls the method.
-        text_of: returns the key text of a group.
-        groups: the groups that the method was given.
         alone: gives the rows of one group to a new accumulator, to find the key that raises.
     """
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ def evaluate_batches(
             flat = states.flatten()
             groups = _parents(states)
             texts = batch.column("route_key").cast(pa.string(), safe=False)
-            results = [_evaluated(call, flat.field(call.state).cast(call.types.state), groups, texts) for call in calls]
+            results = [_outcome(call, "evaluate", [(flat.field(call.state), groups)], texts) for call in calls]
             columns = [*(batch.column(name) for name in passed), *results]
             names = [*passed, *(call.result for call in calls)]
             yield pa.RecordBatch.from_arrays(columns, names=names)
@@ -57,7 +58,7 @@ def merge_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callabl
             texts = batch.column("route_key").cast(pa.string(), safe=False)
             kind = lists[0].type
             states = [
-                _merged(call, [(one.flatten().field(call.state), _parents(one)) for one in lists], texts)
+                _outcome(call, "state", [(one.flatten().field(call.state), _parents(one)) for one in lists], texts)
                 for call in calls
             ]
             merged = pa.StructArray.from_arrays(states, names=[call.state for call in calls])
@@ -68,8 +69,10 @@ def merge_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callabl
     return merge
 
 
-def _merged(call: PythonCall, lists: Sequence[tuple[pa.Array, Groups]], texts: pa.Array) -> pa.Array:
-    """The state of each key: of the first list merged, of the second one subtracted."""
+def _outcome(
+    call: PythonCall, what: Literal["state", "evaluate"], lists: Sequence[tuple[pa.Array, Groups]], texts: pa.Array
+) -> pa.Array:
+    """The state or the result of each key: of the first list merged, of the second one subtracted."""
     accumulator, total = call.accumulator(), len(texts)
 
     def text_of(group: int) -> str | None:
@@ -77,13 +80,15 @@ def _merged(call: PythonCall, lists: Sequence[tuple[pa.Array, Groups]], texts: p
 
     if call.definition.open_to_evaluate:
         guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, 0), text_of)
-    for (states, groups), what in zip(lists, ("merge", "subtract"), strict=False):
+    for (states, groups), adds in zip(lists, ("merge", "subtract"), strict=False):
         of_call = states.cast(call.types.state)
-        guarded(call, what, accumulator, partial(getattr(accumulator, what), of_call, groups, total), text_of)
-    found = guarded(call, "state", accumulator, accumulator.state, text_of)
+        guarded(call, adds, accumulator, partial(getattr(accumulator, adds), of_call, groups, total), text_of)
+    found = guarded(call, what, accumulator, getattr(accumulator, what), text_of)
     if call.definition.open_to_evaluate:
         guarded(call, "close_keys", accumulator, accumulator.close_keys, text_of)
-    return checked(call, found, call.types.state, total, "state")
+    if what == "state":
+        return checked(call, found, call.types.state, total, "state")
+    return checked(call, found, call.types.result, total, "result")
 
 
 def evaluate_in_order(
@@ -96,8 +101,6 @@ def evaluate_in_order(
     a result column per call. No more is held than a batch and the states of one key.
 
     Args:
-        calls: the aggregates.
-        keys: the key columns.
         newest: whether the last state of a key stands for all of its rows; the others then only count their rows.
         splits: whether the first row of each batch of results says what states there were of each split in it. The
             batches then have ``task``, the number of the split, and its seconds.
@@ -114,8 +117,8 @@ def evaluate_in_order(
             if newest and len(at):
                 at = at[np.append(np.diff(groups[at]) != 0, True)]
             of_states = groups[at]
-            states = [batch[call.state].take(pa.array(at)).cast(call.types.state) for call in calls]
-            results = [_evaluated(call, one, of_states, texts) for call, one in zip(calls, states, strict=True)]
+            states = [(call, batch[call.state].take(pa.array(at))) for call in calls]
+            results = [_outcome(call, "evaluate", [(one, of_states)], texts) for call, one in states]
             labels = batch.select(keys).take(pa.array(first_rows))
             columns = [*labels.columns, pa.array(rows.astype(np.int64)), *results]
             names = [*keys, "rows", *(call.result for call in calls)]
@@ -161,22 +164,6 @@ def _whole_keys(batches: Batches, keys: Sequence[str]) -> Iterator[pa.RecordBatc
         held = joined.slice(last)
     if held is not None:
         yield held
-
-
-def _evaluated(call: PythonCall, states: pa.Array, groups: Groups, texts: pa.Array) -> pa.Array:
-    accumulator, total = call.accumulator(), len(texts)
-
-    def text_of(group: int) -> str | None:
-        return texts[group].as_py()
-
-    opened = call.definition.open_to_evaluate
-    if opened:
-        guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, 0), text_of)
-    guarded(call, "merge", accumulator, partial(accumulator.merge, states, groups, total), text_of)
-    found = guarded(call, "evaluate", accumulator, accumulator.evaluate, text_of)
-    if opened:
-        guarded(call, "close_keys", accumulator, accumulator.close_keys, text_of)
-    return checked(call, found, call.types.result, total, "result")
 
 
 def _parents(lists: pa.ListArray) -> Groups:

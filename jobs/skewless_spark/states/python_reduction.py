@@ -69,9 +69,6 @@ def reduce_batches(
     many rows of a key these were, they count as admitted or forwarded, and a key with no other rows has no state.
 
     Args:
-        calls: the aggregates.
-        keys: the key columns.
-        apart: whether to time heavy keys apart.
         at_rest: where the states of keys are; None if a key has one in each stage.
         split: the texts of keys that other tasks have rows of, too; None among them stands for null. All others are
             whole and evaluated. None in place of them if no key is.
@@ -108,13 +105,7 @@ def counted_states(
     counts: Sequence[str],
     write: Callable[[Batches], Iterator[pa.RecordBatch]],
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: reduce, give the states the counts of the ledger by their names, and write them.
-
-    Args:
-        reduce: of ``reduce_batches``; no rows are left over.
-        counts: the names, in their order.
-        write: takes the batches of states.
-    """
+    """For ``mapInArrow``: reduce, give the states the counts of the ledger by their names, and write them."""
 
     def counted(states: pa.RecordBatch) -> pa.RecordBatch:
         nothing = pa.array(np.zeros(states.num_rows, dtype=np.int64))
@@ -143,16 +134,7 @@ def states_schema(
     split: frozenset[str | None] | None,
     leaves: Leaves | None,
 ) -> dict[str, pa.DataType | None]:
-    """The columns of states in their order, with their types; None for the type of the same column of the rows.
-
-    Args:
-        calls: the aggregates.
-        keys: the key columns.
-        of_rows: the columns of the rows.
-        at_rest: as for ``reduce_batches``.
-        split: as for ``reduce_batches``.
-        leaves: as for ``reduce_batches``.
-    """
+    """The columns of states in their order, with their types; None for the type of the same column of the rows."""
     results = {} if split is None else {"whole": pa.bool_(), **{call.result: call.types.result for call in calls}}
     return {
         **dict.fromkeys([*_labels(of_rows, at_rest), *keys]),
@@ -201,8 +183,6 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class _Reduction:
-    """The states of one task while its batches come in."""
-
     def __init__(
         self,
         calls: Sequence[PythonCall],
@@ -229,11 +209,9 @@ class _Reduction:
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
     def __len__(self) -> int:
-        """Keys seen so far."""
         return len(self._index)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of rows."""
         if self._opened is not None:
             raise ValueError("rows of a task that are kept come before all that are left over")
         groups = self._numbered(batch)
@@ -329,7 +307,6 @@ class _Reduction:
                 guarded(call, "merge", acc, partial(acc.merge, states, groups, total), self._text_of)
 
     def _update(self, batch: pa.RecordBatch, groups: Groups, at: Groups | None, total: int) -> None:
-        """Update with the rows of a batch: all rows, or those numbered in ``at``."""
         where = None if at is None else pa.array(at)
         for call, acc, kind in zip(self._calls, self._accumulators, self._arguments, strict=True):
             # A cast changes no value, but a timestamp comes labelled with the session's time zone.
@@ -379,7 +356,6 @@ class _Reduction:
 
 
 def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
-    """The values in some places, and null in all others."""
     return values.take(pa.array(np.arange(len(values)), mask=~where))
 
 

@@ -21,8 +21,9 @@ from skewless.documents.commit import CommittedFile
 from skewless.routing.plan import RoutingPlan, earlier_tasks
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.storage import Storage
+from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.states.columns import PART, JobColumns
-from skewless_spark.states.committed_files import PYTHON, parquet_of, readable
+from skewless_spark.states.committed_files import PYTHON, readable
 
 #: The text of a key, beside states whose key is not one column of text.
 ROUTE_KEY = "route_key"
@@ -39,7 +40,6 @@ class RestingFile(NamedTuple):
     """A file with states.
 
     Attributes:
-        file: as it was committed.
         moved: whether it is of another task than the one that looks into it.
     """
 
@@ -51,9 +51,7 @@ class StatesAtRest(NamedTuple):
     """The files in which each task may find states of its keys, as they are sent to the workers.
 
     Attributes:
-        location: the run directory.
         text: the column with the text of a key.
-        columns: the columns of states.
         stages: the earlier stages, the last one first: for each task of the plan its files.
     """
 
@@ -89,11 +87,7 @@ def _by_task(run: RunDirectory, stage: int, plan: RoutingPlan) -> dict[int, tupl
 
 
 class StatesFound:
-    """The states of keys as one task finds them, and how many of them came from files of other tasks.
-
-    Args:
-        at_rest: where to look.
-    """
+    """The states of keys as one task finds them, and how many of them came from files of other tasks."""
 
     def __init__(self, at_rest: StatesAtRest) -> None:
         self._at_rest = at_rest
@@ -104,7 +98,6 @@ class StatesFound:
         """The newest states of some keys.
 
         Args:
-            task: the index of the task that asks.
             keys: the texts of different keys, as binaries; null for the null key. With a window the texts that
                 ``in_part`` makes.
 
@@ -133,7 +126,7 @@ class StatesFound:
             self._run.verify(file)
             text = self._at_rest.text
             with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
-                parquet = parquet_of(opened)
+                parquet = open_parquet(opened)
                 parted = [PART] if PART in parquet.schema_arrow.names else []
                 read = parquet.read(columns=[text, *parted])
                 keys = read[text].combine_chunks().cast(pa.binary())
@@ -143,10 +136,9 @@ class StatesFound:
     def _read(
         self, resting: RestingFile, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
-        """Some rows of a file, with the positions that they are for."""
         file, names = resting.file, ["total_rows", *self._at_rest.columns]
         with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
-            parquet = parquet_of(opened)
+            parquet = open_parquet(opened)
             first = 0
             for group in range(parquet.num_row_groups):
                 end = first + parquet.metadata.row_group(group).num_rows

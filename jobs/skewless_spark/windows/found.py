@@ -33,10 +33,10 @@ from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
 from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.sources import Listing, list_input, partition_columns
+from skewless_spark.sources import partition_columns
 from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.lake.tables import LakeTable
-from skewless_spark.sources.listing import declared_types
+from skewless_spark.sources.listing import Listing, declared_types, list_input
 from skewless_spark.sources.locations import beside_output, input_location, output_location, resolved
 from skewless_spark.sources.schemas import common_types, fitted, wider_types, widest
 from skewless_spark.windows.part_files import PartFiles, named_files, values_of
@@ -78,7 +78,6 @@ class ReadColumns:
         """The units of some files, with what these lack.
 
         Args:
-            listing: of the files.
             first: the file whose types are wanted; by default the first of these.
 
         Raises:
@@ -93,11 +92,7 @@ class ReadColumns:
 
 
 def check_window(spec: JobSpec, where: str) -> None:
-    """Refuse aggregates whose states cannot be merged over parts, not even in their order.
-
-    Raises:
-        SpecError: names one, and one that could serve, or what to define.
-    """
+    """Refuse aggregates whose states cannot be merged over parts, not even in their order."""
     if not spec.lengths:
         return
     for name, call in spec.aggregates.items():
@@ -114,8 +109,6 @@ class WindowInput:
     """The files of all parts of a window.
 
     Attributes:
-        spec: of the job.
-        asked: what the spec asks of the window.
         path: the resolved path of the run's own part.
         parts: the parts that the window should have, oldest first, the run's own the last. Some have no files.
         partitions: Spark SQL type of each partition column, from the values of all parts.
@@ -183,11 +176,6 @@ class WindowInput:
 
     def changes(self, types: Mapping[str, str], root: str, read: ReadColumns) -> tuple[JobWindow, tuple[Unit, ...]]:
         """Compare each part with its states; the window of the job, and the units that are to be reduced.
-
-        Args:
-            types: Spark SQL type of each column that is a key or an argument.
-            root: where relative paths start.
-            read: the columns of the input that the job reads.
 
         Raises:
             InputError: a file lacks one of these columns, or has it in another type; or an older part changed, and the
@@ -269,7 +257,6 @@ class WindowInput:
         return {part.name for part in all_parts} - known
 
     def _spans(self, parts: Sequence[WindowPart]) -> tuple[WindowSpan, ...]:
-        """The windows of the spec, over the parts that have files."""
         last, timezone = self.parts[-1].part, self.spec.schedule.timezone
         oldest = [part_place(parts_until(last, length, timezone)[0]) if length else 0 for length in self.asked.lengths]
         return tuple(

@@ -10,17 +10,20 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, PartLines, WindowLine
-from skewless.documents.window import JobWindow, PartVersion, WindowPart
+from skewless.documents.window import JobWindow, NewestRow, PartVersion, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, RunDirectory
 from skewless.spec.result import WINDOW_COLUMN
@@ -29,17 +32,24 @@ from skewless.standing.kept_merges import plan_night
 from skewless.standing.parts import newest_row, next_version
 from skewless.standing.store import STATES_STEP, KeptMerge, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice, name_of
-from skewless_spark.branches import PLACE
+from skewless_spark.branches import PLACE, merges_kept
 from skewless_spark.session.queries import planned_once
+from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.sources.formats.parquet import open_parquet
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.reading import source_rows
 from skewless_spark.states.columns import PART, JobColumns
-from skewless_spark.states.committed_files import parquet_of, readable, write_files
-from skewless_spark.windows.compaction import begun_anew, crowded_parts, with_kept_states
-from skewless_spark.windows.newest_rows import newest_rows
+from skewless_spark.states.committed_files import read_files, readable, write_files
 from skewless_spark.windows.ways import WindowStates, written_states
 
 log = logging.getLogger(__name__)
 
 _DATA = "data"
+#: How many additions a part may have beside each other. Each leaves files of its own. A merge of a window reads all of
+#: them, and a key has a state in each: so the next addition writes the states of the part anew, one for each key.
+MOST_ADDITIONS = 8
+#: What reading a column of files may end with that have been changed or removed since the stages.
+_HINDERS = (ValueError, OverflowError, OSError, pa.ArrowException, PySparkException, Py4JError, SkewlessError)
 
 
 def keep_states(
@@ -48,11 +58,7 @@ def keep_states(
     """Write tonight's states into the store, and commit a version of each part that has some.
 
     Args:
-        run: the run directory.
-        columns: of a job with a window.
-        attempt: at the result.
         merged: the states of the stages, one row for each part and key.
-        rows: the rows that they stand for.
 
     Returns:
         The version of each part of the window with its number, oldest first, and its rows.
@@ -60,8 +66,7 @@ def keep_states(
     Raises:
         LedgerError: the states do not stand for the rows that were processed; no version is committed.
     """
-    job = columns.job
-    window: JobWindow = job.window  # type: ignore[assignment]
+    job, window = columns.job, columns.window
     store = StatesStore(window.store)
     store.begin(Fingerprint(shapes=window.shapes))
     crowded = crowded_parts(window) if rows else {}
@@ -69,12 +74,13 @@ def keep_states(
     for at, part in crowded.items():
         files, count = made[at]
         made[at] = (files, count - part.base_rows)
-    _require_all(job, made, rows)
+    _require_all(columns, made, rows)
     newest, column = newest_rows(merged.sparkSession, columns), job.spec.quality.freshness
     versions, lines = [], []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
-        standing = begun_anew(part) if at in crowded else part
+        # The kept states of a crowded part are among those that were written tonight.
+        standing = part.model_copy(update={"base_states": ()}) if at in crowded else part
         row = newest_row(part, newest.get(at), column, window.newest_field)
         version = next_version(window, standing, str(run), files, count, row)
         versions.append(store.commit(version) if part.changed or part.rewritten else Numbered(part.base or 0, version))
@@ -94,22 +100,18 @@ def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> Dat
 
 
 def lines_of(
-    job: Job, versions: Sequence[Numbered], parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]
+    columns: JobColumns, versions: Sequence[Numbered], parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]
 ) -> PartLines:
     """The lines of the parts and windows of a result.
 
     Args:
-        job: of a window.
-        versions: the version of each part.
-        parts: the lines of all of its parts.
         counts: for each window, rows of the input in it, and keys.
     """
-    window: JobWindow = job.window  # type: ignore[assignment]
     lines = [
         WindowLine(
             name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :])
         )
-        for span, (rows, keys) in zip(window.windows, counts, strict=True)
+        for span, (rows, keys) in zip(columns.window.windows, counts, strict=True)
     ]  # fmt: skip
     newest = {one.version.part: one.version.newest for one in versions if one.version.newest}
     return PartLines(parts=tuple(parts), windows=tuple(lines), newest=newest)
@@ -123,9 +125,6 @@ def over_windows(
     The attempt gets a document with the choice. What is kept for nights to come is in the store.
 
     Args:
-        spark: the session.
-        columns: of a job with a window.
-        attempt: at the result.
         parts: the version of each part of the longest window, oldest first.
         preferred: a way that is taken wherever it is possible, as ``plan_windows`` has it.
 
@@ -136,8 +135,7 @@ def over_windows(
     Raises:
         RunDirectoryError: a file of the states is not the one that its version names.
     """
-    job = columns.job
-    window: JobWindow = job.window  # type: ignore[assignment]
+    job, window = columns.job, columns.window
     plan = plan_night(
         StatesStore(window.store), parts, window.windows, job.algebra,
         held_parts=job.spec.kept_parts, now=dt.datetime.now(tz=dt.UTC), result_keys=_keys_before(job),
@@ -152,14 +150,13 @@ def over_windows(
     return plan.choice, reduce(DataFrame.unionByName, found).coalesce(job.spec.output.files)
 
 
-def drop_merges(run: RunDirectory, choice: WindowChoice) -> None:
+def drop_merges(run: RunDirectory, window: JobWindow, choice: WindowChoice) -> None:
     """Say in the store which running merges no night to come needs; a prune removes them a while later."""
-    store = StatesStore(run.job().window.store)  # type: ignore[union-attr]
     for name in choice.dropped:
-        store.drop_merge(name, str(run))
+        StatesStore(window.store).drop_merge(name, str(run))
 
 
-def set_aside_damaged(run: RunDirectory) -> bool:
+def set_aside_damaged(run: RunDirectory, window: JobWindow) -> bool:
     """Set aside what cannot be read to its end of the states that are kept; whether the merge can begin anew.
 
     It can without running merges, and without a version that this run has added itself.
@@ -167,7 +164,6 @@ def set_aside_damaged(run: RunDirectory) -> bool:
     Raises:
         RunDirectoryError: the run goes on from a version that is damaged, and was listed with it.
     """
-    window: JobWindow = run.job().window  # type: ignore[assignment]
     store, found, lost = StatesStore(window.store), False, list[RunDirectoryError]()
     for name in store.merges():
         if (fault := _fault(store, partial(store.merge, name))) is not None:
@@ -191,12 +187,11 @@ def set_aside_damaged(run: RunDirectory) -> bool:
 
 
 def _fault(store: StatesStore, document: Callable[[], PartVersion | KeptMerge]) -> SkewlessError | None:
-    """Why a document, or one of its files of states, cannot be read to its end; None if all can be."""
     try:
         for file in document().states:
             store.verify(file)
             with readable(store, file), store.fs.open(f"{store.root}/{file.path}", "rb") as opened:
-                for _ in parquet_of(opened).iter_batches():
+                for _ in open_parquet(opened).iter_batches():
                     pass
     except (DocumentError, RunDirectoryError) as err:
         return err
@@ -217,8 +212,7 @@ def _written(
     store: StatesStore, ident: str, columns: JobColumns, merged: DataFrame
 ) -> dict[int, tuple[list[CommittedFile], int]]:
     """For the position of each part: the files that were written for it, and the rows that they stand for."""
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
-    attempt = Attempt(store, STATES_STEP, ident)
+    window, attempt = columns.window, Attempt(store, STATES_STEP, ident)
     cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
     placed = merged.withColumn(PLACE, F.expr(f"CASE {cases} END"))
     with planned_once(merged.sparkSession):
@@ -233,14 +227,9 @@ def _written(
     return found
 
 
-def _require_all(job: Job, made: dict[int, tuple[list[CommittedFile], int]], rows: int) -> None:
-    """Refuse states that do not stand for the rows of their parts.
-
-    Raises:
-        LedgerError: says of which part.
-    """
-    window: JobWindow = job.window  # type: ignore[assignment]
-    for at, part in enumerate(window.parts):
+def _require_all(columns: JobColumns, made: dict[int, tuple[list[CommittedFile], int]], rows: int) -> None:
+    job = columns.job
+    for at, part in enumerate(columns.window.parts):
         came, listed = made.get(at, ([], 0))[1], _listed(job, part)
         if job.counted and came != listed:
             raise LedgerError(
@@ -252,3 +241,64 @@ def _require_all(job: Job, made: dict[int, tuple[list[CommittedFile], int]], row
 
 def _listed(job: Job, part: WindowPart) -> int:
     return sum(unit.rows for unit in job.units[slice(*part.units)])
+
+
+def crowded_parts(window: JobWindow) -> dict[int, WindowPart]:
+    """The parts that are added to tonight and have had many additions, by their positions."""
+    reduced = ((at, window.parts[at]) for at in window.reduced)
+    return {at: part for at, part in reduced if _additions(part.base_states) >= MOST_ADDITIONS}
+
+
+def _additions(files: tuple[CommittedFile, ...]) -> int:
+    """How many attempts have written some files: ``states/attempts/ID/...``."""
+    return len({file.path.split("/")[2] for file in files})
+
+
+def with_kept_states(columns: JobColumns, made: DataFrame, crowded: Mapping[int, WindowPart]) -> DataFrame:
+    """Tonight's states, merged with the kept ones of some parts."""
+    if not crowded:
+        return made
+    store, states = StatesStore(columns.window.store), made
+    for at, part in crowded.items():
+        kept = read_files(made.sparkSession, store, part.base_states).withColumn(PART, F.lit(at))
+        states = states.unionByName(kept.select(*made.columns))
+    # In an order that is always the same, as where a window is merged.
+    keyed = states.repartition(columns.job.spec.output.files, *columns.groups)
+    in_order = keyed.sortWithinPartitions(*columns.groups, "rows")
+    return in_order.groupBy(*columns.groups).agg(*merges_kept(states, columns, place=None))
+
+
+def newest_rows(spark: SparkSession, columns: JobColumns) -> dict[int, NewestRow]:
+    """The newest of tonight's rows of each part, by the part's position, before a map.
+
+    A query of its own over that one column: it need not be a column that states are made of, and a maximum that is
+    observed in the stage's query is kept row by row, which takes longer.
+
+    A night does not fail for it: if a file was changed or removed since the stages, or has a date that Python does
+    not know, a warning says that it is not measured.
+
+    Returns:
+        None of parts of which nothing was read; empty if the spec names no column, or where it is not measured.
+    """
+    job, column = columns.job, columns.job.spec.quality.freshness
+    if column is None or not job.units or job.window is None:
+        return {}
+    ordinals = range(len(job.units))
+    try:
+        rows = source_rows(spark, job, ordinals, [column], located=columns.tells_parts)
+        found = rows.selectExpr("s0", *columns.parted).groupBy(PART).agg(F.max("s0").alias("newest")).toArrow()
+        newest = dict(zip(found[PART].to_pylist(), map(_moment, found["newest"].to_pylist()), strict=True))
+        require_unchanged(job, ordinals)
+    except _HINDERS as err:
+        log.warning("the newest rows are not measured: %s", sentence_for(err))
+        return {}
+    return {at: NewestRow(column=column, at=newest.get(at)) for at in job.window.reduced}
+
+
+def _moment(value: dt.date | None) -> dt.datetime | None:
+    """A timestamp, in UTC if it has a zone; of a day, its beginning."""
+    if value is None:
+        return None
+    if not isinstance(value, dt.datetime):
+        return dt.datetime.combine(value, dt.time())
+    return value if value.tzinfo is None else value.astimezone(dt.UTC)

@@ -14,10 +14,11 @@ from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FoundFile
-from skewless_spark.sources import Listing, list_input, partition_columns
+from skewless_spark.sources import partition_columns
 from skewless_spark.sources.formats.files import find, in_threads, open_input
 from skewless_spark.sources.identity import listed_file, verdict
 from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import input_location, resolved
 from skewless_spark.windows.table_parts import TablePart, parts_of_table
 
@@ -27,7 +28,6 @@ class PartFiles:
     """The files of a part now.
 
     Attributes:
-        part: the part.
         location: its path, or that of the whole input.
         inner: for the path of each file, its path in its file system.
     """
@@ -78,11 +78,7 @@ def files_of_parts(
     """The files of some parts of an input, part by part, and how many have no day, so that they are of no part.
 
     Args:
-        spec: the spec.
-        last: the newest part.
         wanted: the parts; None for all that there are up to the newest one.
-        root: where relative paths start.
-        where: what error messages call the spec.
 
     Raises:
         InputError: the input cannot be listed, or a file has another value than a day.
@@ -119,14 +115,6 @@ def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
 
 
 def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> tuple[list[PartFiles], int]:
-    """The files of each part of a whole input, by the values of a partition column, and how many have null there.
-
-    Args:
-        column: the partition column.
-        location: the path of the whole input.
-        last: the newest part.
-        wanted: the parts; None for all that there are up to the newest one.
-    """
     fs, root = open_input(location)
     files, known, undated = find(location), {part.date: dict[str, str]() for part in wanted or (last,)}, 0
     for file, values in zip(files, partition_columns.values_of(files, root), strict=True):

@@ -25,8 +25,6 @@ class TablePart:
     """The files of a part of a table now.
 
     Attributes:
-        part: the part.
-        table: the table.
         files: by their paths.
     """
 
@@ -63,10 +61,7 @@ def parts_of_table(
     """The files of each part of a table, and how many have no day, so that they are of no part.
 
     Args:
-        table: the table.
         column: whose values, which are days, or whose days partition it.
-        last: the newest part.
-        wanted: the parts; None for all that there are up to the newest one.
 
     Raises:
         InputError: the column does not partition the table, or has other values than days.
@@ -114,7 +109,6 @@ class TableRewrites:
     """The compactions of a table since some states were made.
 
     Attributes:
-        table: the table.
         column: that partitions it, with days.
         commits: oldest first: the files of the whole table before each, and after.
     """
@@ -128,8 +122,6 @@ class TableRewrites:
         """The compactions back to the one before which all files that are gone were there.
 
         Args:
-            table: the table.
-            column: that partitions it, with days.
             gone: files that states know, and that the table has no more.
         """
         commits, left = [], set(gone)

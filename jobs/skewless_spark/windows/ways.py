@@ -41,7 +41,6 @@ class WrittenStates(NamedTuple):
     """Files of states.
 
     Attributes:
-        files: with their footers' checksums.
         rows: that the states of each stand for.
     """
 
@@ -62,21 +61,13 @@ def written_states(attempt: Attempt, folder: str) -> WrittenStates:
 
 
 class WindowStates:
-    """The states of a night by their names: those that are kept, and those that its steps make.
-
-    Args:
-        spark: the session.
-        columns: of a job with a window.
-        attempt: at the result.
-        parts: the part versions of the longest window, oldest first.
-        plan: of the night.
-    """
+    """The states of a night by their names: those that are kept, and those that its steps make."""
 
     def __init__(
         self, spark: SparkSession, columns: JobColumns, attempt: Attempt, parts: Sequence[Numbered], plan: NightPlan
     ) -> None:
         self._spark, self._columns, self._attempt, self._parts, self._plan = spark, columns, attempt, parts, plan
-        self._store = StatesStore(columns.job.window.store)  # type: ignore[union-attr]
+        self._store = StatesStore(columns.window.store)
         #: Where the files of a piece are, and which.
         self._files: dict[str, tuple[Storage, Sequence[CommittedFile]]]
         self._files = {name: (self._store, files) for name, files in plan.files.items()}
@@ -94,7 +85,6 @@ class WindowStates:
         Steps that are written are made now. A window whose parts have no rows has None.
 
         Raises:
-            RunDirectoryError: a file of the states is not the one that its version names.
             LedgerError: a merge does not stand for the rows of its parts.
         """
         choice = self._plan.choice
@@ -159,7 +149,6 @@ class WindowStates:
         """The query of a step.
 
         Args:
-            step: the step.
             whole: whether a key has one Python state, too, and not a list of them.
         """
         added = self._read(step.add)
@@ -202,7 +191,6 @@ class WindowStates:
         States are merged in the order of parts, so that floating-point sums always round the same way.
 
         Args:
-            states: of parts, and merged ones.
             whole: whether a key has one Python state, without the rows of those that leave, and not a list of them.
         """
         columns = self._columns

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless_spark.sources.formats.lines import Block, blocks
-from skewless_spark.sources.formats.spark_types import cast_text, first_bad
+from skewless_spark.sources.formats.spark_types import is_utf8
 
 
 def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
@@ -35,11 +35,7 @@ def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
 
 
 def names_in(path: str, delimiter: str) -> list[str]:
-    """The column names in the header of a file; none in an empty file.
-
-    Raises:
-        InputError: the first line is no header.
-    """
+    """The column names in the header of a file; none in an empty file."""
     first = next(blocks(path, (0, 1)), None)
     return header_of(first.text.partition(b"\n")[0], delimiter, path) if first else []
 
@@ -60,7 +56,7 @@ def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.Reco
         if source.header and not block.offset and not block.line:
             first, _, rest = block.text.partition(b"\n")
             own = header_of(first, source.delimiter, unit.path)
-            below = Block(rest, block.offset, 1)
+            below = block._replace(text=rest, line=1)
         if below.text.strip(b"\n"):
             yield _parsed(below, unit, source, own, list(columns) or own[:1])
 
@@ -82,25 +78,24 @@ def _parsed(block: Block, unit: Unit, source: Source, own: Sequence[str], column
     try:
         table = pa_csv.read_csv(pa.py_buffer(block.text), read_options, parse_options, convert_options)
     except pa.ArrowInvalid as err:
-        raise _refusal(block, unit, len(own), odd, err) from None
+        raise _refusal(block, len(own), odd, err) from None
     if table.num_rows != block.filled:
         lines = _rows_of(block)
         spot = next((line for line in lines if block.text.split(b"\n")[line].count(b'"') % 2), lines[0])
-        raise _bad(block, unit, spot, "a row in one line", "a quoted value that does not end in its line")
-    _refuse_odd_quotes(block, unit, source.delimiter.encode())
+        raise block.refusal(spot, "a row in one line", "a quoted value that does not end in its line")
+    _refuse_odd_quotes(block, source.delimiter.encode())
     texts = [column.combine_chunks() for column in table.columns]
     return pa.RecordBatch.from_arrays(
-        [_typed(block, unit, name, array, source.columns[name]) for name, array in zip(columns, texts, strict=True)],
+        [
+            block.typed(array, source.columns[name], f"column {name!r}", _rows_of, 100)
+            for name, array in zip(columns, texts, strict=True)
+        ],
         names=list(columns),
     )
 
 
-def _refuse_odd_quotes(block: Block, unit: Unit, delimiter: bytes) -> None:
-    """Refuse what Arrow reads all the same: a quoted text with more text after it, ``"a"b``, or without an end.
-
-    Raises:
-        InputError: a line has such a value.
-    """
+def _refuse_odd_quotes(block: Block, delimiter: bytes) -> None:
+    """Refuse what Arrow reads all the same: a quoted text with more text after it, ``"a"b``, or without an end."""
     if b'"' not in block.text or _all_quote_whole_values(block.text, delimiter):
         return
     mark = re.escape(delimiter)
@@ -111,8 +106,8 @@ def _refuse_odd_quotes(block: Block, unit: Unit, delimiter: bytes) -> None:
             value = after.match(text, at)
             if value is None:
                 came = repr(text[at : at + 80].decode(errors="replace"))
-                raise _bad(
-                    block, unit, line, "a quoted value that ends in its line, and nothing more up to a delimiter", came
+                raise block.refusal(
+                    line, "a quoted value that ends in its line, and nothing more up to a delimiter", came
                 )
             at = value.end()
 
@@ -132,41 +127,18 @@ def _all_quote_whole_values(text: bytes, delimiter: bytes) -> bool:
     return bool(at_ends[signs[quotes[0::2] - 1]].all() and at_ends[signs[quotes[1::2] + 1]].all())
 
 
-def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> pa.Array:
-    try:
-        return cast_text(texts, kind)
-    except pa.ArrowInvalid:
-        at = first_bad(texts, kind) or 0
-        raise _bad(
-            block, unit, _rows_of(block)[at], f"a {kind} in column {name!r}", repr(texts[at].as_py())[:100]
-        ) from None
-
-
-def _refusal(block: Block, unit: Unit, fields: int, odd: Sequence[Any], err: pa.ArrowInvalid) -> InputError:
+def _refusal(block: Block, fields: int, odd: Sequence[Any], err: pa.ArrowInvalid) -> InputError:
     lines = _rows_of(block)
     if odd and odd[0].number is not None:
         row = odd[0]
         line = lines[min(row.number - 1, len(lines) - 1)]
-        return _bad(block, unit, line, f"{row.expected_columns} fields", f"{row.actual_columns}: {row.text[:80]!r}")
-    broken = next((line for line, text in enumerate(block.text.split(b"\n")) if not _is_utf8(text)), None)
+        return block.refusal(line, f"{row.expected_columns} fields", f"{row.actual_columns}: {row.text[:80]!r}")
+    broken = next((line for line, text in enumerate(block.text.split(b"\n")) if not is_utf8(text)), None)
     if broken is not None:
-        return _bad(block, unit, broken, "text in UTF-8", "other bytes")
-    return _bad(block, unit, lines[0] if lines else 0, f"lines of {fields} fields", str(err).splitlines()[0][:200])
-
-
-def _bad(block: Block, unit: Unit, line: int, required: str, came: str) -> InputError:
-    where = f"input file {unit.path}, {block.place(line)}"
-    return InputError(where, required, came, "nothing was committed; mend the file or the spec's columns")
+        return block.refusal(broken, "text in UTF-8", "other bytes")
+    return block.refusal(lines[0] if lines else 0, f"lines of {fields} fields", str(err).splitlines()[0][:200])
 
 
 def _rows_of(block: Block) -> list[int]:
     """The lines of a block that hold a row: all that are not empty."""
     return [line for line, text in enumerate(block.text.split(b"\n")) if text]
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

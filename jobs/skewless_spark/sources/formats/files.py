@@ -47,11 +47,7 @@ def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
 
 
 def refuse_linked_on_the_way(pattern: str) -> None:
-    """Refuse folders that fsspec would silently leave out of a glob.
-
-    Raises:
-        InputError: a folder that the glob matches is a link, or cannot be listed.
-    """
+    """Refuse folders that fsspec would silently leave out of a glob."""
     parts = pattern.split("/")
     first = next(number for number, part in enumerate(parts) if any(sign in part for sign in "*?["))
     base, wild = "/".join(parts[:first]) or "/", parts[first:-1]
@@ -133,11 +129,7 @@ def find(path: str, *, may_miss: bool = False) -> list[str]:
     """The data files at a path (a file, a folder with folders in it, or a glob), sorted.
 
     Args:
-        path: the path.
         may_miss: whether there may be nothing at the path; then there are no files.
-
-    Returns:
-        Their paths in the file system.
 
     Raises:
         InputError: there is nothing at the path, Hadoop cannot read a name, or something there is not a plain file.

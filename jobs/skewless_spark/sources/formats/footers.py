@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import fsspec
 import pyarrow as pa
@@ -11,32 +10,13 @@ from pyarrow import orc
 
 from skewless.errors import InputError
 from skewless.run.objects.location import for_short_reads
+from skewless_lake.refusals import first_line
 from skewless_spark.sources.formats.orc_footer import stripes_of
-from skewless_spark.sources.formats.parquet import columns_of, open_parquet
+from skewless_spark.sources.formats.parquet import Footer, open_parquet, parquet_footer
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spark_type_of
 
 #: The key of a field id in the metadata of an Arrow field.
 _FIELD_ID = b"PARQUET:field_id"
-
-
-class Footer(NamedTuple):
-    """What the footer says about a file.
-
-    Attributes:
-        types: the Spark SQL type of each column.
-        rows: the rows of the whole file: those of its row groups or stripes, whatever else it says.
-        pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
-        foreign: the columns that Spark cannot read, though pyarrow can.
-        whole: whether it must not be cut, as only Spark reads it right.
-        wide: whether it may have rows that are too wide for Spark's own scan.
-    """
-
-    types: dict[str, str]
-    rows: int
-    pieces: Sequence[tuple[int, int]]
-    foreign: frozenset[str] = frozenset()
-    whole: bool = False
-    wide: bool = False
 
 
 def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) -> Footer:
@@ -49,7 +29,7 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) ->
     try:
         return _parquet(fs, file) if kind == "parquet" else _orc(fs, file)
     except (pa.ArrowException, OSError, KeyError, IndexError) as err:
-        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
+        reason = first_line(err)
         raise InputError(f"input file {path}", f"a readable {name} file", reason, "remove or rewrite it") from None
 
 
@@ -62,10 +42,10 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
     try:
         with for_short_reads(fs, file) as opened:
             parquet = open_parquet(opened)
-            footer = _told(parquet, opened)
+            footer = parquet_footer(parquet, opened)
     except (pa.ArrowException, OSError) as err:
         gone = isinstance(err, FileNotFoundError)
-        reason = "none" if gone else (str(err).splitlines() or [type(err).__name__])[0][:200]
+        reason = "none" if gone else first_line(err)
         hint = "its snapshot has expired, or it was removed: choose a later one" if gone else "repair the table"
         raise InputError(f"input file {path}", "a readable Parquet file", reason, hint) from None
     ids = {
@@ -78,17 +58,7 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
 
 def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
     with for_short_reads(fs, file) as opened:
-        return _told(open_parquet(opened), opened)
-
-
-def _told(parquet: Any, opened: Any) -> Footer:
-    groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
-    columns = columns_of(parquet, opened)
-    # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
-    return Footer(
-        columns.types, sum(group.num_rows for group in groups),
-        [(group.num_rows, group.total_byte_size) for group in groups], columns.foreign, columns.whole, columns.wide,
-    )  # fmt: skip
+        return parquet_footer(open_parquet(opened), opened)
 
 
 def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:

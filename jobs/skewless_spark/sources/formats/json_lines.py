@@ -12,19 +12,19 @@ import pyarrow.json as pa_json
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless_spark.sources.formats.lines import Block, blocks
-from skewless_spark.sources.formats.spark_types import arrow_type_of, cast_text, first_bad, spark_type_of
+from skewless_spark.sources.formats.spark_types import arrow_type_of, spark_type_of
 
 #: Types whose values are texts in JSON.
 _AS_TEXT = ("date", "timestamp", "timestamp_ntz", "binary")
 
 
-def infer(block: Block, file: str) -> dict[str, str]:
+def infer(block: Block) -> dict[str, str]:
     """The Spark SQL types of the fields of some lines. A text is always a string, even if it looks like a date.
 
     Raises:
         InputError: a line is not a JSON object.
     """
-    table = _table(block, file, None)
+    table = _table(block, None)
     kinds = {field.name: field.type for field in table.schema}
     textual = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_null)
     return {
@@ -47,11 +47,11 @@ def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.Reco
         if not given.text.strip():
             continue
         block = given._replace(text=_with_bare_numbers(given.text, floats))
-        table = _table(block, unit.path, schema)
+        table = _table(block, schema)
         arrays = [table.column(name).combine_chunks() for name in columns]
         yield pa.RecordBatch.from_arrays(
             [
-                _typed(block, unit, name, array, kinds[name]) if kinds[name] in _AS_TEXT else array
+                block.typed(array, kinds[name], f"field {name!r}", _rows_of) if kinds[name] in _AS_TEXT else array
                 for name, array in zip(columns, arrays, strict=True)
             ],
             names=list(columns),
@@ -69,16 +69,16 @@ def _with_bare_numbers(text: bytes, names: Sequence[str]) -> bytes:
     return re.sub(rb'((?:%b)\s*:\s*)"(NaN|-?Infinity)"' % fields, rb"\1\2", text)
 
 
-def _table(block: Block, file: str, schema: pa.Schema | None) -> pa.Table:
+def _table(block: Block, schema: pa.Schema | None) -> pa.Table:
     read_options = pa_json.ReadOptions(use_threads=False, block_size=len(block.text) + 1)
     unexpected = "infer" if schema is None else "ignore"
     parse_options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
     try:
         table = pa_json.read_json(pa.py_buffer(block.text), read_options, parse_options)
     except pa.ArrowInvalid as err:
-        raise _refusal(block, file, schema, str(err)) from None
+        raise _refusal(block, schema, str(err)) from None
     if not _one_each(block.text, table.num_rows):
-        raise _refusal(block, file, schema, "several objects in one line")
+        raise _refusal(block, schema, "several objects in one line")
     return table
 
 
@@ -94,36 +94,25 @@ def _one_a_line(text: bytes, rows: int) -> bool:
     return text.count(b"\n") == text.count(b"}\n{") == rows - 1
 
 
-def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> pa.Array:
-    try:
-        return cast_text(texts, kind)
-    except pa.ArrowInvalid:
-        at = first_bad(texts, kind) or 0
-        raise _bad(
-            block, unit.path, _rows_of(block)[at], f"a {kind} in field {name!r}", repr(texts[at].as_py())
-        ) from None
-
-
-def _refusal(block: Block, file: str, schema: pa.Schema | None, reason: str) -> InputError:
+def _refusal(block: Block, schema: pa.Schema | None, reason: str) -> InputError:
     """The error of a block that cannot be read: the first bad line, searched for only now."""
     lines = block.text.split(b"\n")
     for line in _rows_of(block):
         try:
             found = json.loads(lines[line])
         except ValueError as err:
-            return _bad(block, file, line, "a JSON object", f"text that does not parse ({str(err)[:100]})")
+            return block.refusal(line, "a JSON object", f"text that does not parse ({str(err)[:100]})")
         if not isinstance(found, dict):
-            return _bad(block, file, line, "a JSON object", f"a {type(found).__name__}")
+            return block.refusal(line, "a JSON object", f"a {type(found).__name__}")
         if schema is not None:
             odd = _odd_field(lines[line], schema)
             if odd:
-                return _bad(block, file, line, f"a {spark_type_of(schema.field(odd).type)} in field {odd!r}",
+                return block.refusal(line, f"a {spark_type_of(schema.field(odd).type)} in field {odd!r}",
                             repr(found.get(odd))[:100])  # fmt: skip
-    return _bad(block, file, 0, "JSON objects of one kind", reason.splitlines()[0][:200])
+    return block.refusal(0, "JSON objects of one kind", reason.splitlines()[0][:200])
 
 
 def _odd_field(line: bytes, schema: pa.Schema) -> str:
-    """The first field of a line that does not have its type; empty if all have."""
     for field in schema:
         options = pa_json.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
         try:
@@ -131,11 +120,6 @@ def _odd_field(line: bytes, schema: pa.Schema) -> str:
         except pa.ArrowInvalid:
             return str(field.name)
     return ""
-
-
-def _bad(block: Block, file: str, line: int, required: str, came: str) -> InputError:
-    where = f"input file {file}, {block.place(line)}"
-    return InputError(where, required, came, "nothing was committed; mend the file or the spec's columns")
 
 
 def _rows_of(block: Block) -> list[int]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
+import pyarrow as pa
+
+from skewless.errors import InputError
 from skewless_spark.sources.formats.files import open_file
+from skewless_spark.sources.formats.spark_types import cast_text, first_bad
 
 BLOCK_BYTES = 4 << 20
 #: A range may end in the middle of a line: bytes that are read at a time to find the end of that line.
@@ -22,14 +26,35 @@ class Block(NamedTuple):
         line: the number of lines in the range before this block.
     """
 
+    path: str
     text: bytes
     offset: int
     line: int
 
-    def place(self, line: int) -> str:
-        """The position of a line of the block, counted from 0, in words for error messages."""
+    def refusal(self, line: int, required: str, came: str) -> InputError:
+        """The error about a line of the block, counted from 0."""
         number = self.line + line + 1
-        return f"line {number:,}" if not self.offset else f"line {number:,} after byte {self.offset:,}"
+        place = f"line {number:,} after byte {self.offset:,}" if self.offset else f"line {number:,}"
+        hint = "nothing was committed; mend the file or the spec's columns"
+        return InputError(f"input file {self.path}, {place}", required, came, hint)
+
+    def typed(
+        self, texts: pa.Array, kind: str, field: str, rows_of: Callable[[Block], list[int]], most: int | None = None
+    ) -> pa.Array:
+        """The texts of a field as values of a type.
+
+        Args:
+            rows_of: the line of each text, for the error.
+            most: characters of a text that the error shows.
+
+        Raises:
+            InputError: a text is not a value of the type.
+        """
+        try:
+            return cast_text(texts, kind)
+        except pa.ArrowInvalid:
+            at = first_bad(texts, kind) or 0
+            raise self.refusal(rows_of(self)[at], f"a {kind} in {field}", repr(texts[at].as_py())[:most]) from None
 
     @property
     def filled(self) -> int:
@@ -48,7 +73,6 @@ def blocks(path: str, span: tuple[int, int] | None) -> Iterator[Block]:
         start, end = span or (0, None)
         pieces = _range(opened, start, end)
         line = 0
-        offset = start
         for number, piece in enumerate(pieces):
             text = piece
             if number == 0 and start == 0:
@@ -56,7 +80,7 @@ def blocks(path: str, span: tuple[int, int] | None) -> Iterator[Block]:
             if b"\r" in text:
                 text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             if text:
-                yield Block(text, offset, line)
+                yield Block(path, text, start, line)
                 line += text.count(b"\n")
 
 

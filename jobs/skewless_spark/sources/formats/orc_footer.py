@@ -60,7 +60,6 @@ def _is_old(days: pa.Array) -> bool:
 
 
 def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """The dates within a nested column."""
     kind = column.type
     if pa.types.is_date32(kind):
         yield column

@@ -33,36 +33,35 @@ _NEW_DAYS, _NEW_MICROSECONDS = -141_427, -2_208_988_800_000_000
 _FIRST_MICROSECOND, _LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
-class Columns(NamedTuple):
-    """What the footer of a file says of its columns.
+class Footer(NamedTuple):
+    """What the footer of a file says, of Parquet or ORC.
 
     Attributes:
-        types: the Spark SQL type of each.
-        foreign: those that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of bytes,
-            pages in a codec that Spark lacks.
-        whole: whether only Spark reads the file, as dates or times may be in the calendar of before 1582, or integers
-            are packed as DuckDB packs them.
+        types: the Spark SQL type of each column.
+        rows: the rows of the whole file: those of its row groups or stripes, whatever else it says.
+        pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
+        foreign: the columns that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of
+            bytes, pages in a codec that Spark lacks.
+        whole: whether the file must not be cut: only Spark reads it right, as dates or times may be in the calendar of
+            before 1582, or integers are packed as DuckDB packs them.
         wide: whether it may have rows that are too wide for Spark's own scan.
     """
 
     types: dict[str, str]
-    foreign: frozenset[str]
-    whole: bool
-    wide: bool
+    rows: int
+    pieces: Sequence[tuple[int, int]]
+    foreign: frozenset[str] = frozenset()
+    whole: bool = False
+    wide: bool = False
 
 
 def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
-    """A Parquet file by its open file, with the values that Spark reads: INT96 in microseconds, pages checked.
-
-    Args:
-        opened: the file.
-        options: further ones of ``pyarrow.parquet.ParquetFile``.
-    """
+    """A Parquet file by its open file, with the values that Spark reads: INT96 in microseconds, pages checked."""
     return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **options)
 
 
-def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
-    """What Spark reads in the columns of a file, and what it cannot.
+def parquet_footer(parquet: pq.ParquetFile, opened: Any) -> Footer:
+    """What Spark reads in a file, and what it cannot.
 
     Raises:
         OSError: a row group claims more rows or fewer than it has values.
@@ -82,7 +81,11 @@ def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
     old = [leaf for leaves in old_columns(parquet).values() for leaf in leaves]
     new = not old or (known and all(_proven_new(parquet.metadata, leaf) for leaf in old))
     wide = known and has_wide_rows(parquet.metadata)
-    return Columns(by_name(types), frozenset(foreign), not new or bool(odd_columns(parquet)), wide)
+    groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
+    rows = sum(group.num_rows for group in groups)
+    # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
+    pieces = [(group.num_rows, group.total_byte_size) for group in groups]
+    return Footer(by_name(types), rows, pieces, frozenset(foreign), not new or bool(odd_columns(parquet)), wide)
 
 
 def _is_signed(metadata: pq.FileMetaData, opened: Any) -> bool:
@@ -153,7 +156,6 @@ def _fields(parquet: pq.ParquetFile) -> Iterator[tuple[pa.Field, list[int]]]:
 
 
 def _leaves(kind: pa.DataType) -> int:
-    """How many columns of a file hold an Arrow type."""
     kind = getattr(kind, "storage_type", kind)
     return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields)) if kind.num_fields else 1
 
@@ -212,12 +214,6 @@ def _limit(column: Any) -> int | None:
 
 def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], int96: Collection[str], path: str) -> pa.RecordBatch:
     """A batch that pyarrow has read, with times in microseconds.
-
-    Args:
-        batch: the batch.
-        old: its columns in the old calendar.
-        int96: those of this type.
-        path: of the file, for errors.
 
     Raises:
         InputError: a value is one that pyarrow reads otherwise than Spark, or one that Spark cannot hold.

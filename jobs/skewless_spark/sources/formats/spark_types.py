@@ -29,7 +29,6 @@ def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
     """The Spark SQL type as which Spark reads a Parquet column of an Arrow type.
 
     Args:
-        kind: the Arrow type.
         physical: the physical type in the file. Spark reads INT96 as a timestamp, which Arrow takes for one without a
             zone.
     """
@@ -65,12 +64,13 @@ _ARROW_TYPES = {
 #: Synonyms of types in Spark SQL.
 _SYNONYMS = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
 
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+#: Its precision and its scale.
+DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def arrow_type_of(spark_type: str) -> pa.DataType:
     """The Arrow type in which Spark exchanges values of a Spark SQL type."""
-    decimal = _DECIMAL.fullmatch(spark_type)
+    decimal = DECIMAL.fullmatch(spark_type)
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     if spark_type.startswith("array<"):
@@ -81,17 +81,12 @@ def arrow_type_of(spark_type: str) -> pa.DataType:
 def declared_type(text: str, at: str, *, nested: bool) -> str:
     """A type as a spec writes it, in Spark SQL's own spelling.
 
-    Args:
-        text: as written, for example ``DECIMAL(10, 2)``.
-        at: where the type is, for error messages.
-        nested: whether it may be an array.
-
     Raises:
         SpecError: it is not a type that a text can hold.
     """
     plain = re.sub(r"\s+", "", text).lower()
     plain = _SYNONYMS.get(plain, plain)
-    decimal = _DECIMAL.fullmatch(plain)
+    decimal = DECIMAL.fullmatch(plain)
     if nested and plain.startswith("array<") and plain.endswith(">"):
         return f"array<{declared_type(plain[len('array<') : -1], at, nested=True)}>"
     good = plain in _ARROW_TYPES and plain != "binary"
@@ -129,6 +124,15 @@ def first_bad(texts: pa.Array, spark_type: str) -> int | None:
         middle = (low + high) // 2
         low, high = (middle, high) if _good(texts.slice(low, middle - low), spark_type) else (low, middle)
     return low
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are a text."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _good(texts: pa.Array, spark_type: str) -> bool:

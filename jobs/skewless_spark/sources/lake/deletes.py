@@ -13,6 +13,7 @@ import pyarrow as pa
 from skewless.documents.job import Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
+from skewless_lake.refusals import first_line
 from skewless_spark.sources.formats.parquet import open_parquet
 
 Positions = npt.NDArray[np.int64]
@@ -27,11 +28,6 @@ _KEPT_FILES = 4
 
 def deleted_positions(path: str, deletes: Iterable[str], vectors: Vectors) -> Positions:
     """The positions of the deleted rows of a file, ascending, each once.
-
-    Args:
-        path: of the file.
-        deletes: see ``Unit.deletes``.
-        vectors: those of a Delta table.
 
     Raises:
         InputError: what the table says about its deleted rows cannot be read any more.
@@ -59,9 +55,8 @@ def _of_file(deletes: str, path: str) -> Positions:
     try:
         return _of_puffin(deletes, path) if deletes.endswith(_PUFFIN) else _of_parquet(deletes, path)
     except (pa.ArrowException, OSError, KeyError, ValueError) as err:
-        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
         raise InputError(
-            f"delete file {deletes}", f"the deleted rows of {path}", reason,
+            f"delete file {deletes}", f"the deleted rows of {path}", first_line(err),
             "nothing was committed; if its snapshot has expired, start a new run",
         ) from None  # fmt: skip
 

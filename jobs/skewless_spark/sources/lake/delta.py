@@ -43,9 +43,6 @@ def delta_snapshot(
     """The version that a spec names, with its files.
 
     Args:
-        given: the spec's section ``input``.
-        part: what the run computes.
-        location: the folder of the table, resolved.
         conditions: files whose bounds hold no row that passes them are left out.
 
     Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from skewless.documents.job import PinnedTable
@@ -35,8 +35,6 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
     """The snapshot that a spec names, with its files.
 
     Args:
-        given: the spec's section ``input``.
-        part: what the run computes.
         root: the data root, where the catalog ``local`` is.
         conditions: files whose bounds hold no row that passes them are left out.
 
@@ -48,7 +46,10 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
     at = f"input {name}"
     table = _loaded(name, root, at)
     number = _number(table.metadata, given, part, at)
-    schema = table.schema() if given.at == "latest" else _schema_then(table, number)
+    schema = table.schema()
+    if given.at != "latest":  # that with which the snapshot was committed, as all readers of older snapshots have it
+        schema = table.scan(snapshot_id=number).projection()
+    mapping = table.name_mapping()
     snapshot = Snapshot(
         table=PinnedTable(kind="iceberg", name=name, snapshot="" if number is None else str(number)),
         location=plain_path(table.location()),
@@ -56,7 +57,7 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
         outside=(),
         parted=_parted(table, schema),
         files=(),
-        ids=_ids_by_name(table),
+        ids={name: one.field_id for one in mapping or () for name in one.names if one.field_id is not None},
     )
     if number is None:
         return snapshot
@@ -88,8 +89,6 @@ def _parted_by(table: Table, file: DataFile, kinds: Mapping[int | None, str]) ->
     """By the id of a column: the bounds that the partition of a file gives it. A null gives none.
 
     Args:
-        table: the table.
-        file: one of its files.
         kinds: of the columns that are asked for, by id, as the snapshot has them.
     """
     from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
@@ -219,11 +218,6 @@ def _at_the_end_of(metadata: TableMetadata, day: dt.date, at: str) -> int:
     return chosen
 
 
-def _schema_then(table: Table, number: int | None) -> Schema:
-    """The schema with which a snapshot was committed, as all readers of older snapshots have it."""
-    return table.scan(snapshot_id=number).projection()
-
-
 def _columns(schema: Schema) -> tuple[TableColumn, ...]:
     from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
 
@@ -257,16 +251,14 @@ def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in named if name)
 
 
-def _ids_by_name(table: Table) -> dict[str, int]:
-    mapping = table.name_mapping()
-    return {name: one.field_id for one in mapping or () for name in one.names if one.field_id is not None}
-
-
 def _planned(table: Table, number: int, snapshot: Snapshot) -> list[FileScanTask]:
     try:
         return list(table.scan(snapshot_id=number).plan_files())
     except FileNotFoundError as err:
-        _refuse_gone(snapshot, err)
+        raise InputError(
+            snapshot.at, "the manifests of the snapshot", f"one that is gone ({_first_line(err)})",
+            "it has expired, or its files were removed: choose a later snapshot",
+        ) from None  # fmt: skip
     except ValueError as err:
         if "equality delete" in str(err):
             raise InputError(
@@ -275,13 +267,6 @@ def _planned(table: Table, number: int, snapshot: Snapshot) -> list[FileScanTask
                 "rewrite its data files by compaction, which applies them",
             ) from None  # fmt: skip
         raise InputError(snapshot.at, "manifests that can be read", _first_line(err)) from None
-
-
-def _refuse_gone(snapshot: Snapshot, err: OSError) -> NoReturn:
-    raise InputError(
-        snapshot.at, "the manifests of the snapshot", f"one that is gone ({_first_line(err)})",
-        "it has expired, or its files were removed: choose a later snapshot",
-    ) from None  # fmt: skip
 
 
 def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) -> TableFile:

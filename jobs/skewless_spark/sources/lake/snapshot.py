@@ -17,11 +17,8 @@ class TableColumn:
     """A column of a table.
 
     Attributes:
-        name: in the table.
-        kind: its Spark SQL type.
         inner: its name in files without field ids; by default the same.
         field_id: by which it is found in files, whatever they call it: in Iceberg, and in Delta with mapping by id.
-        required: whether each row has a value.
         default: of rows that were written before the column came, as text; None for null, or if it is not known.
     """
 
@@ -39,9 +36,7 @@ class TableFile:
 
     Attributes:
         path: where Spark reads it.
-        size_bytes: its length, as the metadata says.
         values: of the partition columns, as text; None is null. Values of hidden partitions are not among them.
-        deletes: see ``Unit.deletes``.
         days: of the columns whose days partition the table, though they are hidden: the day of all rows, as text.
         rows: its rows with the deleted ones, as the metadata says; None where it does not.
     """
@@ -69,8 +64,6 @@ class Snapshot:
 
     Attributes:
         table: its name and the number of the snapshot.
-        location: the folder of the table.
-        columns: in the order of the table.
         outside: the partition columns that no file contains.
         parted: the columns whose values, or whose days, partition the table.
         files: in the order of their paths.

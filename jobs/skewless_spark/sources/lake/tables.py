@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +18,9 @@ from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Condition
 from skewless_spark.sources.cutting import piece_bytes
 from skewless_spark.sources.formats.files import in_threads
-from skewless_spark.sources.formats.footers import Footer, footer_with_ids
-from skewless_spark.sources.formats.spark_types import UNSUPPORTED
+from skewless_spark.sources.formats.footers import footer_with_ids
+from skewless_spark.sources.formats.parquet import Footer
+from skewless_spark.sources.formats.spark_types import DECIMAL, UNSUPPORTED
 from skewless_spark.sources.identity import TABLE
 from skewless_spark.sources.lake.deletes import Vectors, deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot, pinned_vectors
@@ -27,7 +28,6 @@ from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapsh
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile
 from skewless_spark.sources.listing import ListedFile, Listing, counted_units
 
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 #: The types that older files may have, of a column that has been widened since.
 _WIDENED = {
     "smallint": {"tinyint"}, "int": {"tinyint", "smallint"}, "bigint": {"tinyint", "smallint", "int"},
@@ -70,48 +70,80 @@ READERS = {
 }  # fmt: skip
 
 
-def list_snapshot(
-    given: Input, snapshot: Snapshot, share: float = 0.01, files: Sequence[TableFile] | None = None,
-    vectors: Vectors | None = None,
-) -> Listing:  # fmt: skip
-    """Cut the files of a snapshot into units. Footers and deletes are read.
-
-    Args:
-        given: the spec's section ``input``.
-        snapshot: the snapshot.
-        share: the fraction of the input that the smallest wave has.
-        files: some of its files; by default all.
-        vectors: the deletion vectors of a Delta table.
-
-    Raises:
-        InputError: a file is gone, or has a column of a type that its table does not have.
-    """
-    chosen = snapshot.files if files is None else files
-    piece = piece_bytes([file.size_bytes for file in chosen], share, given.cut_bytes)
-    listing = _Lister(given, snapshot, piece, vectors or {})
-    source = Source(
-        columns={one.name: one.kind for one in snapshot.columns if one.name not in snapshot.outside},
-        partition_columns={one.name: one.kind for one in snapshot.columns if one.name in snapshot.outside},
-        pinned=snapshot.table,
-    )
-    return Listing(tuple(unit for units in in_threads(listing.units, chosen) for unit in units), source)
-
-
 def table_version(file: TableFile) -> str:
     """What tells a file from a later one of its name: files of a table never change, but more rows may be deleted."""
     deletes = hashlib.sha256("\n".join(file.deletes).encode()).hexdigest()[:32] if file.deletes else ""
     return f"{TABLE}:{deletes}"
 
 
+def _left(unit: Unit, deleted: np.ndarray) -> dict[str, int]:
+    first, last = np.searchsorted(deleted, [unit.first_row, unit.first_row + unit.rows])
+    return {"rows": unit.rows - int(last - first)}
+
+
+def _widens(kind: str, wanted: str) -> bool:
+    if kind == wanted or kind in _WIDENED.get(wanted, ()):
+        return True
+    if kind.startswith("array<") and wanted.startswith("array<"):
+        return _widens(kind[len("array<") : -1], wanted[len("array<") : -1])
+    old, new = DECIMAL.fullmatch(kind), DECIMAL.fullmatch(wanted)
+    if not new or not (old or kind in _DIGITS):
+        return False
+    whole, scale = (int(old[1]) - int(old[2]), int(old[2])) if old else (_DIGITS[kind], 0)
+    return int(new[2]) >= scale and int(new[1]) - int(new[2]) >= whole
+
+
 @dataclass(frozen=True)
-class _Lister:
+class LakeTable:
+    """A pinned table.
+
+    Attributes:
+        snapshot: what of the table is read.
+    """
+
     given: Input
     snapshot: Snapshot
-    piece: int
-    vectors: Vectors
+    root: str
+    vectors: Mapping[str, bytes] = field(default_factory=dict)
 
-    def units(self, file: TableFile) -> list[Unit]:
-        """The units of one file."""
+    @classmethod
+    def pinned(
+        cls, given: Input, part: Part, root: str, location: str, conditions: Sequence[Condition] = ()
+    ) -> LakeTable:
+        """Pin a table now.
+
+        Args:
+            conditions: files whose bounds hold no row that passes them are left out.
+
+        Raises:
+            InputError: there is no such table or snapshot, or it cannot be read here.
+            SpecError: a package or a catalog is not set up.
+        """
+        snapshot, vectors = READERS[given.format].snapshot(given, part, root, location, conditions)
+        return cls(given, snapshot, root, vectors)
+
+    def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:
+        """Cut all files, or some, into units. Footers and deletes are read.
+
+        Raises:
+            InputError: a file is gone, or has a column of a type that its table does not have.
+        """
+        chosen, outside = self.snapshot.files if files is None else files, self.snapshot.outside
+        piece = piece_bytes([file.size_bytes for file in chosen], share, self.given.cut_bytes)
+        source = Source(
+            columns={one.name: one.kind for one in self.snapshot.columns if one.name not in outside},
+            partition_columns={one.name: one.kind for one in self.snapshot.columns if one.name in outside},
+            pinned=self.snapshot.table,
+        )
+        units = in_threads(lambda file: self._units(file, piece), chosen)
+        return Listing(tuple(chain.from_iterable(units)), source)
+
+    def rewrites(self) -> Iterator[Commit]:
+        """The commits up to the pinned one that say of themselves that they changed no row, the newest first."""
+        table = self.snapshot.table
+        return READERS[table.kind].rewrites(self.snapshot, self.root) if table.snapshot else iter(())
+
+    def _units(self, file: TableFile, piece: int) -> list[Unit]:
         fs, inner_path = open_location(file.path)
         footer, ids = footer_with_ids(fs, inner_path, file.path)
         if file.rows not in {None, footer.rows}:
@@ -123,7 +155,7 @@ class _Lister:
         told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
         known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
         listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
-        units = counted_units(listed, footer, self.piece, self.given)
+        units = counted_units(listed, footer, piece, self.given)
         if not (inner or file.deletes):
             return units
         deleted = deleted_positions(file.path, file.deletes, self.vectors)
@@ -156,7 +188,6 @@ class _Lister:
         return found
 
     def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
-        """The name in the file of the column that has an id."""
         if ids or all(one.field_id is None for one in self.snapshot.columns):
             return ids
         if not self.snapshot.ids:
@@ -171,68 +202,3 @@ class _Lister:
                 f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",
                 "none, and no default that can be read here", "rewrite the file",
             )  # fmt: skip
-
-
-def _left(unit: Unit, deleted: np.ndarray) -> dict[str, int]:
-    """The rows of a unit that are not deleted."""
-    first, last = np.searchsorted(deleted, [unit.first_row, unit.first_row + unit.rows])
-    return {"rows": unit.rows - int(last - first)}
-
-
-def _widens(kind: str, wanted: str) -> bool:
-    """Whether values of a type can be read as ones of another without loss."""
-    if kind == wanted or kind in _WIDENED.get(wanted, ()):
-        return True
-    if kind.startswith("array<") and wanted.startswith("array<"):
-        return _widens(kind[len("array<") : -1], wanted[len("array<") : -1])
-    old, new = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(wanted)
-    if not new or not (old or kind in _DIGITS):
-        return False
-    whole, scale = (int(old[1]) - int(old[2]), int(old[2])) if old else (_DIGITS[kind], 0)
-    return int(new[2]) >= scale and int(new[1]) - int(new[2]) >= whole
-
-
-@dataclass(frozen=True)
-class LakeTable:
-    """A pinned table.
-
-    Attributes:
-        given: the spec's section ``input``.
-        snapshot: what of the table is read.
-        root: the data root.
-        vectors: the deletion vectors of a Delta table.
-    """
-
-    given: Input
-    snapshot: Snapshot
-    root: str
-    vectors: Mapping[str, bytes] = field(default_factory=dict)
-
-    @classmethod
-    def pinned(
-        cls, given: Input, part: Part, root: str, location: str, conditions: Sequence[Condition] = ()
-    ) -> LakeTable:
-        """Pin a table now.
-
-        Args:
-            given: the spec's section ``input``, of a format of ``READERS``.
-            part: what the run computes.
-            root: the data root.
-            location: of a table without a name, its folder, resolved.
-            conditions: files whose bounds hold no row that passes them are left out.
-
-        Raises:
-            InputError: there is no such table or snapshot, or it cannot be read here.
-            SpecError: a package or a catalog is not set up.
-        """
-        snapshot, vectors = READERS[given.format].snapshot(given, part, root, location, conditions)
-        return cls(given, snapshot, root, vectors)
-
-    def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:
-        """The units of all files, or of some; see ``list_snapshot``."""
-        return list_snapshot(self.given, self.snapshot, share, files, self.vectors)
-
-    def rewrites(self) -> Iterator[Commit]:
-        """The commits up to the pinned one that say of themselves that they changed no row, the newest first."""
-        table = self.snapshot.table
-        return READERS[table.kind].rewrites(self.snapshot, self.root) if table.snapshot else iter(())
