@@ -333,7 +333,7 @@ def test_required_columns_of_an_iceberg_table_have_values_when_it_is_committed_t
 @pytest.mark.long
 def test_a_catalog_that_never_commits_is_no_race(tmp_path: Path) -> None:
     table, failed, refused = iceberg_table(tmp_path), Counter[str](), CommitFailedException("no writes today")
-    target = part_of("local", tmp_path)  # of which only the table counts
+    target = part_of("iceberg", tmp_path)  # of which only the table counts
     for _ in range(10):
         iceberg_race(table, target, failed, refused)
     with pytest.raises(SpecError, match=r"its catalog does not commit to it \(no writes today\)"):
