@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy import PROJECT
-from deploy.cluster.composition import ClusterError
-from deploy.cluster.topology import LOOPBACK, Program
+from deploy.cluster.composition import LOOPBACK, ClusterError, Program
 
 #: The release that the compose file names.
 RELEASE = "15"

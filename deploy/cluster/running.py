@@ -18,9 +18,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy import PROJECT
-from deploy.cluster.composition import ClusterError, Service, read_composition
+from deploy.cluster.composition import (
+    LOOPBACK,
+    ClusterError,
+    Program,
+    Service,
+    Topology,
+    lay_out,
+    read_composition,
+    with_environment,
+)
 from deploy.cluster.database import find_postgres, store_program
-from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
 from deploy.local.standalone import free_port, port_free
 from skewless_airflow.runners.process_session import Session, ask, begin, end
 

@@ -1,12 +1,14 @@
-"""Which run directory belongs to which Airflow run, and which day it computes."""
+"""Where catalog, data and Spark entries are; which directory an Airflow run has, and which part it computes."""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import importlib.util
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from skewless.errors import SpecError
@@ -15,11 +17,51 @@ from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_named
 from skewless.spec.schedule import Schedule
 from skewless_airflow.partitions import parts_of_key
-from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
 #: With the suffix, still below the 255 bytes that file systems allow a name.
 _LONGEST, _SUFFIX = 200, 9
+
+
+def spark_entry(name: str) -> Path:
+    """The file of a Spark entry, like ``run_stage.py``, for spark-submit.
+
+    It is found in ``skewless_spark`` as that is installed here. Nothing of that package is imported.
+    """
+    package = importlib.util.find_spec("skewless_spark")
+    if package is None or not package.submodule_search_locations:
+        raise SpecError("skewless_spark", "a package that this Python can import", "none", "install skewless here, too")
+    return Path(package.submodule_search_locations[0]) / "entries" / name
+
+
+def catalog_folder() -> Path:
+    """The folder of job specs: ``$SKEWLESS_CATALOG``, else ``jobs/catalog`` below the current folder.
+
+    Raises:
+        SpecError: it does not exist.
+    """
+    return _folder("SKEWLESS_CATALOG", "jobs/catalog", "a folder of job specs")
+
+
+def data_root() -> str:
+    """Where relative paths of specs start and runs are kept: ``$SKEWLESS_ROOT``, a path or a URL.
+
+    Without the variable it is ``data`` below the current folder.
+
+    Raises:
+        SpecError: the variable is not set, and there is no such folder.
+    """
+    named = os.environ.get("SKEWLESS_ROOT", "").rstrip("/")
+    return named or str(_folder("SKEWLESS_ROOT", "data", "a folder or a URL for inputs, runs and results"))
+
+
+def _folder(variable: str, default: str, what: str) -> Path:
+    named = os.environ.get(variable)
+    folder = Path(named or default).absolute()
+    if folder.is_dir():
+        return folder
+    came = f"no folder {folder}" if named else f"none, and there is no folder {folder}"
+    raise SpecError(f"variable {variable}", what, came, f"set {variable}")
 
 
 class AssetEvent(Protocol):
@@ -81,23 +123,12 @@ def safe_run_id(run_id: str) -> str:
 
 
 def run_location(dag_id: str, run_id: str, group: str = "") -> str:
-    """The run directory of an Airflow run.
-
-    Args:
-        dag_id: of the run.
-        run_id: of the run.
-        group: the name of one aggregation of several in a DAG; empty for the only one.
-    """
+    """The run directory of an Airflow run; ``group`` names one aggregation of several in a DAG."""
     return f"{runs_folder()}/{dag_id}{f'+{group}' if group else ''}/{safe_run_id(run_id)}"
 
 
 def run_directory(run: RunIds, group: str = "") -> RunDirectory:
-    """The run directory of an Airflow run, whose files belong to the group of ``$SKEWLESS_RUN_GROUP``.
-
-    Args:
-        run: the run, or whatever has its ids.
-        group: as of ``run_location``.
-    """
+    """The run directory of an Airflow run, whose files belong to the group of users in ``$SKEWLESS_RUN_GROUP``."""
     return RunDirectory(run_location(run.dag_id, run.run_id, group), os.environ.get(RUN_GROUP, ""))
 
 

@@ -21,8 +21,7 @@ from skewless.spec.part import Part
 from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
-from skewless_cli.progress import RunProgress
-from skewless_cli.restate_view import RestateView
+from skewless_cli.progress import RestateView, RunProgress
 from skewless_lake.catalogs import which_are_tested
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart

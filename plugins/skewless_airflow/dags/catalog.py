@@ -17,7 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from skewless.errors import SkewlessError, SpecError
 from skewless.spec.reading import load_spec
 from skewless_airflow.dags.factory import build_dag, build_restating_dag, restates, restating_id
-from skewless_airflow.places import catalog_folder
+from skewless_airflow.run_store import catalog_folder
 
 
 class Catalog(NamedTuple):

@@ -16,8 +16,7 @@ from skewless.spec.schedule import RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
 from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.operators.find_skipped import FindSkippedOperator
-from skewless_airflow.operators.find_stale import FIRST, LAST, FindStaleOperator
+from skewless_airflow.operators.find_runs import FIRST, LAST, FindSkippedOperator, FindStaleOperator
 from skewless_airflow.partitions import PartMapper, parts_asset
 from skewless_airflow.trigger_form import form_params
 
@@ -112,13 +111,8 @@ def restating_id(spec: JobSpec) -> str:
 def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG:
     """The DAG ``NAME_restate``, which triggers one run of the job's DAG for each result that is not up to date.
 
-    These runs publish as every run does: consumers of the asset run for just those days. The DAG has no schedule, and
-    is triggered with the first day to look at.
-
-    Args:
-        spec: the spec.
-        path: its file.
-        dag_args: of Airflow's ``DAG``, such as a ``schedule``.
+    These runs publish as every run does: consumers of the asset run for just those days. Unless ``dag_args`` has a
+    schedule, the DAG is triggered by hand, with the first day to look at.
     """
     from_spec: dict[str, Any] = {
         "dag_id": restating_id(spec),

@@ -16,7 +16,7 @@ from skewless.run.step_times import timed_step
 from skewless.run.summary import run_facts
 from skewless_airflow.observability.lineage import published_lineage
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, push_links, quality_page, skew_page
-from skewless_airflow.operators.ending import end_with_sentence
+from skewless_airflow.operators import end_with_sentence
 from skewless_airflow.partitions import parts_asset
 from skewless_airflow.run_store import run_directory
 from skewless_lake.publication import publish_run
@@ -44,8 +44,7 @@ class PublishOperator(BaseOperator):
         self.alias = AssetAlias(name=asset.name)
         self.parts = parts_asset(asset.name)
         super().__init__(outlets=[self.alias, self.parts], **kwargs)
-        self.asset = asset
-        self.group = group
+        self.asset, self.group = asset, group
 
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""

@@ -22,11 +22,7 @@ def runner_of(step: Step) -> SubmittedStep:
 
 
 class SubmittedStep:
-    """A step that spark-submit runs.
-
-    Args:
-        step: that is asked for.
-    """
+    """A step that spark-submit runs."""
 
     def __init__(self, step: Step) -> None:
         self._step = step

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar, TypeVarTuple
 
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location, runs_folder
 
 #: Separates the ids of a DAG and of a group in the name of their folder; neither can contain it.
 _BETWEEN = "+"
+T = TypeVar("T")
+Rest = TypeVarTuple("Rest")
 
 
 def open_run(dag_id: str, run_id: str, group: str = "") -> RunDirectory:
-    """The run directory of an Airflow run, whether it exists or not, without cached listings.
-
-    Args:
-        dag_id: of the run.
-        run_id: of the run.
-        group: the name of one aggregation of several in a DAG; empty for the only one.
-    """
+    """The run directory of an Airflow run, whether it exists or not, without cached listings."""
     run = RunDirectory(run_location(_folder(dag_id, group), run_id))
     run.fs.invalidate_cache()  # a cached listing of an object store may be older than the run's last commit
     return run
@@ -36,6 +34,30 @@ def stamp(run: RunDirectory, name: str) -> str | None:
         raise
     moment = next((info[word] for word in ("ETag", "mtime", "LastModified", "created") if info.get(word)), "")
     return f"{moment} {info.get('size')}"
+
+
+def kept_by(
+    name: str, most: int = 1024
+) -> Callable[[Callable[[RunDirectory, *Rest], T]], Callable[[RunDirectory, *Rest], T | None]]:
+    """Keep what a function reads of a run directory until a file changes; without that file the answer is None.
+
+    Args:
+        name: of the file; a place in braces stands for the function's argument after the run directory.
+        most: how many answers are kept.
+    """
+
+    def decorate(read: Callable[[RunDirectory, *Rest], T]) -> Callable[[RunDirectory, *Rest], T | None]:
+        @lru_cache(maxsize=most)
+        def kept(location: str, _mark: str, *rest: *Rest) -> T:
+            return read(RunDirectory(location), *rest)
+
+        def found(run: RunDirectory, *rest: *Rest) -> T | None:
+            mark = stamp(run, name.format(*rest))
+            return kept(run.path(""), mark, *rest) if mark else None
+
+        return found
+
+    return decorate
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from skewless.bounds import NEAR
 from skewless_airflow.web.rendering import words
-from skewless_airflow.web.rendering.calendar import history_calendar, window_calendar
-from skewless_airflow.web.rendering.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars
+from skewless_airflow.web.rendering.charts import (
+    HEIGHT,
+    history_calendar,
+    key_strip,
+    load_chart,
+    ring_strip,
+    spark_bars,
+    window_calendar,
+)
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY, harden
 
 _HERE = Path(__file__).parents[1]

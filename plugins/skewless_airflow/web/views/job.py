@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
-from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.run_folders import kept_by, stamp
 
 _JOB = "job.json"
 
@@ -46,25 +46,10 @@ class JobView:
     skipped_words: str
 
 
-def read_job(run: RunDirectory) -> JobView | None:
+@kept_by(_JOB)
+def read_job(run: RunDirectory) -> JobView:
     """The job, if ``prepare`` has written it."""
-    mark = stamp(run, _JOB)
-    return _view(run.path(""), mark) if mark else None
-
-
-def whole_job(run: RunDirectory) -> Job:
-    """The document itself; the last few are cached, because every stage needs it."""
-    return _job(run.path(""), stamp(run, _JOB))
-
-
-@lru_cache(maxsize=4)
-def _job(location: str, _mark: str | None) -> Job:
-    return RunDirectory(location).job()
-
-
-@lru_cache(maxsize=1024)
-def _view(location: str, mark: str) -> JobView:
-    job = _job(location, mark)
+    job = whole_job(run)
     spec, routing = job.spec, job.spec.routing
     return JobView(
         name=spec.name,
@@ -89,3 +74,13 @@ def _view(location: str, mark: str) -> JobView:
         warm_from=job.warm_from,
         skipped_words=job.skipped_words,
     )
+
+
+def whole_job(run: RunDirectory) -> Job:
+    """The document itself; the last few are cached, because every stage needs it."""
+    return _job(run.path(""), stamp(run, _JOB))
+
+
+@lru_cache(maxsize=4)
+def _job(location: str, _mark: str | None) -> Job:
+    return RunDirectory(location).job()

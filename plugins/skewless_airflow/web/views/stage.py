@@ -5,21 +5,19 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from skewless.documents.ledger import LedgerLine
-from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.documents.stage_report import Histogram, StageReport
 from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
-from skewless.run.directory import RunDirectory, stage_step
-from skewless_airflow.web.run_folders import stamp
+from skewless.run.directory import RunDirectory
+from skewless_airflow.web.run_folders import kept_by
 from skewless_airflow.web.views.decision import read_plan
 from skewless_airflow.web.views.job import whole_job
 
 #: How many tasks and keys a page names; all others are added up.
-MOST_TASKS = 60
-MOST_KEYS = 50
+MOST_TASKS, MOST_KEYS = 60, 50
 
 
 @dataclass(frozen=True)
@@ -95,15 +93,9 @@ def read_stages(run: RunDirectory) -> list[StageView]:
     return found
 
 
-def read_stage(run: RunDirectory, stage: int) -> StageView | None:
+@kept_by("stages/{:04d}/COMMIT.json")
+def read_stage(run: RunDirectory, stage: int) -> StageView:
     """A stage, if it has committed."""
-    mark = stamp(run, f"{stage_step(stage)}/COMMIT.json")
-    return _view(run.path(""), stage, mark) if mark else None
-
-
-@lru_cache(maxsize=1024)
-def _view(location: str, stage: int, _mark: str) -> StageView:
-    run = RunDirectory(location)
     job, report = whole_job(run), run.report(stage, tails=False)
     loads = _loads(report)
     queued = np.array([load.queued for load in loads], dtype=np.float64)
@@ -141,15 +133,14 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
 
 def _loads(report: StageReport) -> list[TaskView]:
     if report.tasks:
-        return [_task(load) for load in report.tasks]
+        return [
+            TaskView(one.task, one.queued_rows, one.processed_rows, one.backlog_rows, one.states, one.busy_seconds)
+            for one in report.tasks
+        ]
     return [
         TaskView(f"split {number}", split.rows, split.rows, 0, split.states, split.busy_seconds)
         for number, split in enumerate(report.splits)
     ]
-
-
-def _task(load: TaskLoad) -> TaskView:
-    return TaskView(load.task, load.queued_rows, load.processed_rows, load.backlog_rows, load.states, load.busy_seconds)
 
 
 def _states(loads: Sequence[TaskView]) -> int | None:
