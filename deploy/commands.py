@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
+
+from skewless_cli import say
 
 Command = Callable[[Console], int]
 
@@ -19,14 +22,9 @@ def run_command(
     error: type[Exception],
     arguments: list[str] | None,
 ) -> int:
-    """Run the command that the arguments name.
+    """Run the command that the arguments name, by default those of this process.
 
-    Args:
-        program: how people start it, for its help.
-        description: what it is for.
-        commands: by their names; each returns its exit code.
-        error: what is reported as its sentence, without a traceback.
-        arguments: by default those of this process.
+    An ``error`` is reported as its sentence, without a traceback.
 
     Returns:
         The exit code: the command's, 1 after an error, 130 after Ctrl-C or SIGTERM.
@@ -47,9 +45,10 @@ def run_command(
     return 1
 
 
-def say(console: Console, line: str) -> None:
-    """Print a line as it is: without markup, colours or breaks of our own."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+def last_words(output: Path) -> str:
+    """The last lines that a program has written into a file."""
+    lines = output.read_text(errors="replace").splitlines() if output.exists() else []
+    return "\n".join(lines[-15:])
 
 
 def _interrupt(_sign: int, _frame: FrameType | None) -> None:

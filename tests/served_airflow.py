@@ -65,7 +65,7 @@ class ServedAirflow:
         """Its processes."""
         found = standalone.recorded(self.home)
         assert found is not None
-        return found.session
+        return found
 
     def listening(self, root: Path) -> set[str]:
         """Where its processes listen at this moment, with all that they have started, and the drivers of its runs.

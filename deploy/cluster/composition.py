@@ -1,4 +1,9 @@
-"""Reads docker-compose.yml and lays its services out"""
+"""Reads ``docker-compose.yml``, as much of the format as our own file uses, and lays its services out on this machine.
+
+A container has its own network and file system, a process does not. So host names become that of this machine, ports
+become free ones, and the folders of image and volumes become folders of the checkout and of the state directory.
+Commands and environment stay the same otherwise.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,15 @@ import yaml
 
 from skewless.errors import SkewlessError
 
+#: The folders of the image: that of the checkout, and the one that it may write to.
+IMAGE_CHECKOUT = "/opt/skewless"
+IMAGE_STATE = "/var/lib/skewless"
+LOOPBACK = "127.0.0.1"
+_VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<form>:-|:\?)(?P<rest>[^}]*))?\})")
+
 
 class ClusterError(SkewlessError):
     """The cluster cannot be described, started or reached."""
-
-
-_VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<form>:-|:\?)(?P<rest>[^}]*))?\})")
 
 
 @dataclass(frozen=True)
@@ -35,17 +43,14 @@ class Mount:
 
 @dataclass(frozen=True)
 class Service:
-    """One service, with its variables filled in.
+    """One service, with its variables filled in; on this machine, with local folders and ports in its words.
 
     Attributes:
         name: also its host name.
-        image: our own, PostgreSQL's or MinIO's.
-        command: program and arguments.
         environment: what the file adds to the image's own.
         health: the program and arguments of its health check; empty if it has none.
         after: the services that it waits for, each with compose's condition.
         ports: those it listens on inside its container, each with the one published on the host, or None.
-        mounts: its volumes.
         stop_signal: the name of the signal that asks it to stop.
         once: whether it ends when its work is done.
     """
@@ -63,11 +68,7 @@ class Service:
 
 
 def read_composition(path: Path, variables: Mapping[str, str]) -> dict[str, Service]:
-    """The services of a compose file, each after those that it waits for.
-
-    Args:
-        path: the compose file.
-        variables: what ``${NAME}`` stands for.
+    """The services of a compose file, each after those that it waits for; ``${NAME}`` stands for a variable.
 
     Raises:
         ClusterError: a required variable is missing, or services wait for each other.
@@ -144,78 +145,41 @@ def _in_order(services: Mapping[str, Service]) -> dict[str, Service]:
     return ordered
 
 
-#: The folders of the image: that of the checkout, and the one that it may write to.
-IMAGE_CHECKOUT = "/opt/skewless"
-IMAGE_STATE = "/var/lib/skewless"
-LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class Program:
-    """A service on this machine; the fields are those of ``Service``, with local folders and ports."""
-
-    name: str
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    health: tuple[str, ...]
-    after: Mapping[str, str]
-    stop_signal: str
-    once: bool
-
-
 @dataclass(frozen=True)
 class Topology:
-    """All programs, each after those that it waits for.
+    """The services on this machine, each after those that it waits for; and by port of a container the port here."""
 
-    Attributes:
-        programs: by the name of their service.
-        ports: by port of a container the port on this machine.
-    """
-
-    programs: Mapping[str, Program]
+    programs: Mapping[str, Service]
     ports: Mapping[int, int]
 
 
 def lay_out(
     services: Mapping[str, Service], checkout: Path, state: Path, choose_port: Callable[[int | None], int]
 ) -> Topology:
-    """Give every service its folders and ports on this machine.
+    """Give every service its folders and ports on this machine; all that the services write is below ``state``.
 
-    Args:
-        services: by name, in starting order.
-        checkout: the folder that the image has as ``IMAGE_CHECKOUT``.
-        state: the folder for everything that the services write.
-        choose_port: returns a free port; its argument is the published one, which it should take if that is free.
+    ``choose_port`` returns a free port; its argument is the published one, which it should take if that is free.
 
     Raises:
         ClusterError: two services use the same port, which is impossible on one machine.
     """
     ports = _chosen_ports(services, choose_port)
     folders = _folders(services, checkout, state)
+    fit = _Fitting(frozenset(services), ports, folders)
     programs = {}
     for name, one in services.items():
-        fit = _Fitting(frozenset(services), ports, folders)
-        programs[name] = Program(
-            name=name,
+        programs[name] = replace(
+            one,
             command=(one.command[0], *fit.words(one.command[1:])),
             environment={key: fit.setting(key, value) for key, value in one.environment.items()},
             health=(*one.health[:1], *fit.words(one.health[1:])),
-            after=one.after,
-            stop_signal=one.stop_signal,
-            once=one.once,
         )
     return Topology(programs, ports)
 
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Replaces hosts, ports and folders of containers by those of this machine.
-
-    Attributes:
-        hosts: the host names of the services.
-        ports: the new one by the old one.
-        folders: the new one by the old one, longest first.
-    """
+    """Replaces hosts, ports and folders of containers, longest first, by those of this machine."""
 
     hosts: frozenset[str]
     ports: Mapping[int, int]
@@ -235,9 +199,6 @@ class _Fitting:
 
     def value(self, value: str) -> str:
         """Any other value."""
-        return self._folders(self._addresses(value))
-
-    def _addresses(self, value: str) -> str:
         if value.isdecimal():
             return str(self.ports.get(int(value), value))
         own = self.hosts | {"0.0.0.0"}  # noqa: S104  # which all interfaces of a container are
@@ -252,11 +213,8 @@ class _Fitting:
             port = self.ports.get(int(found["port"]), found["port"])
             return f"{LOOPBACK if found['host'] in own else found['host']}:{port}"
 
-        return pattern.sub(address, value)
-
-    def _folders(self, value: str) -> str:
-        pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, self.folders))})(?![\w.-])")
-        return pattern.sub(lambda found: self.folders[found[0]], value)
+        folders = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, self.folders))})(?![\w.-])")
+        return folders.sub(lambda found: self.folders[found[0]], pattern.sub(address, value))
 
 
 def _chosen_ports(services: Mapping[str, Service], choose: Callable[[int | None], int]) -> dict[int, int]:
@@ -285,8 +243,3 @@ def _folders(services: Mapping[str, Service], checkout: Path, state: Path) -> di
             here = state / mount.source if mount.named else checkout / mount.source
             folders[mount.target] = str(here.resolve())
     return dict(sorted(folders.items(), key=lambda item: -len(item[0])))
-
-
-def with_environment(program: Program, machine: Mapping[str, str]) -> Program:
-    """A program with its whole environment: this machine's, overridden by its own."""
-    return replace(program, environment={**machine, **program.environment})

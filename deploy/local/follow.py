@@ -16,6 +16,7 @@ from rich.table import Table
 from deploy.local.rest import FINISHED_RUN, AirflowRest, TaskState
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
+from skewless_cli import say
 
 #: Silence for longer than this looks like a hang.
 HEARTBEAT_SECONDS = 10.0
@@ -36,10 +37,7 @@ class RunLostError(Exception):
 
 
 def follow(rest: AirflowRest, dag_id: str, run_id: str, progress: Progress) -> str:
-    """Show a run until it ends.
-
-    Returns:
-        Its last state.
+    """Show a run until it ends, and return its last state.
 
     Raises:
         RunLostError: Airflow has not answered for a minute.
@@ -94,9 +92,7 @@ class PlainLines:
 
     def _say(self, line: str) -> None:
         self._spoken = time.monotonic()
-        self._console.print(
-            f"{self._spoken - self._begun:5.0f} s  {line}", markup=False, highlight=False, soft_wrap=True
-        )
+        say(self._console, f"{self._spoken - self._begun:5.0f} s  {line}")
 
 
 class LiveTable:

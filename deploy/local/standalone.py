@@ -20,6 +20,7 @@ from pathlib import Path
 import httpx
 
 from deploy import PROJECT
+from deploy.commands import last_words
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
@@ -52,11 +53,7 @@ class LocalAirflowError(Exception):
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of a local Airflow.
-
-    Attributes:
-        folder: absolute.
-    """
+    """The folder of a local Airflow."""
 
     folder: Path
 
@@ -86,28 +83,15 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Running:
-    """A local Airflow that was started.
+class Running(Session):
+    """A local Airflow that was started, by its first process; ``port`` is that of UI and REST API."""
 
-    Attributes:
-        pid: of the first process; it leads a session that all others belong to.
-        born: its start time in clock ticks since boot, so that a reused pid is not taken for it.
-        port: of UI and REST API.
-    """
-
-    pid: int
-    born: int
     port: int
 
     @property
     def url(self) -> str:
         """Where UI and REST API answer."""
         return f"http://localhost:{self.port}"
-
-    @property
-    def session(self) -> Session:
-        """All of its processes; components make groups of their own, but stay in its session."""
-        return Session(self.pid, self.born)
 
     def healthy(self) -> bool:
         """Whether API, scheduler and DAG processor all report that they are healthy."""
@@ -125,7 +109,7 @@ def default_home() -> Home:
 def running(home: Home) -> Running | None:
     """The local Airflow of a home, if it is up."""
     found = recorded(home)
-    return found if found is not None and found.session.leads() else None
+    return found if found is not None and found.leads() else None
 
 
 def recorded(home: Home) -> Running | None:
@@ -138,10 +122,7 @@ def recorded(home: Home) -> Running | None:
 def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> Running:
     """Start a local Airflow; it outlives this process. Does not wait until it is healthy.
 
-    Args:
-        home: where it lives.
-        port: of UI and REST API.
-        settings: of its environment, beside those of this process and instead of the usual ones.
+    The ``settings`` are of its environment, beside those of this process and instead of the usual ones.
 
     Raises:
         LocalAirflowError: the port is taken.
@@ -162,13 +143,7 @@ def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> R
 def wait_until_healthy(
     home: Home, started: Running, tick: Callable[[float], None] | None = None, seconds: float = START_SECONDS
 ) -> None:
-    """Wait for a started Airflow.
-
-    Args:
-        home: where it lives.
-        started: what was started.
-        tick: called a few times a second with the seconds that have passed.
-        seconds: how long it may take.
+    """Wait for a started Airflow; ``tick`` is called a few times a second with the seconds that have passed.
 
     Raises:
         LocalAirflowError: it ended, or it takes too long; with the end of its log.
@@ -176,7 +151,7 @@ def wait_until_healthy(
     begun = time.monotonic()
     while not started.healthy():
         passed = time.monotonic() - begun
-        if not started.session.leads():
+        if not started.leads():
             raise LocalAirflowError(f"Airflow ended while it started; {_last_words(home)}")
         if passed > seconds:
             stop(home)
@@ -203,13 +178,9 @@ def up(
     seconds: float = START_SECONDS,
     patience_seconds: float = LOCKED_SECONDS,
 ) -> Iterator[AirflowRest]:
-    """Have an Airflow up on a free port for as long as this lasts.
+    """Have an Airflow with some settings up on a free port for as long as this lasts.
 
-    Args:
-        home: where it lives.
-        settings: as of ``start``.
-        seconds: how long it may take to be healthy.
-        patience_seconds: of its client.
+    It may take so many seconds to be healthy.
     """
     try:
         started = start(home, free_port(), settings)
@@ -229,8 +200,8 @@ def stop(home: Home) -> bool:
     found = recorded(home)
     if found is None:
         return False
-    was_running = bool(found.session.processes())
-    end([found.session], STOP_SECONDS)
+    was_running = bool(found.processes())
+    end([found], STOP_SECONDS)
     home.state.unlink(missing_ok=True)
     return was_running
 
@@ -264,13 +235,7 @@ def free_port() -> int:
 
 
 def environment(home: Home, port: int, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The whole configuration of a local Airflow; it overrules what ``airflow.cfg`` in its home says.
-
-    Args:
-        home: where it lives.
-        port: of UI and REST API.
-        settings: as of ``start``.
-    """
+    """The whole configuration of a local Airflow; it overrules what ``airflow.cfg`` in its home says."""
     url, local = f"http://localhost:{port}", "localhost,127.0.0.1"
     given = {**os.environ, **(settings or {})}
     return {
@@ -334,6 +299,4 @@ def _make_password(home: Home) -> None:
 
 
 def _last_words(home: Home) -> str:
-    lines = home.output.read_text(errors="replace").splitlines() if home.output.exists() else []
-    tail = "\n".join(lines[-15:])
-    return f"the end of {home.output} is:\n{tail}"
+    return f"the end of {home.output} is:\n{last_words(home.output)}"

@@ -46,6 +46,7 @@ Date = Annotated[
 Hour = Annotated[
     str | None, typer.Option(help="The hour of --date, for an hourly job: 00 to 23, or 02b.", show_default=False)
 ]
+Master = Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -114,7 +115,7 @@ def run(
         str | None,
         typer.Option(help="Run directory; one of the same spec is resumed from its last commit.", show_default=False),
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    master: Master = None,
     date: Date = None,
     hour: Hour = None,
     cluster: Annotated[
@@ -262,7 +263,7 @@ def verify(
     overrides: Overrides = None,
     date: Date = None,
     hour: Hour = None,
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    master: Master = None,
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
@@ -299,7 +300,7 @@ def restate(
     ] = None,
     overrides: Overrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be computed, and why.")] = False,
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    master: Master = None,
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
@@ -309,9 +310,9 @@ def restate(
     """
     loaded = load_spec(spec, tuple(overrides or ()))
     days = chosen_days(loaded, first, last)
-    from skewless_cli import restate_view, running  # noqa: PLC0415  # as in ``check``
+    from skewless_cli import progress, running  # noqa: PLC0415  # as in ``check``
 
-    view = restate_view.RestateView(_console(stderr=as_json), dry_run=dry_run)
+    view = progress.RestateView(_console(stderr=as_json), dry_run=dry_run)
     try:
         running.restate_job(loaded, f"spec {spec}", days, root, master, view)
     finally:

@@ -17,7 +17,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import Publication
 from skewless.spec.part import Part
 from skewless.standing.changes import PartReading
-from skewless_cli import run_summary
+from skewless_cli import run_summary, say
 from skewless_spark.prepare.restating import Restatement, StaleResult
 
 _POLL_SECONDS = 0.25
@@ -75,13 +75,7 @@ class RunProgress:
 
 
 class RestateView:
-    """Prints lines as it is told facts, and collects them for ``--json``.
-
-    Attributes:
-        console: where lines go.
-        dry_run: whether nothing is computed.
-        told: the object of ``skewless restate --json``; empty until something was found.
-    """
+    """Prints lines as it is told facts, and collects them in ``told``, the object of ``skewless restate --json``."""
 
     def __init__(self, console: Console, *, dry_run: bool) -> None:
         self.console, self.dry_run = console, dry_run
@@ -138,4 +132,4 @@ class RestateView:
         return next(result for result in self.told["results"] if result["part"] == part.name)
 
     def _say(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(self.console, line)

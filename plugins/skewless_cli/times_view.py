@@ -8,6 +8,7 @@ from rich.console import Console
 
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of, waterfall
+from skewless_cli import say
 
 #: Columns of the bar that shows when a part ran.
 _BAR = 40
@@ -39,7 +40,7 @@ def show(run: RunDirectory, console: Console) -> None:
         tasks = "" if line.tasks is None else f", {line.tasks:,} tasks"
         bar = "" if line.start is None else _bar(line.start, line.seconds, whole)
         text = f"{line.seconds:>9.2f}  {'  ' * line.depth + line.name + tasks:<36}  {bar}"
-        console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+        say(console, text.rstrip())
 
 
 def _bar(start: float, seconds: float, whole: float) -> str:

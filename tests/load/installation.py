@@ -52,7 +52,7 @@ class Installation:
 
     def session(self) -> Session:
         """Its own processes."""
-        return self.running().session
+        return self.running()
 
     def trigger(self, name: str, day: str, number: int) -> str:
         """Start a run; its id."""

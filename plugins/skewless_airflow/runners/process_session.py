@@ -76,7 +76,7 @@ def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
     """Ask the leaders of sessions to stop, each by its signal, and wait some seconds until all processes have ended."""
     for session, sign in sessions.items():
         if session.leads():
-            _signal([session.pid], sign)
+            send([session.pid], sign)
     await_end(sessions, seconds)
 
 
@@ -84,7 +84,7 @@ def end(sessions: Collection[Session], seconds: float) -> None:
     """Stop all processes of sessions, all at once: by SIGTERM, and after some seconds by SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for session in sessions:
-            _signal(session.processes(), sign)
+            send(session.processes(), sign)
         await_end(sessions, seconds)
 
 
@@ -103,7 +103,8 @@ def born(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
-def _signal(pids: Iterable[int], sign: signal.Signals) -> None:
+def send(pids: Iterable[int], sign: signal.Signals) -> None:
+    """Send a signal to those of some processes that live."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, sign)

@@ -87,14 +87,13 @@ def load_chart(tasks: Sequence[TaskView], fair: float, most: int) -> Chart:
 
 def ring_strip(ring: RingView) -> Chart:
     """The ring as one strip: how much of it each reducer owns."""
-    rects, x = [], 0.0
+    parts = []
     for place, part in enumerate(ring.parts):
         who = f"reducer {part.reducer}" if part.reducer is not None else "all other reducers"
         kind = f"c{place % _COLOURS}" if part.reducer is not None else "rest"
         title = f"{who}: {part.share:.1%} of the ring, {part.tokens:,} tokens"
-        rects.append(Rect(_short(x), 0, _short(_STRIP * part.share), 20, kind, title))
-        x += _STRIP * part.share
-    return Chart(_STRIP, tuple(rects))
+        parts.append((kind, title, _STRIP * part.share))
+    return _strip(parts)
 
 
 def key_strip(stage: StageView) -> Chart:
@@ -106,12 +105,20 @@ def key_strip(stage: StageView) -> Chart:
     parts.append(("others", f"{stage.named_keys - len(first):,} other head keys", others))
     parts.append(("rest", "all keys that are not named", light))
     parts.append(("null", "rows without a key", stage.seen_null))
-    rects, x, scale = [], 0.0, _STRIP / max(1, stage.seen)
-    for kind, who, rows in parts:
-        if rows > 0:
-            title = f"{who}: {rows:,} rows, {rows / max(1, stage.seen):.1%}"
-            rects.append(Rect(_short(x), 0, _short(scale * rows), 20, kind, title))
-            x += scale * rows
+    seen = max(1, stage.seen)
+    return _strip(
+        (kind, f"{who}: {rows:,} rows, {rows / seen:.1%}", _STRIP / seen * rows)
+        for kind, who, rows in parts
+        if rows > 0
+    )
+
+
+def _strip(parts: Iterable[tuple[str, str, float]]) -> Chart:
+    """Parts side by side, each with its kind, its tooltip and its width."""
+    rects, x = [], 0.0
+    for kind, title, width in parts:
+        rects.append(Rect(_short(x), 0, _short(width), 20, kind, title))
+        x += width
     return Chart(_STRIP, tuple(rects))
 
 
