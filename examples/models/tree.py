@@ -137,13 +137,7 @@ def best_split(features: LeafHistograms, bins: int) -> Split | None:
 
 
 def place_of(tree: Tree, samples: Mapping[str, Floats], count: int) -> Ints:
-    """The leaf that each sample reaches, shape ``(count,)``; the root in a tree without nodes.
-
-    Args:
-        tree: as far as it has grown.
-        samples: each feature's values, shape ``(count,)``.
-        count: how many samples there are.
-    """
+    """The leaf that each sample reaches, shape ``(count,)`` as each feature's values; the root in an empty tree."""
     places = np.ones(count, np.int64)
     for number in sorted(tree):
         split = tree[number].split

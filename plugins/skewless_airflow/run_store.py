@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,43 +62,11 @@ def _folder(variable: str, default: str, what: str) -> Path:
     raise SpecError(f"variable {variable}", what, came, f"set {variable}")
 
 
-class AssetEvent(Protocol):
-    """An asset event that started a run."""
-
-    @property
-    def extra(self) -> Mapping[str, Any]:
-        """What the publishing task put into it."""
-
-
 class RunIds(Protocol):
     """A run by its ids, as a DAG run or a task instance has them."""
 
     dag_id: str
     run_id: str
-
-
-class AirflowRun(RunIds, Protocol):
-    """A DAG run."""
-
-    @property
-    def run_type(self) -> str:
-        """Who started it: ``scheduled``, ``backfill``, ``manual``, ``asset_triggered``."""
-
-    @property
-    def consumed_asset_events(self) -> Sequence[AssetEvent] | None:
-        """The events that started it."""
-
-    @property
-    def partition_key(self) -> str | None:
-        """The key that the events which started it were mapped to, or that it was triggered with."""
-
-    @property
-    def logical_date(self) -> dt.datetime | None:
-        """The moment that the run is about; None for a run that was triggered without one."""
-
-    @property
-    def run_after(self) -> dt.datetime:
-        """The earliest moment the run may start."""
 
 
 def safe_run_id(run_id: str) -> str:
@@ -137,14 +103,14 @@ def runs_folder() -> str:
     return runs_below(data_root())
 
 
-def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
+def part_of_run(run: Any, schedule: Schedule, where: str) -> Part:
     """The part that a run computes if its conf names none.
 
     A scheduled run, and one of a backfill, computes what the schedule says for the moment of its cron expression,
     however late it starts. A run that was started by events of other jobs computes the part that its partition key
     names, or else these events, so that it follows them also when they compute an old day. Any other run computes the
     part of the partition key that it was triggered with, or what the schedule says for its logical date, or without
-    one for the moment when it was triggered.
+    one for the moment when it was triggered. The run is Airflow's DAG run, as tasks or as its database have it.
 
     Raises:
         SpecError: the events name several parts; or the run was triggered with a key that names no single one.
@@ -178,7 +144,7 @@ def _of_key(key: str, schedule: Schedule) -> Part | SpecError:
     return parts[0] if len(parts) == 1 else SpecError("partition key", one, repr(key)[:80])
 
 
-def _named(event: AssetEvent, schedule: Schedule) -> Part | None:
+def _named(event: Any, schedule: Schedule) -> Part | None:
     """The part that an event names (``run_facts``); None if it names none that this job can compute."""
     date, hour = event.extra.get("date"), event.extra.get("hour")
     if not isinstance(date, str) or (schedule.unit == "hour" and not isinstance(hour, str)):

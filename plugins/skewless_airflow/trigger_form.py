@@ -44,11 +44,9 @@ _TITLES = {
 
 
 class Choice(NamedTuple):
-    """What a run's conf chooses instead of the spec's values.
+    """What a run's conf chooses instead of the spec's values: option values by their short names, and a part.
 
-    Attributes:
-        part: what to compute; None for what follows from the run.
-        options: option values by their short names.
+    Without a part the run computes what follows from it.
     """
 
     part: Part | None
@@ -77,7 +75,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
         given: the conf of the run, from the form, a command or a call of the API.
         known: the names of all params that the DAG declares, also those that are not ours.
         spec: the source of the form's defaults.
-        where: who gave it, for messages.
+        where: who gave the conf, for messages.
 
     Raises:
         SpecError: a name that the DAG does not declare, or an invalid date or hour.

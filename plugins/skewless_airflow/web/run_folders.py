@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location, runs_folder
@@ -41,9 +41,7 @@ def kept_by(
 ) -> Callable[[Callable[[RunDirectory, *Rest], T]], Callable[[RunDirectory, *Rest], T | None]]:
     """Keep what a function reads of a run directory until a file changes; without that file the answer is None.
 
-    Args:
-        name: of the file; a place in braces stands for the function's argument after the run directory.
-        most: how many answers are kept.
+    A place in braces in the file's name stands for the function's argument after the run directory.
     """
 
     def decorate(read: Callable[[RunDirectory, *Rest], T]) -> Callable[[RunDirectory, *Rest], T | None]:
@@ -75,13 +73,13 @@ class RunFolder:
 
 def run_folders(dag_id: str, group: str = "") -> list[RunFolder]:
     """The run directories of a DAG, or of one aggregation of several in it, in no order."""
-    return [RunFolder(name, moment) for name, moment in _folders(f"{runs_folder()}/{_folder(dag_id, group)}")]
+    return _folders(f"{runs_folder()}/{_folder(dag_id, group)}")
 
 
 def groups_with_runs() -> dict[str, list[str]]:
     """The sorted names of the aggregations of each DAG that has run directories; "" is the only one of a DAG."""
     found: dict[str, list[str]] = {}
-    for name, _ in sorted(_folders(runs_folder())):
+    for name in sorted(one.name for one in _folders(runs_folder())):
         dag_id, _, group = name.partition(_BETWEEN)
         found.setdefault(dag_id, []).append(group)
     return found
@@ -96,7 +94,7 @@ def _folder(dag_id: str, group: str) -> str:
     return f"{dag_id}{_BETWEEN}{group}" if group else dag_id
 
 
-def _folders(location: str) -> list[tuple[str, float]]:
+def _folders(location: str) -> list[RunFolder]:
     place = RunDirectory(location)
     place.fs.invalidate_cache()
     try:
@@ -105,10 +103,10 @@ def _folders(location: str) -> list[tuple[str, float]]:
         if is_absence(err):
             return []
         raise
-    folders = [one for one in found if one["type"] == "directory"]
-    return [(str(one["name"]).rstrip("/").rpartition("/")[2], _moment(one)) for one in folders]
-
-
-def _moment(info: dict[str, Any]) -> float:
-    moment = info.get("mtime") or info.get("LastModified") or 0.0
-    return float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
+    folders = []
+    for info in found:
+        if info["type"] == "directory":
+            moment = info.get("mtime") or info.get("LastModified") or 0.0
+            seconds = float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
+            folders.append(RunFolder(str(info["name"]).rstrip("/").rpartition("/")[2], seconds))
+    return folders

@@ -62,12 +62,9 @@ class Question(NamedTuple):
 
 
 class Replays:
-    """Replays runs, one process after the other.
+    """Replays runs, one process after the other; so many requests may wait for their turn.
 
-    Args:
-        limit_seconds: for each policy.
-        memory_bytes: for each process.
-        waiting: how many requests may wait for their turn.
+    The limit on seconds is for each policy, the limit on memory for each process.
     """
 
     def __init__(
@@ -158,7 +155,8 @@ class Replays:
                     came = seconds if late.is_set() else f"a process that ended with code {process.wait()}"
                     hint = "run skewless replay, which has none"
                     raise _LostError("what if", "an answer within the limits of this page", came, hint)
-                yield _answer(line)
+                said = json.loads(line)
+                yield str(said["refused"]) if "refused" in said else Replayed.model_validate(said["replayed"])
 
 
 #: The replays of this API server.
@@ -177,17 +175,11 @@ def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
     process.kill()
 
 
-def _answer(line: bytes) -> Answer:
-    said = json.loads(line)
-    return str(said["refused"]) if "refused" in said else Replayed.model_validate(said["replayed"])
-
-
 @dataclass(frozen=True)
 class WhatIfView:
-    """The run as it ran, and as it would have gone under each policy.
+    """The run as it ran, and then as it would have gone under each policy.
 
     Attributes:
-        lines: as it ran, and then by policy.
         refused: policies that cannot be replayed, each with the reason.
         fault: why nothing can be replayed; "" if it can.
         pending: the policies whose replay is not done; "" is the run as it ran.
@@ -204,10 +196,7 @@ class WhatIfView:
 async def read_what_if(run: RunDirectory, policies: Sequence[str], patience_seconds: float | None = None) -> WhatIfView:
     """Replay a run without holding up other requests; answers are cached, because documents do not change.
 
-    Args:
-        run: its directory.
-        policies: to replay it under.
-        patience_seconds: how long to wait for replays; None for as long as it takes.
+    What is not done after ``patience_seconds`` is pending; without a limit all replays are awaited.
 
     Raises:
         TooManyReplaysError: too many requests wait already.
