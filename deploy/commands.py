@@ -1,12 +1,16 @@
-"""What the programs of this folder share: one command by its name, its errors in a sentence, an end by Ctrl-C."""
+"""What the programs of this folder share: commands that end with a sentence or by Ctrl-C, and a home for processes."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
@@ -43,6 +47,28 @@ def run_command(
         say(console, "Interrupted.")
         return 130
     return 1
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder that an Airflow or a cluster lives in, and nowhere else; in it, which processes it is made of."""
+
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        """The file that tells of the processes."""
+        return self.folder / "running.json"
+
+    def record(self, started: Any) -> None:
+        """Write down what was started, a dataclass."""
+        self.state.write_text(json.dumps(asdict(started)))
+
+    def recorded(self) -> Any:
+        """The fields of what was last started, whether it is up or not; none if nothing was."""
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(self.state.read_text())
+        return {}
 
 
 def last_words(output: Path) -> str:

@@ -6,19 +6,18 @@ of them can be killed as a container can, with all that it started, and the othe
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from deploy import PROJECT
+from deploy import PROJECT, commands
 from deploy.cluster.composition import LOOPBACK, ClusterError, Service, Topology, lay_out, read_composition
 from deploy.cluster.database import find_postgres, store_program
 from deploy.commands import last_words
@@ -44,11 +43,8 @@ IMAGE_ENVIRONMENT = {
 _OF_THE_MACHINE = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "TZ")
 
 
-@dataclass(frozen=True)
-class Home:
-    """The folder that a cluster lives in, and nowhere else; the folders of volumes and image are below it."""
-
-    folder: Path
+class Home(commands.Home):
+    """The folder of a cluster, with the folders of volumes and image below it."""
 
     @property
     def secrets(self) -> Path:
@@ -59,11 +55,6 @@ class Home:
     def output(self) -> Path:
         """The output of each service."""
         return self.folder / "output"
-
-    @property
-    def state(self) -> Path:
-        """Which processes it is made of."""
-        return self.folder / "running.json"
 
 
 @dataclass(frozen=True)
@@ -114,7 +105,11 @@ def running(home: Home) -> Cluster | None:
 def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
     """The services of the compose file, and the same services as programs of this machine."""
     services = read_composition(COMPOSE_FILE, variables)
-    return services, lay_out(services, PROJECT, home.folder, _port)
+
+    def port(published: int | None) -> int:
+        return published if published is not None and port_free(published) else free_port()
+
+    return services, lay_out(services, PROJECT, home.folder, port)
 
 
 def start(home: Home, tell: Callable[[str], None]) -> Cluster:
@@ -144,7 +139,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
         layers[name] = 1 + max((layers[other] for other in program.after), default=0)
         signals = {other: programs[other].stop_signal for other in begun}
         cluster = Cluster(begun, signals, layers, topology.ports)
-        home.state.write_text(json.dumps(asdict(cluster)))
+        home.record(cluster)
         if program.once:
             _await_success(home, name, begun[name])
             tell(name)
@@ -156,11 +151,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
 
 
 def stop(home: Home) -> bool:
-    """Stop the cluster and everything it started; a service stops before those that it waits for.
-
-    Returns:
-        Whether anything was running.
-    """
+    """Stop the cluster, a service before those that it waits for; whether anything was running."""
     found = _recorded(home)
     if found is None:
         return False
@@ -237,17 +228,13 @@ def _await_success(home: Home, name: str, session: Session) -> None:
         raise ClusterError(f"service {name}", "exit code 0", f"{int(code)}; {_last_words(home, name)}")
 
 
-def _port(published: int | None) -> int:
-    return published if published is not None and port_free(published) else free_port()
-
-
 def _recorded(home: Home) -> Cluster | None:
     try:
-        held = json.loads(home.state.read_text())
+        held = home.recorded()
         sessions = {name: Session(**one) for name, one in held["sessions"].items()}
         ports = {int(inside): here for inside, here in held["ports"].items()}
         return Cluster(sessions, held["stop_signals"], held["layers"], ports)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
 
 

@@ -14,12 +14,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
-from deploy import PROJECT
+from deploy import PROJECT, commands
 from deploy.commands import last_words
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
@@ -51,11 +51,8 @@ class LocalAirflowError(Exception):
     """The local Airflow cannot be started or reached; one sentence that says why."""
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(commands.Home):
     """The folder of a local Airflow."""
-
-    folder: Path
 
     @property
     def logs(self) -> Path:
@@ -71,11 +68,6 @@ class Home:
     def passwords(self) -> Path:
         """The file that holds the password of ``USER``, readable by its owner only."""
         return self.folder / "simple_auth_manager_passwords.json.generated"
-
-    @property
-    def state(self) -> Path:
-        """Which processes it is made of."""
-        return self.folder / "running.json"
 
     def password(self) -> str:
         """The password of ``USER``."""
@@ -114,8 +106,8 @@ def running(home: Home) -> Running | None:
 
 def recorded(home: Home) -> Running | None:
     """The local Airflow of a home as it was last started, whether it is up or not."""
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return Running(**json.loads(home.state.read_text()))
+    with contextlib.suppress(TypeError):
+        return Running(**home.recorded())
     return None
 
 
@@ -136,7 +128,7 @@ def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> R
     _make_password(home)
     session = begin(COMMAND, environment(home, port, settings), home.folder, home.output)
     started = Running(session.pid, session.born, port)
-    home.state.write_text(json.dumps(asdict(started)))
+    home.record(started)
     return started
 
 
@@ -192,11 +184,7 @@ def up(
 
 
 def stop(home: Home) -> bool:
-    """Stop the local Airflow and everything it started.
-
-    Returns:
-        Whether anything was running.
-    """
+    """Stop the local Airflow and everything it started; whether anything was running."""
     found = recorded(home)
     if found is None:
         return False

@@ -168,14 +168,9 @@ def _together(histograms: list[Points]) -> Points:
 
 
 def _gains(left: Floats, totals: Floats) -> Floats:
-    """The impurity before minus the impurity after each cut.
+    """The impurity before minus the impurity after each cut, shape ``(cuts,)``.
 
-    Args:
-        left: samples of each class that go left, shape ``(classes, cuts)``.
-        totals: samples of each class, shape ``(classes,)``.
-
-    Returns:
-        Shape ``(cuts,)``.
+    Of each class so many samples go ``left``, shape ``(classes, cuts)``, of so many in total, shape ``(classes,)``.
     """
     right = totals[:, None] - left
     all_left, all_right = left.sum(axis=0), right.sum(axis=0)

@@ -24,7 +24,7 @@ from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless.spec.spec import JobSpec
-from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
+from skewless_cli import replay_view, run_summary, run_view, states_view
 from skewless_lake.pruning import pruned
 
 Spec = Annotated[Path, typer.Argument(help="The job spec, a YAML file.", show_default=False)]
@@ -191,9 +191,9 @@ def show(
     directory = RunDirectory(run_dir)
     directory.job()
     if times and as_json:
-        _print_json({"steps": times_view.as_object(directory)})
+        _print_json({"steps": run_view.times_as_object(directory)})
     elif times:
-        times_view.show(directory, _console())
+        run_view.show_times(directory, _console())
     elif as_json:
         _print_json(run_summary.as_object(directory))
     else:

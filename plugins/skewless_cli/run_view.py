@@ -1,4 +1,4 @@
-"""A run on a terminal: hottest keys, one line per stage, the ledger, the verdict, the paths."""
+"""A run on a terminal: hottest keys, one line per stage, the ledger, the verdict, the paths; and where time went."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from skewless.documents.window import Way, WindowPart
+from skewless.documents.window import Way
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication.records import Publication, record_of
+from skewless.run.step_times import times_of, waterfall
 from skewless.standing.kept_merges import choice_of
 from skewless_cli import run_summary, say
 
 #: The signs of a value that are shown at most.
 _WIDEST = 48
+#: Columns of the bar that shows when a part of a step ran.
+_BAR = 40
 
 
 def show(run: RunDirectory, console: Console) -> None:
@@ -133,17 +136,14 @@ def _window(run: RunDirectory, console: Console) -> None:
         say(console, window.begins)
     rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
     for part, delay in window.late():
-        late = f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}"
-        say(console, f"{late}{_late_rows(part)}{rows.get(part.name, '')}")
+        count = part.ignored_rows if part.ignored_files else part.late_rows
+        late = "late rows not counted" if count is None else f"{count:,} late rows"
+        parts = "1 part" if delay == 1 else f"{delay:,} parts"
+        say(console, f"late by {parts}: {part.name}, {part.way}, {late}{rows.get(part.name, '')}")
     for part in window.parts:
         for reason in part.reasons if part.before_rows else ():
             say(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     _states(run, console)
-
-
-def _late_rows(part: WindowPart) -> str:
-    count = part.ignored_rows if part.ignored_files else part.late_rows
-    return ", late rows not counted" if count is None else f", {count:,} late rows"
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:
@@ -199,10 +199,41 @@ def _fate(record: Publication | None) -> str:
 def _paths(run: RunDirectory, console: Console) -> None:
     record, commit = record_of(run), run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
-    paths = {
-        "result": _fate(record),
-        "quality report": f"{folder}/result.json" if commit else "none yet",
-        "run directory": str(run),
-    }
-    for name, path in paths.items():
-        say(console, f"{name + ':':<16}{path}")
+    say(console, f"result:         {_fate(record)}")
+    say(console, f"quality report: {f'{folder}/result.json' if commit else 'none yet'}")
+    say(console, f"run directory:  {run}")
+
+
+def times_as_object(run: RunDirectory) -> list[dict[str, Any]]:
+    """The object of ``skewless show --times --json``: the steps as they were recorded, and the seconds before each."""
+    steps = times_of(run)
+    ends = [None, *(step.ended for step in steps)]
+    return [
+        {
+            **step.model_dump(mode="json", exclude={"version"}),
+            "unmeasured_seconds": round(step.unmeasured, 3),
+            "seconds_after_last_step": None if end is None else round(step.started - end, 3),
+        }
+        for step, end in zip(steps, ends, strict=False)
+    ]
+
+
+def show_times(run: RunDirectory, console: Console) -> None:
+    """Print the steps of a run, as far as their times were recorded."""
+    steps = times_of(run)
+    if not steps:
+        console.print("no step of this run has recorded its times")
+        return
+    whole = max(step.ended for step in steps) - steps[0].started
+    console.print(f"{'seconds':>9}  {whole:.1f} s from the first step's start to the last one's end")
+    for line in waterfall(steps):
+        tasks = "" if line.tasks is None else f", {line.tasks:,} tasks"
+        bar = "" if line.start is None else _bar(line.start, line.seconds, whole)
+        text = f"{line.seconds:>9.2f}  {'  ' * line.depth + line.name + tasks:<36}  {bar}"
+        say(console, text.rstrip())
+
+
+def _bar(start: float, seconds: float, whole: float) -> str:
+    scale = _BAR / max(whole, 1e-3)
+    first = min(_BAR - 1, int(start * scale))
+    return " " * first + "#" * min(max(1, round(seconds * scale)), _BAR - first)

@@ -89,12 +89,7 @@ def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> I
 
 
 def verdict(found: Mapping[str, Any], part: Part) -> str:
-    """What a comparison of kept states with all rows has found, in lines.
-
-    Args:
-        found: the fields of ``skewless_spark.quality.verification.Differences``.
-        part: the run's own part.
-    """
+    """What a comparison of kept states with all rows has found for a part: ``Differences`` in lines."""
     lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]
     lines += [f"{name}: {count:,} keys differ" for name, count in found["exact"].items()]
     for name, count in found["approximate"].items():

@@ -15,7 +15,7 @@ import yaml
 from skewless.run.publication.records import MANIFEST, Identity, VersionManifest
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
-from skewless_airflow.dags.factory import build_dag
+from skewless_airflow.dags.catalog import build_dag
 from skewless_airflow.operators.find_runs import FindSkippedOperator
 from skewless_airflow.run_store import run_directory
 from skewless_spark.prepare.prepare import prepare

@@ -11,7 +11,7 @@ import yaml
 from airflow.sdk import DAG
 
 from skewless.spec.reading import load_spec
-from skewless_airflow.dags.factory import build_dag
+from skewless_airflow.dags.catalog import build_dag
 from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.operators.spark_step import ShareStageOperator
 from tests.airflow_setting import PROJECT

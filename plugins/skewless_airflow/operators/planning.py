@@ -26,12 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class PlanStageOperator(BaseOperator):
-    """Decides about one stage from the documents of the previous one, and logs the reason.
-
-    Args:
-        stage: from 1.
-        group: the name of one aggregation of several in a DAG.
-    """
+    """Decides about one stage, from 1, by the documents of the previous one, and logs the reason."""
 
     operator_extra_links = (SkewReportLink(), DecisionLink())
 
@@ -75,7 +70,7 @@ class ApproveForwardingOperator(ApprovalOperator):
     the task fails and with it the run: nothing is published, and the result that was published before stays.
 
     Args:
-        stage: the stage that the decision is about.
+        stage: that the decision is about.
         limit: the fraction of the queued rows, from 0 to 1, up to which no approval is needed.
         group: the name of one aggregation of several in a DAG.
         response_timeout: how long an answer is waited for.

@@ -32,10 +32,6 @@ class PublishOperator(BaseOperator):
     The same holds of the asset of its parts, whose event has the part as its partition key. As a task can give the
     event of an alias no key, that one is an outlet itself, and is left out where there is nothing to tell. In a run
     with a partition key Airflow gives it to the event of the alias, too, which then starts partitioned DAGs only.
-
-    Args:
-        asset: the published result.
-        group: the name of one aggregation of several in a DAG.
     """
 
     operator_extra_links = (SkewReportLink(), QualityReportLink())

@@ -60,12 +60,9 @@ class SubmittedStep:
 
 
 def stop_tree(pid: int, grace_seconds: float = GRACE_SECONDS) -> int:
-    """Ask a process and its descendants to end, and kill those that are still alive after a while.
+    """Ask a process and its descendants to end, kill those that do not, and return how many processes there were.
 
     The driver of a PySpark step is two processes: a JVM, and a Python below it that survives the JVM.
-
-    Returns:
-        How many processes there were.
     """
     try:
         first = psutil.Process(pid)

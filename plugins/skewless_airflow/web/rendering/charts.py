@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from skewless_airflow.web.rendering.words import shown_key
 from skewless_airflow.web.views.decision import RingView
@@ -138,8 +139,7 @@ def _short(number: float) -> float:
     return round(number, 2)
 
 
-@dataclass(frozen=True)
-class Day:
+class Day(NamedTuple):
     """A part as the calendar has it: ``kind`` is the class of its colour, ``title`` its tooltip; late, it has a dot."""
 
     part: str
@@ -222,15 +222,14 @@ def _calendar(days: Sequence[Day]) -> Calendar:
         columns = max(columns, column + 1)
         cells.append(Cell(_LEFT + column * _CELL, _TOP + row * _CELL, day.kind, day.late, day.title))
     rows = hours or _MONDAY_TO_SUNDAY
-    labels = [Label(0, _TOP + at * _CELL + _SIDE - 2, text) for at, text in enumerate(rows) if _named(at, text, hours)]
+    labels = []
+    for at, text in enumerate(rows):
+        if text and (not hours or at % 6 == 0):
+            labels.append(Label(0, _TOP + at * _CELL + _SIDE - 2, text))
     labels += _column_labels(begin, columns, step=1 if hours else 7)
     scale = 1.6 if columns <= _FEW_COLUMNS else 1.0
     width, height = _LEFT + columns * _CELL + _LEFT, _TOP + len(rows) * _CELL
     return Calendar(width, height, tuple(cells), tuple(labels), scale, older=len(days) - len(drawn))
-
-
-def _named(at: int, text: str, hours: Sequence[str]) -> bool:
-    return bool(text) and (not hours or at % 6 == 0)
 
 
 def _column_labels(begin: dt.date, columns: int, step: int) -> list[Label]:

@@ -42,8 +42,7 @@ class PlanView:
 
     Attributes:
         waves: the waves that the stage admits, ``first <= wave < end``.
-        pinned: head keys that go to one task.
-        split: head keys that go to several tasks.
+        pinned: head keys that go to one task; those that are ``split`` go to several.
         factors: how many reducers have several key buckets.
     """
 
@@ -67,7 +66,6 @@ class DecisionView:
     Attributes:
         after: the plan that follows; None where no further stage is needed.
         before: the ring of the stage before, where there was one.
-        ring_changed: whether the two differ.
         more_candidates: how many candidates are not named.
     """
 

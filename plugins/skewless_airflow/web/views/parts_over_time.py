@@ -43,8 +43,7 @@ class Night:
 
     Attributes:
         part: what it computes, in words.
-        parts: how many parts of its window have files.
-        missing: names of those without, as ``JobWindow.missing`` has them.
+        parts: how many parts of its window have files; ``missing`` is as in ``JobWindow``.
         read: rows that it reduced.
         kept: rows of its result that it did not read.
         late: rows of late files of older parts; None where they were not counted.

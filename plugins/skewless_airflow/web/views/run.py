@@ -219,22 +219,13 @@ def _ledger(
     if quality is not None:
         found = quality.ledger
         processed = sum(line.processed_rows for line in found.lines)
-        return LedgerView(
-            found.lines, found.input_rows, processed, found.state_rows, found.problems, final=True, kept_rows=kept_rows
-        )
+        return LedgerView(found.lines, found.input_rows, processed, found.state_rows, found.problems, True, kept_rows)
     if not stages:
         return None
     lines = tuple(stage.line for stage in stages)
     result = run.commit_of(RESULT_STEP)
-    return LedgerView(
-        lines=lines,
-        input_rows=None,
-        processed_rows=sum(line.processed_rows for line in lines),
-        state_rows=result.counts.get("rows") if result else None,
-        problems=stage_problems(lines),
-        final=False,
-        kept_rows=kept_rows,
-    )
+    processed, states = sum(line.processed_rows for line in lines), result.counts.get("rows") if result else None
+    return LedgerView(lines, None, processed, states, stage_problems(lines), False, kept_rows)
 
 
 def _steps(

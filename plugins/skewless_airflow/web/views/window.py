@@ -59,8 +59,7 @@ class WindowView:
     """The window of a run.
 
     Attributes:
-        parts: oldest first.
-        missing: names of parts without files, as ``JobWindow.missing`` has them.
+        parts: oldest first; ``missing`` is as in ``JobWindow``.
         begins: why there were no kept states before; empty if there were.
         changes: how many files were reused, added, replaced and removed.
         kept_rows: rows of the result that the run has not read.
