@@ -20,7 +20,7 @@ _MOST_TOKENS = 100_000
 
 @dataclass(frozen=True)
 class RingPart:
-    """The fraction of the ring that a reducer owns; None stands for all that are not named."""
+    """The part of the ring that a reducer owns, between 0 and 1; None stands for all that are not named."""
 
     reducer: int | None
     share: float
@@ -42,7 +42,8 @@ class PlanView:
 
     Attributes:
         waves: the waves that the stage admits, ``first <= wave < end``.
-        pinned: head keys that go to one task; those that are ``split`` go to several.
+        pinned: head keys that go to one task.
+        split: head keys that go to several tasks.
         factors: how many reducers have several key buckets.
     """
 
@@ -66,6 +67,7 @@ class DecisionView:
     Attributes:
         after: the plan that follows; None where no further stage is needed.
         before: the ring of the stage before, where there was one.
+        ring_changed: whether the two differ.
         more_candidates: how many candidates are not named.
     """
 

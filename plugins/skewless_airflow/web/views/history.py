@@ -33,9 +33,10 @@ class RunLine:
     """One run directory as a line of a table.
 
     Attributes:
-        run_id: as of ``PastRun``.
+        run_id: the id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run.
         date: the day it is about; "" before it is prepared.
         state: of the run in Airflow; "" where Airflow knows nothing.
+        rows: reduced so far.
         keys: rows of the result; None before it is validated.
         max_over_mean: the largest task over the mean, of the stage with the most rows.
         gap: how far the whole run was above the lower bound, as a fraction.

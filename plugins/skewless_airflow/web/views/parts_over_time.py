@@ -22,10 +22,14 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Change:
-    """What a run has done about one part; ``words``, ``delay`` and ``late`` are as in ``PartView``.
+    """What a run has done about one part.
 
     Attributes:
+        part: its name.
+        words: as in ``PartView``.
+        delay: as in ``PartView``.
         rows: that were reduced of it.
+        late: as ``PartView.late_rows``.
         left_out: rows of late files that were left out; None if that is not known.
     """
 
@@ -42,13 +46,17 @@ class Night:
     """One run with a merged window.
 
     Attributes:
+        run_id: the id in addresses.
         part: what it computes, in words.
-        parts: how many parts of its window have files; ``missing`` is as in ``JobWindow``.
+        parts: how many parts of its window have files.
+        missing: names of those without, as ``JobWindow.missing`` has them.
         read: rows that it reduced.
         kept: rows of its result that it did not read.
         late: rows of late files of older parts; None where they were not counted.
         restated: rows of older parts that were reduced anew.
-        changes: of the parts that were not as their states had them, oldest first; ``reused`` names all others.
+        changes: of the parts that were not as their states had them, oldest first.
+        reused: names of the others.
+        missing_count: how many have no files.
     """
 
     run_id: str
@@ -69,7 +77,9 @@ class Delay:
     """Rows that came so many parts late, in all runs that were read.
 
     Attributes:
+        words: how late, in parts.
         late: rows of late files, and rows of whole parts that had been missing; None if those of any are not known.
+        restated: rows of older parts that were reduced anew.
         left_out: rows of files that were left out (``late: ignore``); None if those of any are not known.
         changes: how often a part was changed so late.
     """

@@ -42,7 +42,8 @@ class CheckView:
         name: what it expects, in words.
         own: whether it is one of the spec's, and not one that every run is held to.
         turn: its number among equal ones: a spec may have the same expectation of the same column twice.
-        required: the arguments as text; ``found`` is the outcome.
+        required: the arguments, as text.
+        found: the outcome, as text.
     """
 
     name: str
@@ -64,7 +65,11 @@ class CheckView:
 
 @dataclass(frozen=True)
 class QualityView:
-    """The committed quality report; of a run with a window, what was ``measured`` of its parts fails nothing."""
+    """The committed quality report.
+
+    Attributes:
+        measured: of a run with a window, what was measured of its parts, and fails nothing.
+    """
 
     success: bool
     keys: int

@@ -31,11 +31,12 @@ _NO_STEP = (
 
 @dataclass(frozen=True)
 class StepView:
-    """One task of a run, its state in words, and how long it took.
+    """One task of a run: whether its work is done, and how long it took.
 
     Attributes:
         task: its name in the DAG, without the names of groups around it.
         done: whether its documents are committed.
+        words: its state.
         seconds: of the task in Airflow, where that is known.
         spark_seconds: of the stage's Spark work, where it is a stage.
     """
@@ -106,6 +107,7 @@ class FaultView:
 
     Attributes:
         step: the task that failed, without the names of groups around it; "" if it is none of ours.
+        sentence: why.
         final: whether Airflow does not try it again.
     """
 
@@ -122,6 +124,7 @@ class RunView:
         faults: the failures that keep it from finishing; a failed try with a successful one after it is none.
         failures: all tries that failed.
         times: where the time of the steps went, as far as they recorded it.
+        window: its parts, if the job has a window.
     """
 
     job: JobView | None

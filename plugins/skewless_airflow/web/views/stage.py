@@ -47,10 +47,13 @@ class StageView:
 
     Attributes:
         fair_queued: mean of the rows that tasks had queued.
-        max_over_mean: the largest task's processed rows over the mean; ``queued_over_mean`` is that of queued rows.
+        max_over_mean: the largest task's processed rows over the mean.
+        queued_over_mean: the same for queued rows.
         gap: how far the stage was above the lower bound, as a fraction; None, like ``max_over_mean``, if not measured.
-        largest: the tasks with the longest queues, longest first; ``rest`` is all others, added up.
-        hottest: keys with the most rows so far, most first; ``hottest_backlog`` those with the most rows left over.
+        largest: the tasks with the longest queues, longest first.
+        rest: all other tasks, added up; ``rest_tasks`` of them.
+        hottest: keys with the most rows so far, most first.
+        hottest_backlog: keys with the most rows left over.
         named_keys: how many keys the report names, and ``named_rows`` how many rows they have so far.
     """
 

@@ -177,9 +177,10 @@ def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
 
 @dataclass(frozen=True)
 class WhatIfView:
-    """The run as it ran, and then as it would have gone under each policy.
+    """The run as it ran, and as it would have gone under each policy.
 
     Attributes:
+        lines: as it ran, and then by policy.
         refused: policies that cannot be replayed, each with the reason.
         fault: why nothing can be replayed; "" if it can.
         pending: the policies whose replay is not done; "" is the run as it ran.

@@ -21,6 +21,7 @@ class PartView:
     """One part of a window.
 
     Attributes:
+        name: the part's.
         words: what the run does about it.
         files: how many the part has now.
         reused: how many of them are not read, as states of them are kept.
@@ -28,10 +29,12 @@ class PartView:
         kept_rows: rows of the kept states.
         new_rows: rows that were reduced; None until the result is merged.
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
+        reasons: what changed, in words.
         delay: how many parts it is before the run's own.
         late_rows: rows of files that came or were replaced after states of it were made, before a map; None where
             nobody has counted the rows of files.
-        ignored_files: how many late files were left out; ``ignored_rows`` is None if their rows are not known.
+        ignored_files: how many late files were left out.
+        ignored_rows: their rows; None if that is not known.
     """
 
     name: str
@@ -59,16 +62,19 @@ class WindowView:
     """The window of a run.
 
     Attributes:
-        parts: oldest first; ``missing`` is as in ``JobWindow``.
+        parts: oldest first.
+        missing: names of parts without files, as ``JobWindow.missing`` has them.
         begins: why there were no kept states before; empty if there were.
         changes: how many files were reused, added, replaced and removed.
         kept_rows: rows of the result that the run has not read.
         new_rows: rows that it has reduced; None until the result is merged.
         late_rows: rows of late files of older parts, before a map; None where they were not counted.
         restated_rows: rows of older parts that were reduced anew; None until the result is merged.
-        ignored_files: how many late files were left out; ``ignored_rows`` is None if their rows are not known.
+        ignored_files: how many late files were left out.
+        ignored_rows: their rows; None if that is not known.
         windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
-        missing_words: which parts have no files; or the first and the last few.
+        missing_count: how many parts have no files.
+        missing_words: which; or the first and the last few.
     """
 
     parts: tuple[PartView, ...]
