@@ -28,11 +28,10 @@ from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, with_readable_runs
 from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import LATEST_RUNS, JobRow, read_history, read_jobs, series, verdicts
-from skewless_airflow.web.views.job import read_job
 from skewless_airflow.web.views.parts_over_time import read_parts_history
 from skewless_airflow.web.views.quality import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run
-from skewless_airflow.web.views.stage import MOST_TASKS, read_stage, read_stages
+from skewless_airflow.web.views.stage import MOST_TASKS, read_job, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
 from skewless_airflow.web.views.window import read_window, saving
 

@@ -13,10 +13,9 @@ from skewless.run.publication.records import publication_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import open_run, run_folders
-from skewless_airflow.web.views.job import read_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.run import overall
-from skewless_airflow.web.views.stage import read_stages
+from skewless_airflow.web.views.stage import read_job, read_stages
 
 #: Runs that a page shows.
 MOST_RUNS = 40

@@ -11,7 +11,7 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import kept_by, open_run
 from skewless_airflow.web.views.history import MOST_RUNS, READING_SECONDS, in_time, latest_runs
-from skewless_airflow.web.views.job import read_job
+from skewless_airflow.web.views.stage import read_job
 from skewless_airflow.web.views.window import known_sum, read_window
 
 #: Delays that have a line of their own, and the first ones of the lines for longer delays.

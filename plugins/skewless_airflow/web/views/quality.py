@@ -9,7 +9,7 @@ from skewless.documents.ledger import Ledger
 from skewless.documents.quality import Check
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.run_folders import kept_by
-from skewless_airflow.web.views.job import whole_job
+from skewless_airflow.web.views.stage import whole_job
 
 #: What the checks of every run say, whatever its spec: by subject, expectation and, for the ledger, its column.
 _BUILT_IN = {

@@ -15,9 +15,8 @@ from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import is_absence, stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
-from skewless_airflow.web.views.job import JobView, read_job, whole_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.stage import StageView, read_stages
+from skewless_airflow.web.views.stage import JobView, StageView, read_job, read_stages, whole_job
 from skewless_airflow.web.views.window import WindowView, read_window
 
 #: How many failed tries a page names, the latest ones.

@@ -27,7 +27,7 @@ from skewless.errors import SkewlessError
 from skewless.replay.replay import ERROR_WORDS, Replayed, as_it_ran, replay
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.web.run_folders import stamp
-from skewless_airflow.web.views.job import whole_job
+from skewless_airflow.web.views.stage import whole_job
 
 #: The longest time for the replay of one policy; 10,000 tasks took 21 to 72 s.
 LIMIT_SECONDS = 180.0
