@@ -1,13 +1,20 @@
-"""What the programs of this folder share: one command by its name, its errors in a sentence, an end by Ctrl-C."""
+"""What the programs of this folder share: commands that end with a sentence or by Ctrl-C, and a home for processes."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
+
+from skewless_cli import say
 
 Command = Callable[[Console], int]
 
@@ -19,14 +26,9 @@ def run_command(
     error: type[Exception],
     arguments: list[str] | None,
 ) -> int:
-    """Run the command that the arguments name.
+    """Run the command that the arguments name, by default those of this process.
 
-    Args:
-        program: how people start it, for its help.
-        description: what it is for.
-        commands: by their names; each returns its exit code.
-        error: what is reported as its sentence, without a traceback.
-        arguments: by default those of this process.
+    An ``error`` is reported as its sentence, without a traceback.
 
     Returns:
         The exit code: the command's, 1 after an error, 130 after Ctrl-C or SIGTERM.
@@ -47,9 +49,32 @@ def run_command(
     return 1
 
 
-def say(console: Console, line: str) -> None:
-    """Print a line as it is: without markup, colours or breaks of our own."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+@dataclass(frozen=True)
+class Home:
+    """The folder that an Airflow or a cluster lives in, and nowhere else; in it, which processes it is made of."""
+
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        """The file that tells of the processes."""
+        return self.folder / "running.json"
+
+    def record(self, started: Any) -> None:
+        """Write down what was started, a dataclass."""
+        self.state.write_text(json.dumps(asdict(started)))
+
+    def recorded(self) -> Any:
+        """The fields of what was last started, whether it is up or not; none if nothing was."""
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(self.state.read_text())
+        return {}
+
+
+def last_words(output: Path) -> str:
+    """The last lines that a program has written into a file."""
+    lines = output.read_text(errors="replace").splitlines() if output.exists() else []
+    return "\n".join(lines[-15:])
 
 
 def _interrupt(_sign: int, _frame: FrameType | None) -> None:

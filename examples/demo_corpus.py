@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import platform
 import re
 import shutil
-import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +19,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from examples import data_root, say, whole
 
 #: Folders of the corpus: the unchanged files, and their tokens as Parquet.
 SOURCES, TOKENS = "python_sources", "python_tokens"
@@ -40,9 +40,7 @@ SCHEMA = pa.schema([("token", pa.string()), ("file", pa.string()), ("line", pa.i
 
 def source_files() -> list[Path]:
     """The standard library's own ``.py`` files, sorted, without installed packages."""
-    root = _library()
-    found = (path for path in root.rglob("*.py") if "site-packages" not in path.parts)
-    return sorted(path for path in found if "dist-packages" not in path.parts)
+    return sorted(path for path in _library().rglob("*.py") if not {"site-packages", "dist-packages"} & {*path.parts})
 
 
 def tokens_of(path: Path) -> pa.Table:
@@ -71,24 +69,16 @@ def _write_part(job: tuple[int, Sequence[Path], Path]) -> int:
 
 
 def _kept(folder: Path, write: Callable[[list[Path], Path], dict[str, object]]) -> dict[str, object]:
-    """Fill a folder from the sources, unless it exists already for this Python; returns facts about its content.
-
-    Args:
-        folder: the folder, which appears complete or not at all.
-        write: fills a draft of it from the sources, and returns facts about its content.
-    """
+    """Fill a folder from the sources, unless it exists already for this Python; returns facts about its content."""
     note, version = "_corpus.json", platform.python_version()
     if (folder / note).exists():
         held: dict[str, object] = json.loads((folder / note).read_text())
         if held.get("python") == version:
             return held
     sources = source_files()
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
-    draft.mkdir(parents=True)
-    held = {"python": version, "source_files": len(sources), **write(sources, draft)}
-    (draft / note).write_text(json.dumps(held) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
+    with whole(folder) as draft:
+        held = {"python": version, "source_files": len(sources), **write(sources, draft)}
+        (draft / note).write_text(json.dumps(held) + "\n")
     return held
 
 
@@ -110,7 +100,7 @@ def _write_tokens(sources: list[Path], draft: Path) -> dict[str, object]:
         for done, count in enumerate(pool.imap(_write_part, jobs), start=1):
             rows += count
             if done % 20 == 0 or done == len(parts):
-                _say(f"corpus: {done}/{len(parts)} parts, {rows:,} tokens")
+                say(f"corpus: {done}/{len(parts)} parts, {rows:,} tokens")
     return {"rows": rows, "parts": len(parts)}
 
 
@@ -122,11 +112,6 @@ def _copy_all(sources: list[Path], draft: Path) -> dict[str, object]:
     return {"bytes": sum(path.stat().st_size for path in sources)}
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """``python -m examples.demo_corpus [--tokens]``: writes below ``$SKEWLESS_ROOT``, or ``data``."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -134,15 +119,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--tokens", action="store_true", help="also write the tokens as Parquet, for jobs without a map"
     )
     told = parser.parse_args(arguments)
-    root = Path(os.environ.get("SKEWLESS_ROOT", "data")) / "corpus"
+    root = data_root() / "corpus"
     held = copy_sources(root / SOURCES)
-    _say(
+    say(
         f"corpus: {held['source_files']:,} source files of Python {held['python']}'s standard library, "
         f"{held['bytes']:,} bytes, in {root / SOURCES}"
     )
     if told.tokens:
         held = build(root / TOKENS)
-        _say(f"corpus: their {held['rows']:,} tokens in {held['parts']} Parquet files, in {root / TOKENS}")
+        say(f"corpus: their {held['rows']:,} tokens in {held['parts']} Parquet files, in {root / TOKENS}")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@ Made from a fixed seed, so the decisions about it are the same on every machine.
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from examples import data_root, say, whole
 
 FOLDER = "drifting_orders"
 #: Files in the order of the day, and orders in each of them.
@@ -24,21 +23,14 @@ _SEED = 1
 
 
 def write(folder: Path) -> int:
-    """Write the orders anew; returns how many there are.
-
-    Args:
-        folder: it appears whole or not at all.
-    """
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
-    draft.mkdir(parents=True)
+    """Write the orders anew; returns how many there are."""
     random = np.random.default_rng(_SEED)
-    for number in range(FILES):
-        customers = _customers(random, number * PERIODS // FILES)
-        names = pa.array([f"customer-{one:04d}" for one in customers], pa.string())
-        amounts = pa.array(random.integers(1, 500, ORDERS), pa.int64())
-        pq.write_table(pa.table({"customer": names, "amount": amounts}), draft / f"part-{number:05d}.parquet")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
+    with whole(folder) as draft:
+        for number in range(FILES):
+            customers = _customers(random, number * PERIODS // FILES)
+            names = pa.array([f"customer-{one:04d}" for one in customers], pa.string())
+            amounts = pa.array(random.integers(1, 500, ORDERS), pa.int64())
+            pq.write_table(pa.table({"customer": names, "amount": amounts}), draft / f"part-{number:05d}.parquet")
     return FILES * ORDERS
 
 
@@ -55,10 +47,9 @@ def _customers(random: np.random.Generator, period: int) -> np.ndarray[tuple[int
 
 def main() -> None:
     """``python -m examples.drifting_orders``: writes below ``$SKEWLESS_ROOT``, or ``data``."""
-    folder = Path(os.environ.get("SKEWLESS_ROOT", "data")) / "corpus" / FOLDER
-    if folder.exists():
-        return
-    sys.stdout.write(f"corpus: {write(folder):,} orders in {FILES} Parquet files, in {folder}\n")
+    folder = data_root() / "corpus" / FOLDER
+    if not folder.exists():
+        say(f"corpus: {write(folder):,} orders in {FILES} Parquet files, in {folder}")
 
 
 if __name__ == "__main__":

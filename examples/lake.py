@@ -7,8 +7,6 @@ to be typed for that is printed.
 from __future__ import annotations
 
 import datetime as dt
-import os
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import duckdb
 from pyiceberg.exceptions import NoSuchTableError
 
+from examples import data_root, say
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import publication_of
 from skewless.spec.part import Part
@@ -47,7 +46,7 @@ Go back to the version of a day before the published one:
 
 def main() -> None:
     """``python -m examples.lake``: works below ``$SKEWLESS_ROOT``, or ``data``."""
-    root = Path(os.environ.get("SKEWLESS_ROOT", "data")).absolute()
+    root = data_root().absolute()
     spec = load_spec(SPEC)
     name = TableName.parse(spec.output.path)
     catalog = open_catalog(name.catalog, str(root))
@@ -63,27 +62,22 @@ def main() -> None:
         if published is None:
             raise ValueError(f"{run} was not published")
         seconds = time.monotonic() - begun
-        _say(f"{day}: {published.keys:,} tokens published as snapshot {published.snapshot} in {seconds:.1f} s")
+        say(f"{day}: {published.keys:,} tokens published as snapshot {published.snapshot} in {seconds:.1f} s")
     spark.stop()
     target = OutputPart(spec.output, f"iceberg://{name}", str(root), Part(DAYS[-1]))
     about = roll_back(target, dt.datetime.now(tz=dt.UTC))
-    _say(f"{DAYS[-1]} went back to its first version as snapshot {about['snapshot']}, {about['rolled-back']}")
+    say(f"{DAYS[-1]} went back to its first version as snapshot {about['snapshot']}, {about['rolled-back']}")
     table = catalog.load_table(name.identifier)
-    _say("\nThe table's own history, the newest first:")
+    say("\nThe table's own history, the newest first:")
     for snapshot, told in ours(table):
         of = f"day {told['part']}, turn {told['turn']}, {int(told['input-rows']):,} tokens counted"
-        _say(f"  {snapshot.snapshot_id}  {of}, quality {told['quality']}")
+        say(f"  {snapshot.snapshot_id}  {of}, quality {told['quality']}")
     rows = table.scan(row_filter=f"day = '{DAYS[-1]}'").to_arrow()
-    _say(f"\nMost frequent of {len(rows):,} tokens of {DAYS[-1]}, read with pyiceberg and asked with DuckDB:")
+    say(f"\nMost frequent of {len(rows):,} tokens of {DAYS[-1]}, read with pyiceberg and asked with DuckDB:")
     asked = duckdb.connect().register("found", rows)
     for token, occurrences in asked.execute("SELECT token, occurrences FROM found ORDER BY 2 DESC LIMIT 5").fetchall():
-        _say(f"  {occurrences:>9,}  {token}")
-    _say(_HOW.format(root=root, metadata=table.metadata_location).rstrip())
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+        say(f"  {occurrences:>9,}  {token}")
+    say(_HOW.format(root=root, metadata=table.metadata_location).rstrip())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ last result is computed again from all rows, and compared.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import shutil
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from examples import data_root, say
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
@@ -62,23 +62,23 @@ def night(spark: SparkSession, spec: JobSpec, day: int, root: Path) -> RunDirect
 
 def main() -> None:
     """``python -m examples.nights``: works below ``$SKEWLESS_ROOT``, or ``data``."""
-    root = Path(os.environ.get("SKEWLESS_ROOT", "data")).absolute()
+    root = data_root().absolute()
     shutil.rmtree(root / "nights", ignore_errors=True)
     late = make_days(root / "corpus" / "python_sources", root / "nights" / "lake")
     spec = load_spec(SPEC)
     spark = build_session("nights", "local[*]")
-    _say("night        days  files reused  added  lines read  tokens reused  seconds")
+    say("night        days  files reused  added  lines read  tokens reused  seconds")
     for day in NIGHTS:
         if day == LATE_NIGHT:
             (root / "nights" / "lake" / late.name).rename(late)
-            _say(f"a file of {FIRST + dt.timedelta(days=LATE_DAY)} comes late: {late.name}")
+            say(f"a file of {FIRST + dt.timedelta(days=LATE_DAY)} comes late: {late.name}")
         begun = time.monotonic()
         run = night(spark, spec, day, root)
         window, seconds = run.job().window, time.monotonic() - begun
         if window is None:
             raise ValueError("a run without its window")
         counts, read = window.counts(), rows_read(run)
-        _say(
+        say(
             f"{run.job().date!s:<12} {len(window.parts):>4} {counts['reused']:>13,} {counts['added']:>6,} "
             f"{read:>11,} {window.unchanged_rows:>14,} {seconds:>8.1f}"
         )
@@ -89,14 +89,9 @@ def main() -> None:
     merge_states(spark, whole)
     found = differences(spark, run, whole)
     differing = sum(found.exact.values()) + found.missing_keys
-    _say(f"the last result beside one of all {rows_read(whole):,} rows: {found.keys:,} keys, {differing:,} differ")
+    say(f"the last result beside one of all {rows_read(whole):,} rows: {found.keys:,} keys, {differing:,} differ")
     spark.stop()
     sys.exit(3 if found.found else 0)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

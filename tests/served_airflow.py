@@ -59,7 +59,7 @@ class ServedAirflow:
         """Its processes."""
         found = standalone.recorded(self.home)
         assert found is not None
-        return found.session
+        return found
 
     def listening(self, root: Path) -> set[str]:
         """Where its processes listen at this moment, with all that they have started, and the drivers of its runs."""
@@ -174,7 +174,7 @@ def own_settings(home: standalone.Home, root: Path) -> dict[str, str]:
 
 def dag_of(spec: Path) -> str:
     """The text of a DAG file for a spec."""
-    return f"from skewless_airflow.dags.factory import build_dag\ndag = build_dag({str(spec)!r})\n"
+    return f"from skewless_airflow.dags.catalog import build_dag\ndag = build_dag({str(spec)!r})\n"
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from deploy.cluster import running
 from deploy.cluster.composition import ClusterError
-from deploy.commands import run_command, say
+from deploy.commands import run_command
+from skewless_cli import say
 
 
 def main(arguments: list[str] | None = None) -> int:

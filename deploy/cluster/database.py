@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy import PROJECT
-from deploy.cluster.composition import ClusterError
-from deploy.cluster.topology import LOOPBACK, Program
+from deploy.cluster.composition import LOOPBACK, ClusterError, Service
 
 #: The release that the compose file names.
 RELEASE = "15"
@@ -24,17 +23,12 @@ _OWNER = "postgres"
 
 @dataclass(frozen=True)
 class Postgres:
-    """An installation of PostgreSQL and the user that it runs as.
-
-    Attributes:
-        binaries: the folder of ``postgres`` and ``initdb``.
-        prefix: the words before a command that make it run as another user; none if we are not root.
-    """
+    """An installation of PostgreSQL, and the words before a command that make it run as another user than root."""
 
     binaries: Path
     prefix: tuple[str, ...]
 
-    def program(self, service: Program) -> Program:
+    def program(self, service: Service) -> Service:
         """The program of the service on this machine: on the loopback only, with its socket in the data folder."""
         data = service.environment["PGDATA"]
         here = ("-D", data, "-c", f"listen_addresses={LOOPBACK}", "-c", f"unix_socket_directories={data}")
@@ -98,7 +92,8 @@ def find_postgres() -> Postgres:
     Raises:
         ClusterError: there is none, or no user that it could run as.
     """
-    found = _binaries()
+    on_path = shutil.which("initdb")
+    found = _DEBIAN if (_DEBIAN / "initdb").exists() else Path(on_path).parent if on_path else None
     if found is None:
         raise ClusterError(
             "cluster", f"PostgreSQL {RELEASE}", f"neither {_DEBIAN} nor initdb on the PATH",
@@ -118,13 +113,6 @@ def find_postgres() -> Postgres:
     return Postgres(found, ("setpriv", f"--reuid={_OWNER}", f"--regid={_OWNER}", "--init-groups"))
 
 
-def _binaries() -> Path | None:
-    if (_DEBIAN / "initdb").exists():
-        return _DEBIAN
-    on_path = shutil.which("initdb")
-    return Path(on_path).parent if on_path else None
-
-
 #: The program of localbucket, which keeps objects as files and honours ``If-None-Match``. It sends head and body of an
 #: answer apart, and the kernel would wait 40 ms in between.
 LOCALBUCKET = """
@@ -134,12 +122,8 @@ localbucket.main()
 """
 
 
-def store_program(service: Program) -> Program:
-    """The program of the service on this machine: it lets in everybody who reaches the loopback.
-
-    Args:
-        service: with the command ``minio server FOLDER --address HOST:PORT``.
-    """
+def store_program(service: Service) -> Service:
+    """The service ``minio server FOLDER --address HOST:PORT`` on this machine: all who reach the loopback may enter."""
     folder, port = service.command[2], service.command[-1].rpartition(":")[2]
     command = (sys.executable, "-c", LOCALBUCKET, "--host", LOOPBACK, "--port", port, folder)
     health = (sys.executable, str(PROJECT / "deploy" / "docker" / "healthy.py"), f"http://{LOOPBACK}:{port}/")

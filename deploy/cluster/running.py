@@ -6,23 +6,23 @@ of them can be killed as a container can, with all that it started, and the othe
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy import PROJECT
-from deploy.cluster.composition import ClusterError, Service, read_composition
+import psutil
+
+from deploy import PROJECT, commands
+from deploy.cluster.composition import LOOPBACK, ClusterError, Service, Topology, lay_out, read_composition
 from deploy.cluster.database import find_postgres, store_program
-from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
+from deploy.commands import last_words
 from deploy.local.standalone import free_port, port_free
-from skewless_airflow.runners.process_session import Session, ask, begin, end
+from skewless_airflow.runners.process_session import Session, ask, begin, end, send
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 USER = "admin"
@@ -43,15 +43,8 @@ IMAGE_ENVIRONMENT = {
 _OF_THE_MACHINE = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "TZ")
 
 
-@dataclass(frozen=True)
-class Home:
-    """The folder that a cluster lives in, and nowhere else.
-
-    Attributes:
-        folder: absolute; with the folders of volumes and image below it.
-    """
-
-    folder: Path
+class Home(commands.Home):
+    """The folder of a cluster, with the folders of volumes and image below it."""
 
     @property
     def secrets(self) -> Path:
@@ -62,11 +55,6 @@ class Home:
     def output(self) -> Path:
         """The output of each service."""
         return self.folder / "output"
-
-    @property
-    def state(self) -> Path:
-        """Which processes it is made of."""
-        return self.folder / "running.json"
 
 
 @dataclass(frozen=True)
@@ -100,9 +88,7 @@ class Cluster:
 
     def kill(self, service: str) -> None:
         """Kill a service with everything that it started, as a power failure would."""
-        for pid in self.sessions[service].processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        send(self.sessions[service].processes(), signal.SIGKILL)
 
 
 def default_home() -> Home:
@@ -119,7 +105,11 @@ def running(home: Home) -> Cluster | None:
 def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
     """The services of the compose file, and the same services as programs of this machine."""
     services = read_composition(COMPOSE_FILE, variables)
-    return services, lay_out(services, PROJECT, home.folder, _port)
+
+    def port(published: int | None) -> int:
+        return published if published is not None and port_free(published) else free_port()
+
+    return services, lay_out(services, PROJECT, home.folder, port)
 
 
 def start(home: Home, tell: Callable[[str], None]) -> Cluster:
@@ -136,7 +126,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
     for mount in {mount.source for one in services.values() for mount in one.mounts if mount.named}:
         (home.folder / mount).mkdir(exist_ok=True)
     (home.folder / "airflow").mkdir(exist_ok=True)
-    programs: dict[str, Program] = {}
+    programs: dict[str, Service] = {}
     begun: dict[str, Session] = {}
     layers: dict[str, int] = {}
     for name, fitted in topology.programs.items():
@@ -149,7 +139,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
         layers[name] = 1 + max((layers[other] for other in program.after), default=0)
         signals = {other: programs[other].stop_signal for other in begun}
         cluster = Cluster(begun, signals, layers, topology.ports)
-        _record(home, cluster)
+        home.record(cluster)
         if program.once:
             _await_success(home, name, begun[name])
             tell(name)
@@ -161,11 +151,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
 
 
 def stop(home: Home) -> bool:
-    """Stop the cluster and everything it started; a service stops before those that it waits for.
-
-    Returns:
-        Whether anything was running.
-    """
+    """Stop the cluster, a service before those that it waits for; whether anything was running."""
     found = _recorded(home)
     if found is None:
         return False
@@ -199,12 +185,12 @@ def password(home: Home) -> str:
     return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
 
 
-def on_this_machine(program: Program) -> Program:
+def on_this_machine(program: Service) -> Service:
     """The program with this machine's environment; PostgreSQL and the object store are those of this machine."""
     machine = {name: os.environ[name] for name in _OF_THE_MACHINE if name in os.environ}
     # All traffic is on the loopback: no other machine can connect, and no proxy is needed.
     alone = {"SPARK_LOCAL_IP": LOOPBACK, "NO_PROXY": "*", "no_proxy": "*"}
-    whole = with_environment(program, {**machine, **IMAGE_ENVIRONMENT, **alone})
+    whole = replace(program, environment={**machine, **IMAGE_ENVIRONMENT, **alone, **program.environment})
     if program.name == "object-store":
         return store_program(whole)
     if program.name != "postgres":
@@ -214,61 +200,44 @@ def on_this_machine(program: Program) -> Program:
     return postgres.program(whole)
 
 
-def _await_health(home: Home, program: Program, session: Session) -> None:
+def _await_health(home: Home, program: Service, session: Session) -> None:
     """Repeat the health check of a service until it succeeds."""
     begun = time.monotonic()
     while subprocess.run(  # noqa: S603  # the command is from our compose file
         program.health, env=dict(program.environment), cwd=home.folder, capture_output=True, check=False
     ).returncode:
-        passed = time.monotonic() - begun
-        if not session.leads():
-            raise ClusterError(f"service {program.name}", "a service that stays up", _last_words(home, program.name))
-        if passed > START_SECONDS:
-            raise ClusterError(
-                f"service {program.name}", f"health within {passed:.0f} s", _last_words(home, program.name)
-            )
+        passed, alive = time.monotonic() - begun, session.leads()
+        if not alive or passed > START_SECONDS:
+            wanted = f"health within {passed:.0f} s" if alive else "a service that stays up"
+            raise ClusterError(f"service {program.name}", wanted, _last_words(home, program.name))
         time.sleep(1)
 
 
 def _await_success(home: Home, name: str, session: Session) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            pid, status = os.waitpid(session.pid, os.WNOHANG)
-        except ChildProcessError:
-            raise ClusterError(f"service {name}", "an exit code", "none: somebody else collected it") from None
-        if pid:
-            break
-        if time.monotonic() > deadline:
-            end([session], STOP_SECONDS)
-            raise ClusterError(f"service {name}", f"an end within {START_SECONDS:.0f} s", _last_words(home, name))
-        time.sleep(0.2)
-    if status:
-        raise ClusterError(
-            f"service {name}", "exit code 0", f"{os.waitstatus_to_exitcode(status)}; {_last_words(home, name)}"
-        )
-
-
-def _port(published: int | None) -> int:
-    return published if published is not None and port_free(published) else free_port()
-
-
-def _record(home: Home, cluster: Cluster) -> None:
-    home.state.write_text(json.dumps(asdict(cluster)))
+    try:
+        code = psutil.Process(session.pid).wait(START_SECONDS)
+    except psutil.NoSuchProcess:
+        code = None
+    except psutil.TimeoutExpired:
+        end([session], STOP_SECONDS)
+        wanted = f"an end within {START_SECONDS:.0f} s"
+        raise ClusterError(f"service {name}", wanted, _last_words(home, name)) from None
+    if code is None:
+        raise ClusterError(f"service {name}", "an exit code", "none: somebody else collected it")
+    if code:
+        raise ClusterError(f"service {name}", "exit code 0", f"{int(code)}; {_last_words(home, name)}")
 
 
 def _recorded(home: Home) -> Cluster | None:
     try:
-        held = json.loads(home.state.read_text())
+        held = home.recorded()
         sessions = {name: Session(**one) for name, one in held["sessions"].items()}
         ports = {int(inside): here for inside, here in held["ports"].items()}
         return Cluster(sessions, held["stop_signals"], held["layers"], ports)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
 
 
 def _last_words(home: Home, name: str) -> str:
     file = home.output / f"{name}.log"
-    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
-    tail = "\n".join(lines[-15:])
-    return f"the end of {file}:\n{tail}\n"
+    return f"the end of {file}:\n{last_words(file)}\n"

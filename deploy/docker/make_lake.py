@@ -26,22 +26,15 @@ def main() -> int:
 
 
 def make_bucket(name: str, endpoint: SplitResult) -> None:
-    """Make a bucket, unless it is there.
-
-    Args:
-        name: of the bucket.
-        endpoint: of the object store; credentials are in the environment.
-    """
+    """Make a bucket, unless it is there; credentials are in the environment."""
     store = S3FileSystem(endpoint_override=endpoint.netloc, scheme=endpoint.scheme, allow_bucket_creation=True)
     store.create_dir(name)
 
 
 def make_database(owner: str, wanted: SplitResult) -> None:
-    """Make a database and its user, unless they are there.
+    """Make a database and its user, unless they are there, from the address that has the user's password.
 
-    Args:
-        owner: the address of the server's first database, with the user who may make others.
-        wanted: the address of the database, with its user and password.
+    The owner's address is that of the server's first database, with the user who may make others.
     """
     name, user, password = wanted.path[1:], wanted.username or "", wanted.password or ""
     with psycopg.connect(owner.replace("+psycopg", "", 1), autocommit=True) as connection:

@@ -17,11 +17,11 @@ import httpx
 from rich.console import Console
 
 from deploy import PROJECT
-from deploy.commands import run_command, say
+from deploy.commands import run_command
 from deploy.local import standalone
 from deploy.local.follow import HEARTBEAT_SECONDS, RunLostError, follow, progress_for
 from deploy.local.rest import AirflowRest
-from skewless_cli import run_view
+from skewless_cli import run_view, say
 
 DEMO_DAG = "python_tokens"
 #: Jobs whose plans change virtual tasks and tokens, stage by stage.

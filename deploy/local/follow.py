@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, Self
 
 import httpx
@@ -16,6 +15,7 @@ from rich.table import Table
 from deploy.local.rest import FINISHED_RUN, AirflowRest, TaskState
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
+from skewless_cli import say
 
 #: Silence for longer than this looks like a hang.
 HEARTBEAT_SECONDS = 10.0
@@ -36,10 +36,7 @@ class RunLostError(Exception):
 
 
 def follow(rest: AirflowRest, dag_id: str, run_id: str, progress: Progress) -> str:
-    """Show a run until it ends.
-
-    Returns:
-        Its last state.
+    """Show a run until it ends, and return its last state.
 
     Raises:
         RunLostError: Airflow has not answered for a minute.
@@ -63,7 +60,7 @@ def follow(rest: AirflowRest, dag_id: str, run_id: str, progress: Progress) -> s
 
 def progress_for(console: Console, run: RunDirectory) -> AbstractContextManager[Progress]:
     """The progress display that a console can show."""
-    return LiveTable(console, run) if console.is_terminal else PlainLines(console, run)
+    return LiveTable(console, run) if console.is_terminal else nullcontext(PlainLines(console, run))
 
 
 class PlainLines:
@@ -73,14 +70,6 @@ class PlainLines:
         self._console, self._run = console, run
         self._begun = self._spoken = time.monotonic()
         self._known: dict[str, str] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to clean up."""
 
     def show(self, tasks: Sequence[TaskState], waiting_for: str) -> None:
         """Print what changed."""
@@ -94,9 +83,7 @@ class PlainLines:
 
     def _say(self, line: str) -> None:
         self._spoken = time.monotonic()
-        self._console.print(
-            f"{self._spoken - self._begun:5.0f} s  {line}", markup=False, highlight=False, soft_wrap=True
-        )
+        say(self._console, f"{self._spoken - self._begun:5.0f} s  {line}")
 
 
 class LiveTable:
@@ -111,10 +98,8 @@ class LiveTable:
         self._live.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
 
     def show(self, tasks: Sequence[TaskState], waiting_for: str) -> None:
         """Draw the table."""

@@ -20,11 +20,9 @@ class TaskState:
     """The last try of a task of a run, as the API reports it.
 
     Attributes:
-        task: its id.
         state: "" before the scheduler has seen it.
         seconds: how long the try took; None before it has ended.
         tries: the number of the try, from 1; 0 before the first one.
-        try_id: the id of the try.
         span: begin and end in seconds since 1970; None before it has ended.
     """
 
@@ -39,12 +37,8 @@ class TaskState:
 class AirflowRest:
     """A logged-in client of one Airflow.
 
-    Args:
-        url: of Airflow.
-        user: the login.
-        password: of the user.
-        patience_seconds: how long a call is repeated while the server is away or answers with an error of its own
-            (5xx), as it does when SQLite is locked; 0 for never.
+    A call is repeated for ``patience_seconds`` while the server is away or answers with an error of its own (5xx), as
+    it does when SQLite is locked; 0 is for never.
     """
 
     def __init__(self, url: str, user: str, password: str, patience_seconds: float = 0.0) -> None:
@@ -70,12 +64,7 @@ class AirflowRest:
         self._client.close()
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One call of the API.
-
-        Args:
-            method: of HTTP.
-            path: below ``/api/v2``.
-            body: sent as JSON.
+        """One call of the API, of a path below ``/api/v2``.
 
         Raises:
             httpx.HTTPError: it was refused, or the server is still away when patience ends.
@@ -117,13 +106,7 @@ class AirflowRest:
                 raise
 
     def trigger(self, dag_id: str, run_id: str | None = None, **body: Any) -> str:
-        """Start a run by hand and return its id.
-
-        Args:
-            dag_id: of the DAG.
-            run_id: an id of the caller's; Airflow chooses one otherwise.
-            body: further fields of the call, as ``conf``.
-        """
+        """Start a run by hand and return its id; ``body`` are further fields of the call, as ``conf``."""
         asked = {"logical_date": None, **({"dag_run_id": run_id} if run_id else {}), **body}
         return str(self.call("POST", f"/dags/{dag_id}/dagRuns", asked)["dag_run_id"])
 
@@ -138,10 +121,7 @@ class AirflowRest:
         return str(self.of_run("GET", dag_id, run_id)["state"])
 
     def await_end(self, dag_id: str, run_id: str, seconds: float) -> str:
-        """Wait until a run has ended.
-
-        Returns:
-            Its state.
+        """Wait until a run has ended, and return its state.
 
         Raises:
             TimeoutError: it has not ended after so many seconds.
@@ -198,13 +178,7 @@ class AirflowRest:
 
 
 def await_that(condition: Callable[[], bool], what: str, seconds: float, every_seconds: float = 0.5) -> None:
-    """Wait until a condition holds.
-
-    Args:
-        condition: asked again and again.
-        what: is waited for, for the message.
-        seconds: how long to wait.
-        every_seconds: how often to ask.
+    """Wait until a condition holds; ``what`` is waited for, in words.
 
     Raises:
         TimeoutError: it does not hold after so many seconds.

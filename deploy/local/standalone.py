@@ -14,12 +14,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
-from deploy import PROJECT
+from deploy import PROJECT, commands
+from deploy.commands import last_words
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
@@ -50,15 +51,8 @@ class LocalAirflowError(Exception):
     """The local Airflow cannot be started or reached; one sentence that says why."""
 
 
-@dataclass(frozen=True)
-class Home:
-    """The folder of a local Airflow.
-
-    Attributes:
-        folder: absolute.
-    """
-
-    folder: Path
+class Home(commands.Home):
+    """The folder of a local Airflow."""
 
     @property
     def logs(self) -> Path:
@@ -75,39 +69,21 @@ class Home:
         """The file that holds the password of ``USER``, readable by its owner only."""
         return self.folder / "simple_auth_manager_passwords.json.generated"
 
-    @property
-    def state(self) -> Path:
-        """Which processes it is made of."""
-        return self.folder / "running.json"
-
     def password(self) -> str:
         """The password of ``USER``."""
         return str(json.loads(self.passwords.read_text())[USER])
 
 
 @dataclass(frozen=True)
-class Running:
-    """A local Airflow that was started.
+class Running(Session):
+    """A local Airflow that was started, by its first process; ``port`` is that of UI and REST API."""
 
-    Attributes:
-        pid: of the first process; it leads a session that all others belong to.
-        born: its start time in clock ticks since boot, so that a reused pid is not taken for it.
-        port: of UI and REST API.
-    """
-
-    pid: int
-    born: int
     port: int
 
     @property
     def url(self) -> str:
         """Where UI and REST API answer."""
         return f"http://localhost:{self.port}"
-
-    @property
-    def session(self) -> Session:
-        """All of its processes; components make groups of their own, but stay in its session."""
-        return Session(self.pid, self.born)
 
     def healthy(self) -> bool:
         """Whether API, scheduler and DAG processor all report that they are healthy."""
@@ -125,23 +101,20 @@ def default_home() -> Home:
 def running(home: Home) -> Running | None:
     """The local Airflow of a home, if it is up."""
     found = recorded(home)
-    return found if found is not None and found.session.leads() else None
+    return found if found is not None and found.leads() else None
 
 
 def recorded(home: Home) -> Running | None:
     """The local Airflow of a home as it was last started, whether it is up or not."""
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return Running(**json.loads(home.state.read_text()))
+    with contextlib.suppress(TypeError):
+        return Running(**home.recorded())
     return None
 
 
 def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> Running:
     """Start a local Airflow; it outlives this process. Does not wait until it is healthy.
 
-    Args:
-        home: where it lives.
-        port: of UI and REST API.
-        settings: of its environment, beside those of this process and instead of the usual ones.
+    The ``settings`` are of its environment, beside those of this process and instead of the usual ones.
 
     Raises:
         LocalAirflowError: the port is taken.
@@ -155,20 +128,14 @@ def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> R
     _make_password(home)
     session = begin(COMMAND, environment(home, port, settings), home.folder, home.output)
     started = Running(session.pid, session.born, port)
-    home.state.write_text(json.dumps(asdict(started)))
+    home.record(started)
     return started
 
 
 def wait_until_healthy(
     home: Home, started: Running, tick: Callable[[float], None] | None = None, seconds: float = START_SECONDS
 ) -> None:
-    """Wait for a started Airflow.
-
-    Args:
-        home: where it lives.
-        started: what was started.
-        tick: called a few times a second with the seconds that have passed.
-        seconds: how long it may take.
+    """Wait for a started Airflow; ``tick`` is called a few times a second with the seconds that have passed.
 
     Raises:
         LocalAirflowError: it ended, or it takes too long; with the end of its log.
@@ -176,7 +143,7 @@ def wait_until_healthy(
     begun = time.monotonic()
     while not started.healthy():
         passed = time.monotonic() - begun
-        if not started.session.leads():
+        if not started.leads():
             raise LocalAirflowError(f"Airflow ended while it started; {_last_words(home)}")
         if passed > seconds:
             stop(home)
@@ -203,13 +170,9 @@ def up(
     seconds: float = START_SECONDS,
     patience_seconds: float = LOCKED_SECONDS,
 ) -> Iterator[AirflowRest]:
-    """Have an Airflow up on a free port for as long as this lasts.
+    """Have an Airflow with some settings up on a free port for as long as this lasts.
 
-    Args:
-        home: where it lives.
-        settings: as of ``start``.
-        seconds: how long it may take to be healthy.
-        patience_seconds: of its client.
+    It may take so many seconds to be healthy.
     """
     try:
         started = start(home, free_port(), settings)
@@ -221,16 +184,12 @@ def up(
 
 
 def stop(home: Home) -> bool:
-    """Stop the local Airflow and everything it started.
-
-    Returns:
-        Whether anything was running.
-    """
+    """Stop the local Airflow and everything it started; whether anything was running."""
     found = recorded(home)
     if found is None:
         return False
-    was_running = bool(found.session.processes())
-    end([found.session], STOP_SECONDS)
+    was_running = bool(found.processes())
+    end([found], STOP_SECONDS)
     home.state.unlink(missing_ok=True)
     return was_running
 
@@ -264,13 +223,7 @@ def free_port() -> int:
 
 
 def environment(home: Home, port: int, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The whole configuration of a local Airflow; it overrules what ``airflow.cfg`` in its home says.
-
-    Args:
-        home: where it lives.
-        port: of UI and REST API.
-        settings: as of ``start``.
-    """
+    """The whole configuration of a local Airflow; it overrules what ``airflow.cfg`` in its home says."""
     url, local = f"http://localhost:{port}", "localhost,127.0.0.1"
     given = {**os.environ, **(settings or {})}
     return {
@@ -334,6 +287,4 @@ def _make_password(home: Home) -> None:
 
 
 def _last_words(home: Home) -> str:
-    lines = home.output.read_text(errors="replace").splitlines() if home.output.exists() else []
-    tail = "\n".join(lines[-15:])
-    return f"the end of {home.output} is:\n{tail}"
+    return f"the end of {home.output} is:\n{last_words(home.output)}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,59 +12,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from skewless.documents.decision import Decision
-from skewless.documents.stage_report import StageReport
+from examples import whole
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.spec.reading import load_spec
-from skewless_spark.entries.pipeline import run_pipeline
+from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 
 CATALOG = Path(__file__).parents[2] / "jobs" / "catalog"
 
 
-class Unwatched:
-    """A watcher that ignores all progress."""
-
-    def step(self, name: str) -> None:
-        """Nothing."""
-
-    def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """Nothing."""
-
-
-def data_root() -> Path:
-    """``$SKEWLESS_ROOT``, or ``data``."""
-    return Path(os.environ.get("SKEWLESS_ROOT", "data")).absolute()
-
-
 def published(spark: SparkSession, name: str, root: Path, overrides: Sequence[str] = ()) -> pa.Table:
     """Run a job of the catalog in a new run directory and read its published result.
 
-    Args:
-        spark: the session.
-        name: the name of the job.
-        root: the data root.
-        overrides: ``path.to.field=value``, as for ``skewless run --set``.
+    The ``overrides`` are ``path.to.field=value``, as for ``skewless run --set``.
     """
     spec = load_spec(CATALOG / f"{name}.yaml", tuple(overrides))
     now = dt.datetime.now(tz=dt.UTC)
     where = root / "runs" / name / f"model__{now:%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
     run = RunDirectory(str(where), os.environ.get(RUN_GROUP, ""))
     prepare(run, spec, now.date(), str(root))
-    finished = run_pipeline(spark, run, Unwatched())
+    finished = run_pipeline(spark, run, Silent())
     return pq.read_table(finished.publication.path, partitioning=None)
 
 
 def write_parts(folder: Path, parts: Iterable[pa.Table]) -> int:
     """Write tables as the Parquet files of a folder, replacing its content; returns the number of rows."""
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
     rows = 0
-    for number, part in enumerate(parts):
-        pq.write_table(part, draft / f"part-{number:05d}.parquet", compression="zstd")
-        rows += part.num_rows
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
+    with whole(folder) as draft:
+        for number, part in enumerate(parts):
+            pq.write_table(part, draft / f"part-{number:05d}.parquet", compression="zstd")
+            rows += part.num_rows
     return rows

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from examples import demo_corpus
-from examples.models.catalog_job import data_root, published, write_parts
+from examples import data_root, demo_corpus, say
+from examples.models.catalog_job import published, write_parts
 from examples.models.tree import Floats, Grown, LeafHistograms, Tree, classify, grow, histograms_of, place_of
 from skewless_spark.session.session import build_session
 
@@ -62,15 +62,7 @@ class Samples(NamedTuple):
 
 
 def train(spark: SparkSession, root: Path, samples: Samples, depth: int, overrides: Sequence[str] = ()) -> Grown:
-    """Grow a tree by one run of ``catalog/decision_tree.yaml`` per level.
-
-    Args:
-        spark: the session.
-        root: the data root; each level's input is written below it.
-        samples: to learn from.
-        depth: splits from the root to a leaf, at most.
-        overrides: of the job's spec.
-    """
+    """Grow a tree of some depth by one run of ``catalog/decision_tree.yaml`` per level."""
 
     def level(tree: Tree, at: int) -> Mapping[int, LeafHistograms]:
         write_parts(root / "corpus" / f"tree_level_{at}", samples.rows_at(tree, at))
@@ -151,7 +143,7 @@ def _preorder(tree: Tree, number: int) -> Iterator[int]:
 def main() -> None:
     """``python -m examples.models.decision_tree [DEPTH]``: over the demo's corpus below ``$SKEWLESS_ROOT``."""
     depth = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    root = data_root()
+    root = data_root().absolute()
     corpus = root / "corpus" / "python_tokens"
     demo_corpus.build(corpus)
     training, testing = line_samples(corpus, 0), line_samples(corpus, 1)
@@ -163,12 +155,10 @@ def main() -> None:
     majority = grown.tree[1].label
     alone = sum(one == majority for one in testing.classes) / max(1, len(testing.classes))
     exact = "as of one task, bit for bit" if grown.exact else "of compressed histograms"
-    sys.stdout.write(
-        f"{_told(grown)}\n"
-        f"decision tree: {len(training.classes):,} lines, splits {exact}\n"
-        f"held-out accuracy: {accuracy(grown.tree, testing):.1%} of {len(testing.classes):,} lines; "
-        f"always {majority!r}: {alone:.1%}\n"
-    )
+    say(_told(grown))
+    say(f"decision tree: {len(training.classes):,} lines, splits {exact}")
+    right = accuracy(grown.tree, testing)
+    say(f"held-out accuracy: {right:.1%} of {len(testing.classes):,} lines; always {majority!r}: {alone:.1%}")
 
 
 if __name__ == "__main__":

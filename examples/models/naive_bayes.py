@@ -7,7 +7,6 @@ from its tokens. The counts of hot tokens are computed in several tasks and merg
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from examples import demo_corpus
-from examples.models.catalog_job import data_root, published, write_parts
+from examples import data_root, demo_corpus, say
+from examples.models.catalog_job import published, write_parts
 from skewless_spark.session.session import build_session
 
 #: One in this many files is held out for testing.
@@ -44,14 +43,7 @@ def held_out(file: str) -> bool:
 
 
 class Evaluation(NamedTuple):
-    """The accuracy of a classifier on files that it has not seen.
-
-    Attributes:
-        files: how many there were.
-        accuracy: share of them told right.
-        majority: the class with most training files, and
-        majority_accuracy: the share told right by whoever always says it.
-    """
+    """The accuracy of a classifier on so many files that it has not seen, and of always the class with most files."""
 
     files: int
     accuracy: float
@@ -156,7 +148,7 @@ def _files(corpus: Path) -> Iterator[tuple[str, Counter[str]]]:
 
 def main() -> None:
     """``python -m examples.models.naive_bayes``: over the demo's corpus below ``$SKEWLESS_ROOT``."""
-    root = data_root()
+    root = data_root().absolute()
     corpus = root / "corpus" / "python_tokens"
     demo_corpus.build(corpus)
     spark = build_session("skewless naive_bayes")
@@ -165,12 +157,10 @@ def main() -> None:
     finally:
         spark.stop()
     told = classifier.evaluate(corpus, files)
-    sys.stdout.write(
-        f"naive Bayes: {len(classifier.vocabulary):,} tokens, {len(classifier.classes)} classes, "
-        f"{sum(files.values()):,} training files\n"
-        f"held-out accuracy: {told.accuracy:.1%} of {told.files} files; "
-        f"always {told.majority!r}: {told.majority_accuracy:.1%}\n"
-    )
+    tokens, classes = len(classifier.vocabulary), len(classifier.classes)
+    say(f"naive Bayes: {tokens:,} tokens, {classes} classes, {sum(files.values()):,} training files")
+    alone = f"always {told.majority!r}: {told.majority_accuracy:.1%}"
+    say(f"held-out accuracy: {told.accuracy:.1%} of {told.files} files; {alone}")
 
 
 if __name__ == "__main__":

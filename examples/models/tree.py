@@ -137,13 +137,7 @@ def best_split(features: LeafHistograms, bins: int) -> Split | None:
 
 
 def place_of(tree: Tree, samples: Mapping[str, Floats], count: int) -> Ints:
-    """The leaf that each sample reaches, shape ``(count,)``; the root in a tree without nodes.
-
-    Args:
-        tree: as far as it has grown.
-        samples: each feature's values, shape ``(count,)``.
-        count: how many samples there are.
-    """
+    """The leaf that each sample reaches, shape ``(count,)`` as each feature's values; the root in an empty tree."""
     places = np.ones(count, np.int64)
     for number in sorted(tree):
         split = tree[number].split
@@ -174,14 +168,9 @@ def _together(histograms: list[Points]) -> Points:
 
 
 def _gains(left: Floats, totals: Floats) -> Floats:
-    """The impurity before minus the impurity after each cut.
+    """The impurity before minus the impurity after each cut, shape ``(cuts,)``.
 
-    Args:
-        left: samples of each class that go left, shape ``(classes, cuts)``.
-        totals: samples of each class, shape ``(classes,)``.
-
-    Returns:
-        Shape ``(cuts,)``.
+    Of each class so many samples go ``left``, shape ``(classes, cuts)``, of so many in total, shape ``(classes,)``.
     """
     right = totals[:, None] - left
     all_left, all_right = left.sum(axis=0), right.sum(axis=0)

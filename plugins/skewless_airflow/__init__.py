@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skewless_airflow.dags.factory import build_dag
+    from skewless_airflow.dags.catalog import build_dag
     from skewless_airflow.dags.task_group import adaptive_aggregation
     from skewless_airflow.trigger_form import form_params
 
 __all__ = ["adaptive_aggregation", "build_dag", "form_params"]
 
-_HOMES = {"adaptive_aggregation": "dags.task_group", "build_dag": "dags.factory", "form_params": "trigger_form"}
+_HOMES = {"adaptive_aggregation": "dags.task_group", "build_dag": "dags.catalog", "form_params": "trigger_form"}
 
 
 def __getattr__(name: str) -> Any:

@@ -35,11 +35,6 @@ def parts_of_key(key: str, timezone: str, unit: PartUnit) -> tuple[Part, ...]:
     >>> len(parts_of_key("2026-10-25", "Europe/Zurich", "hour"))
     25
 
-    Args:
-        key: as ``Part.name``, or as Airflow's timetables write it.
-        timezone: IANA name of the zone of the job's days and hours.
-        unit: what the job computes.
-
     Raises:
         SpecError: it names none.
     """
@@ -88,8 +83,3 @@ class PartMapper(PartitionMapper):
     def deserialize(cls, data: dict[str, Any]) -> PartMapper:
         """A mapper from what ``serialize`` returned."""
         return cls(unit=data["unit"], timezone=data["timezone"])
-
-
-def registered() -> list[Any]:
-    """As ``AirflowPlugin.partition_mappers`` takes it: Airflow reads only mappers that it knows."""
-    return [PartMapper]

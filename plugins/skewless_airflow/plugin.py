@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from skewless_airflow import partitions
-from skewless_airflow.dags import timetable
+from skewless_airflow.dags.timetable import PartTimetable
+from skewless_airflow.partitions import PartMapper
 from skewless_airflow.web import registration
 
 
@@ -15,5 +15,6 @@ class SkewlessPlugin(AirflowPlugin):
     name = "skewless"
     fastapi_apps = registration.fastapi_apps()
     external_views = registration.external_views()
-    timetables = timetable.registered()
-    partition_mappers = partitions.registered()
+    # Airflow stores both by name, and reads only the classes that it knows.
+    timetables = [PartTimetable]  # noqa: RUF012  # as Airflow declares it
+    partition_mappers = [PartMapper]  # noqa: RUF012

@@ -14,12 +14,7 @@ log = structlog.get_logger(__name__)
 
 
 def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> dict[str, int]:
-    """Log what is done with each run directory and why, and do it.
-
-    Args:
-        finished_days: age in days from which a finished run may be thinned or removed.
-        unfinished_days: the same for an unfinished run.
-        dry_run: only log it.
+    """Log what is done with each run directory of so many days and why, and do it unless this is a dry run.
 
     Returns:
         How many runs were kept, thinned and removed, and how many bytes were deleted.

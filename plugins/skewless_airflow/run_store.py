@@ -1,12 +1,12 @@
-"""Which run directory belongs to which Airflow run, and which day it computes."""
+"""Where catalog, data and Spark entries are; which directory an Airflow run has, and which part it computes."""
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
+import importlib.util
 import os
 import re
-from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from skewless.errors import SpecError
@@ -15,19 +15,51 @@ from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_named
 from skewless.spec.schedule import Schedule
 from skewless_airflow.partitions import parts_of_key
-from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
 #: With the suffix, still below the 255 bytes that file systems allow a name.
 _LONGEST, _SUFFIX = 200, 9
 
 
-class AssetEvent(Protocol):
-    """An asset event that started a run."""
+def spark_entry(name: str) -> Path:
+    """The file of a Spark entry, like ``run_stage.py``, for spark-submit.
 
-    @property
-    def extra(self) -> Mapping[str, Any]:
-        """What the publishing task put into it."""
+    It is found in ``skewless_spark`` as that is installed here. Nothing of that package is imported.
+    """
+    package = importlib.util.find_spec("skewless_spark")
+    if package is None or not package.submodule_search_locations:
+        raise SpecError("skewless_spark", "a package that this Python can import", "none", "install skewless here, too")
+    return Path(package.submodule_search_locations[0]) / "entries" / name
+
+
+def catalog_folder() -> Path:
+    """The folder of job specs: ``$SKEWLESS_CATALOG``, else ``jobs/catalog`` below the current folder.
+
+    Raises:
+        SpecError: it does not exist.
+    """
+    return _folder("SKEWLESS_CATALOG", "jobs/catalog", "a folder of job specs")
+
+
+def data_root() -> str:
+    """Where relative paths of specs start and runs are kept: ``$SKEWLESS_ROOT``, a path or a URL.
+
+    Without the variable it is ``data`` below the current folder.
+
+    Raises:
+        SpecError: the variable is not set, and there is no such folder.
+    """
+    named = os.environ.get("SKEWLESS_ROOT", "").rstrip("/")
+    return named or str(_folder("SKEWLESS_ROOT", "data", "a folder or a URL for inputs, runs and results"))
+
+
+def _folder(variable: str, default: str, what: str) -> Path:
+    named = os.environ.get(variable)
+    folder = Path(named or default).absolute()
+    if folder.is_dir():
+        return folder
+    came = f"no folder {folder}" if named else f"none, and there is no folder {folder}"
+    raise SpecError(f"variable {variable}", what, came, f"set {variable}")
 
 
 class RunIds(Protocol):
@@ -35,30 +67,6 @@ class RunIds(Protocol):
 
     dag_id: str
     run_id: str
-
-
-class AirflowRun(RunIds, Protocol):
-    """A DAG run."""
-
-    @property
-    def run_type(self) -> str:
-        """Who started it: ``scheduled``, ``backfill``, ``manual``, ``asset_triggered``."""
-
-    @property
-    def consumed_asset_events(self) -> Sequence[AssetEvent] | None:
-        """The events that started it."""
-
-    @property
-    def partition_key(self) -> str | None:
-        """The key that the events which started it were mapped to, or that it was triggered with."""
-
-    @property
-    def logical_date(self) -> dt.datetime | None:
-        """The moment that the run is about; None for a run that was triggered without one."""
-
-    @property
-    def run_after(self) -> dt.datetime:
-        """The earliest moment the run may start."""
 
 
 def safe_run_id(run_id: str) -> str:
@@ -81,23 +89,12 @@ def safe_run_id(run_id: str) -> str:
 
 
 def run_location(dag_id: str, run_id: str, group: str = "") -> str:
-    """The run directory of an Airflow run.
-
-    Args:
-        dag_id: of the run.
-        run_id: of the run.
-        group: the name of one aggregation of several in a DAG; empty for the only one.
-    """
+    """The run directory of an Airflow run; ``group`` names one aggregation of several in a DAG."""
     return f"{runs_folder()}/{dag_id}{f'+{group}' if group else ''}/{safe_run_id(run_id)}"
 
 
 def run_directory(run: RunIds, group: str = "") -> RunDirectory:
-    """The run directory of an Airflow run, whose files belong to the group of ``$SKEWLESS_RUN_GROUP``.
-
-    Args:
-        run: the run, or whatever has its ids.
-        group: as of ``run_location``.
-    """
+    """The run directory of an Airflow run, whose files belong to the group of users in ``$SKEWLESS_RUN_GROUP``."""
     return RunDirectory(run_location(run.dag_id, run.run_id, group), os.environ.get(RUN_GROUP, ""))
 
 
@@ -106,14 +103,14 @@ def runs_folder() -> str:
     return runs_below(data_root())
 
 
-def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
+def part_of_run(run: Any, schedule: Schedule, where: str) -> Part:
     """The part that a run computes if its conf names none.
 
     A scheduled run, and one of a backfill, computes what the schedule says for the moment of its cron expression,
     however late it starts. A run that was started by events of other jobs computes the part that its partition key
     names, or else these events, so that it follows them also when they compute an old day. Any other run computes the
     part of the partition key that it was triggered with, or what the schedule says for its logical date, or without
-    one for the moment when it was triggered.
+    one for the moment when it was triggered. The run is Airflow's DAG run, as tasks or as its database have it.
 
     Raises:
         SpecError: the events name several parts; or the run was triggered with a key that names no single one.
@@ -147,7 +144,7 @@ def _of_key(key: str, schedule: Schedule) -> Part | SpecError:
     return parts[0] if len(parts) == 1 else SpecError("partition key", one, repr(key)[:80])
 
 
-def _named(event: AssetEvent, schedule: Schedule) -> Part | None:
+def _named(event: Any, schedule: Schedule) -> Part | None:
     """The part that an event names (``run_facts``); None if it names none that this job can compute."""
     date, hour = event.extra.get("date"), event.extra.get("hour")
     if not isinstance(date, str) or (schedule.unit == "hour" and not isinstance(hour, str)):

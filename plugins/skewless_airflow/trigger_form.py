@@ -44,11 +44,9 @@ _TITLES = {
 
 
 class Choice(NamedTuple):
-    """What a run's conf chooses instead of the spec's values.
+    """What a run's conf chooses instead of the spec's values: option values by their short names, and a part.
 
-    Attributes:
-        part: what to compute; None for what follows from the run.
-        options: option values by their short names.
+    Without a part the run computes what follows from it.
     """
 
     part: Part | None
@@ -77,7 +75,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
         given: the conf of the run, from the form, a command or a call of the API.
         known: the names of all params that the DAG declares, also those that are not ours.
         spec: the source of the form's defaults.
-        where: who gave it, for messages.
+        where: who gave the conf, for messages.
 
     Raises:
         SpecError: a name that the DAG does not declare, or an invalid date or hour.
@@ -104,26 +102,24 @@ def _part(given: Mapping[str, JsonValue], schedule: Schedule, where: str) -> Par
 
 
 def _date(section: str, schedule: Schedule) -> Param:
+    covered, nightly = (
+        f"**{covered_words(one.unit, one.offset)}**" for one in (schedule, schedule.of_dag(scheduled=True))
+    )
+    if covered != nightly:
+        covered = f"{nightly} where its DAG has a schedule, else {covered}"
     # It names a rule and no day: the form is part of the DAG, and a text that changes every day would make a new
     # version of the DAG each time.
     return Param(
         None,
         title="Date",
         description_md="The day whose input is computed and under which the result is published. Left empty, a run "
-        f"computes {_covered(schedule)}, counted from its logical date, or without one "
+        f"computes {covered}, counted from its logical date, or without one "
         f"from the moment it is triggered, in {schedule.timezone}. A run that was started by another job's result "
         "computes the day of that result.",
         section=section,
         type=["string", "null"],
         format="date",
     )
-
-
-def _covered(schedule: Schedule) -> str:
-    alone, nightly = (
-        f"**{covered_words(one.unit, one.offset)}**" for one in (schedule, schedule.of_dag(scheduled=True))
-    )
-    return alone if alone == nightly else f"{nightly} where its DAG has a schedule, else {alone}"
 
 
 def _hour(section: str, schedule: Schedule) -> Param:

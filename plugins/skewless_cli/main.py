@@ -16,16 +16,72 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from rich.console import Console
 
-from skewless.errors import QualityError, SkewlessError
+from skewless.errors import QualityError, SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.run.retention import Limits
-from skewless.spec.part import Part
+from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
-from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
-from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_days, chosen_part
+from skewless.spec.spec import JobSpec
+from skewless_cli import replay_view, run_summary, run_view, states_view
 from skewless_lake.pruning import prune_each
+
+Spec = Annotated[Path, typer.Argument(help="The job spec, a YAML file.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH.TO.FIELD=VALUE", help="Override a field of the spec; may be repeated."),
+]
+Root = Annotated[
+    str,
+    typer.Option("--root", envvar="SKEWLESS_ROOT", help="Where relative paths of the spec start: a folder or a URL."),
+]
+Date = Annotated[
+    str | None,
+    typer.Option(
+        help="The day to compute, YYYY-MM-DD. The result is published under it.",
+        show_default="the day that the spec's schedule would compute now, or that of the resumed run",
+    ),
+]
+Hour = Annotated[
+    str | None, typer.Option(help="The hour of --date, for an hourly job: 00 to 23, or 02b.", show_default=False)
+]
+Master = Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def chosen_part(spec: JobSpec, date: str | None, hour: str | None, resumed: RunDirectory | None = None) -> Part:
+    """The part of the input to compute.
+
+    It is the one that the options name; else that of the resumed run; else the one that the schedule would compute now.
+
+    Raises:
+        SpecError: the options name no part of this job.
+    """
+    schedule = spec.schedule
+    if date is not None:
+        return part_named(date, hour, schedule.timezone, schedule.unit, "--")
+    if hour is not None:
+        raise SpecError("--hour", "a --date beside it", repr(hour)[:80])
+    if resumed is not None and resumed.exists("job.json"):
+        return resumed.job().part
+    return schedule.part_of(dt.datetime.now(tz=dt.UTC))
+
+
+def chosen_days(spec: JobSpec, first: str, last: str | None) -> tuple[dt.date, dt.date]:
+    """The first and the last day that the options name; the last is today where none is named.
+
+    Raises:
+        SpecError: one is no day, or they are in the wrong order.
+    """
+    zone = spec.schedule.timezone
+    begin = part_named(first, None, zone, "day", "--from, a ").date
+    today = part_at(dt.datetime.now(tz=dt.UTC), zone, "day").date
+    end = today if last is None else part_named(last, None, zone, "day", "--to, a ").date
+    if end < begin:
+        raise SpecError("--to", f"a day from {begin} on", str(end))
+    return begin, end
+
 
 app = typer.Typer(
     name="skewless",
@@ -59,7 +115,7 @@ def run(
         str | None,
         typer.Option(help="Run directory; one of the same spec is resumed from its last commit.", show_default=False),
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    master: Master = None,
     date: Date = None,
     hour: Hour = None,
     cluster: Annotated[
@@ -135,9 +191,9 @@ def show(
     directory = RunDirectory(run_dir)
     directory.job()
     if times and as_json:
-        _print_json({"steps": times_view.as_object(directory)})
+        _print_json({"steps": run_view.times_as_object(directory)})
     elif times:
-        times_view.show(directory, _console())
+        run_view.show_times(directory, _console())
     elif as_json:
         _print_json(run_summary.as_object(directory))
     else:
@@ -207,7 +263,7 @@ def verify(
     overrides: Overrides = None,
     date: Date = None,
     hour: Hour = None,
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    master: Master = None,
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
@@ -244,7 +300,7 @@ def restate(
     ] = None,
     overrides: Overrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be computed, and why.")] = False,
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    master: Master = None,
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
@@ -254,9 +310,9 @@ def restate(
     """
     loaded = load_spec(spec, tuple(overrides or ()))
     days = chosen_days(loaded, first, last)
-    from skewless_cli import restate_view, running  # noqa: PLC0415  # as in ``check``
+    from skewless_cli import progress, running  # noqa: PLC0415  # as in ``check``
 
-    view = restate_view.RestateView(_console(stderr=as_json), dry_run=dry_run)
+    view = progress.RestateView(_console(stderr=as_json), dry_run=dry_run)
     try:
         running.restate_job(loaded, f"spec {spec}", days, root, master, view)
     finally:

@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from skewless.documents.job import Job
-from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError, SpecError, nearest
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import ERROR_WORDS, as_it_ran, replay
 from skewless.run.directory import RunDirectory
+from skewless_cli import say
 from skewless_cli.run_view import figure
 
 
@@ -43,26 +42,19 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     """
     job, reports = run.job(), run.reports()
     recorded = [run.plan(report.stage) for report in reports]
-    lines = [as_it_ran(job, recorded, reports, _decisions(run, reports)).model_dump(mode="json")]
+    # The last possible stage is followed by no decision.
+    decided = (report.stage + 1 for report in reports if run.exists(f"decisions/{report.stage + 1:04d}.json"))
+    said = [run.decision(stage).sentence for stage in decided]
+    lines = [as_it_ran(job, recorded, reports, said).model_dump(mode="json")]
     refused = []
     for policy in policies:
+        # The run's own policy is replayed from its own plan 0, which may be a warm start.
+        plan = run.plan(0) if policy == job.spec.enacted.routing.policy.name else None
         try:
-            lines.append(_replayed(run, job, reports, policy))
+            lines.append(replay(job, reports, policy, plan).model_dump(mode="json"))
         except (PlanError, SpecError) as err:
             refused.append({"policy": policy, "reason": str(err)})
     return {"run_dir": str(run), "policies": lines, "refused": refused}
-
-
-def _replayed(run: RunDirectory, job: Job, reports: Sequence[StageReport], policy: str) -> dict[str, Any]:
-    # The run's own policy is replayed from its own plan 0, which may be a warm start.
-    plan = run.plan(0) if policy == job.spec.enacted.routing.policy.name else None
-    return replay(job, reports, policy, plan).model_dump(mode="json")
-
-
-def _decisions(run: RunDirectory, reports: Sequence[StageReport]) -> list[str]:
-    """The sentences of the decisions that were made; the last possible stage is followed by none."""
-    stages = (report.stage + 1 for report in reports)
-    return [run.decision(stage).sentence for stage in stages if run.exists(f"decisions/{stage:04d}.json")]
 
 
 def show(told: dict[str, Any], console: Console) -> None:
@@ -75,12 +67,12 @@ def show(told: dict[str, Any], console: Console) -> None:
         table.add_row(*_cells(line))
     console.print(table)
     if any(line["error"] for line in told["policies"]):
-        _say(console, ERROR_WORDS)
+        say(console, ERROR_WORDS)
     for line in told["policies"]:
         for stage, sentence in enumerate(line["decisions"], start=1):
-            _say(console, f"{line['policy']}, stage {stage}: {sentence}")
+            say(console, f"{line['policy']}, stage {stage}: {sentence}")
     for one in told["refused"]:
-        _say(console, f"{one['policy']}: not played: {one['reason']}")
+        say(console, f"{one['policy']}: not played: {one['reason']}")
 
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
@@ -93,7 +85,3 @@ def _cells(line: dict[str, Any]) -> tuple[str, ...]:
         figure(line["imbalance_fraction"], ".3%"),
         *(figure(line[name], ",") for name in ("rows_forwarded", "states", "stages")),
     )
-
-
-def _say(console: Console, words: str) -> None:
-    console.print(words, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A run on a terminal: hottest keys, one line per stage, the ledger, the verdict, the paths."""
+"""A run on a terminal: hottest keys, one line per stage, the ledger, the verdict, the paths; and where time went."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from skewless.documents.window import Way, WindowPart
+from skewless.documents.window import Way
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication.records import Publication, record_of
+from skewless.run.step_times import times_of, waterfall
 from skewless.standing.kept_merges import choice_of
-from skewless_cli import run_summary
+from skewless_cli import run_summary, say
 
 #: The signs of a value that are shown at most.
 _WIDEST = 48
+#: Columns of the bar that shows when a part of a step ran.
+_BAR = 40
 
 
 def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run."""
     _hottest(run, console)
     if run.job().source.pinned is not None:
-        _line(console, f"input: {run.job().extent}")
+        say(console, f"input: {run.job().extent}")
     if run.job().skipped:
-        _line(console, run.job().skipped_words)
+        say(console, run.job().skipped_words)
     _stages(run, console)
     _window(run, console)
     _ledger(run, console)
@@ -92,17 +95,17 @@ def _stages(run: RunDirectory, console: Console) -> None:
     said = ["decision after it", *(line["decision"] or "" for line in lines)]
     for row, words in zip((head, *cells), said, strict=True):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        console.print(f"{numbers}  {words}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{numbers}  {words}")
     for line in lines:
         if done := line.get("clusters"):
             told = ", ".join(f"{tasks:,} by {cluster}" for cluster, tasks in done.items())
             console.print(f"virtual tasks of stage {line['stage']}: {told}", markup=False, highlight=False)
     whole = run_certificate(run.job(), run.reports())
-    console.print(
+    say(
+        console,
         f"whole run: the makespans of all stages add up to {figure(whole.makespan_rows, ',.0f')} rows, "
         f"fair share {whole.fair_rows:,.0f}, gap to the bound {figure(whole.gap, '.1%')}: {whole.conclusion}",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    )
 
 
 def figure(number: float | None, form: str) -> str:
@@ -117,48 +120,41 @@ def _window(run: RunDirectory, console: Console) -> None:
         return
     changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
     missing = f"; without files: {window.missing_words}" if window.missing_count else ""
-    _line(
+    say(
         console,
         f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
         f"{ledger.unchanged_rows:,} rows in kept states{missing}",
     )
     for line in ledger.windows if len(ledger.windows) > 1 else ():
-        _line(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
+        say(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
     ways = Counter(part.way for part in window.parts)
-    _line(console, f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
+    say(console, f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
     if window.ignored_files:
         left_out = "an unknown number of" if window.ignored_rows is None else f"{window.ignored_rows:,}"
-        _line(console, f"late: {window.ignored_files:,} files with {left_out} rows were left out (late: ignore)")
+        say(console, f"late: {window.ignored_files:,} files with {left_out} rows were left out (late: ignore)")
     if window.begins:
-        _line(console, window.begins)
+        say(console, window.begins)
     rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
     for part, delay in window.late():
-        late = f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}"
-        _line(console, f"{late}{_late_rows(part)}{rows.get(part.name, '')}")
+        count = part.ignored_rows if part.ignored_files else part.late_rows
+        late = "late rows not counted" if count is None else f"{count:,} late rows"
+        parts = "1 part" if delay == 1 else f"{delay:,} parts"
+        say(console, f"late by {parts}: {part.name}, {part.way}, {late}{rows.get(part.name, '')}")
     for part in window.parts:
         for reason in part.reasons if part.before_rows else ():
-            _line(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
+            say(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     _states(run, console)
-
-
-def _late_rows(part: WindowPart) -> str:
-    count = part.ignored_rows if part.ignored_files else part.late_rows
-    return ", late rows not counted" if count is None else f", {count:,} late rows"
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:
     ledger = run_summary.ledger_of(run)
     processed = sum(line.processed_rows for line in ledger.lines)
     verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
-    console.print(
+    say(
+        console,
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
-        f"{ledger.state_rows:,} in the states: {escape(verdict)}",
-        highlight=False, soft_wrap=True,
-    )  # fmt: skip
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+        f"{ledger.state_rows:,} in the states: {verdict}",
+    )
 
 
 def _states(run: RunDirectory, console: Console) -> None:
@@ -166,11 +162,12 @@ def _states(run: RunDirectory, console: Console) -> None:
     choice = choice_of(run)
     if choice is None:
         return
-    lines = [f"states of parts: {choice.sentence}"]
-    lines += [f"  window {one.window}, not {one.action}: {one.sentence}" for one in choice.candidates if not one.chosen]
-    lines += [f"  passed over: {one}" for one in choice.passed_over]
-    for line in lines:
-        _line(console, line)
+    say(console, f"states of parts: {choice.sentence}")
+    for way in choice.candidates:
+        if not way.chosen:
+            say(console, f"  window {way.window}, not {way.action}: {way.sentence}")
+    for one in choice.passed_over:
+        say(console, f"  passed over: {one}")
 
 
 def _quality(run: RunDirectory, console: Console) -> None:
@@ -183,9 +180,9 @@ def _quality(run: RunDirectory, console: Console) -> None:
     held = len(quality.checks) - len(failed)
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
     for check in failed:
-        console.print(f"  {check.sentence}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"  {check.sentence}")
     for line in quality.window.sentences if quality.window else ():
-        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"  {line}")
 
 
 def _fate(record: Publication | None) -> str:
@@ -202,10 +199,41 @@ def _fate(record: Publication | None) -> str:
 def _paths(run: RunDirectory, console: Console) -> None:
     record, commit = record_of(run), run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
-    paths = {
-        "result": _fate(record),
-        "quality report": f"{folder}/result.json" if commit else "none yet",
-        "run directory": str(run),
-    }
-    for name, path in paths.items():
-        console.print(f"{name + ':':<16}{path}", markup=False, highlight=False, soft_wrap=True)
+    say(console, f"result:         {_fate(record)}")
+    say(console, f"quality report: {f'{folder}/result.json' if commit else 'none yet'}")
+    say(console, f"run directory:  {run}")
+
+
+def times_as_object(run: RunDirectory) -> list[dict[str, Any]]:
+    """The object of ``skewless show --times --json``: the steps as they were recorded, and the seconds before each."""
+    steps = times_of(run)
+    ends = [None, *(step.ended for step in steps)]
+    return [
+        {
+            **step.model_dump(mode="json", exclude={"version"}),
+            "unmeasured_seconds": round(step.unmeasured, 3),
+            "seconds_after_last_step": None if end is None else round(step.started - end, 3),
+        }
+        for step, end in zip(steps, ends, strict=False)
+    ]
+
+
+def show_times(run: RunDirectory, console: Console) -> None:
+    """Print the steps of a run, as far as their times were recorded."""
+    steps = times_of(run)
+    if not steps:
+        console.print("no step of this run has recorded its times")
+        return
+    whole = max(step.ended for step in steps) - steps[0].started
+    console.print(f"{'seconds':>9}  {whole:.1f} s from the first step's start to the last one's end")
+    for line in waterfall(steps):
+        tasks = "" if line.tasks is None else f", {line.tasks:,} tasks"
+        bar = "" if line.start is None else _bar(line.start, line.seconds, whole)
+        text = f"{line.seconds:>9.2f}  {'  ' * line.depth + line.name + tasks:<36}  {bar}"
+        say(console, text.rstrip())
+
+
+def _bar(start: float, seconds: float, whole: float) -> str:
+    scale = _BAR / max(whole, 1e-3)
+    first = min(_BAR - 1, int(start * scale))
+    return " " * first + "#" * min(max(1, round(seconds * scale)), _BAR - first)

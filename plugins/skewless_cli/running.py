@@ -21,8 +21,8 @@ from skewless.spec.part import Part
 from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
-from skewless_cli.progress import RunProgress
-from skewless_cli.restate_view import RestateView
+from skewless_cli import say
+from skewless_cli.progress import RestateView, RunProgress
 from skewless_lake.catalogs import which_are_tested
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
@@ -155,7 +155,7 @@ def catch_up(
             if not is_of_one_part(err):
                 raise
             told = f"not caught up: {sentence_for(err)}"
-        console.print(f"{one}: {told}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{one}: {told}")
 
 
 def is_of_one_part(err: Exception) -> bool:
@@ -164,13 +164,7 @@ def is_of_one_part(err: Exception) -> bool:
 
 
 def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
-    """Take part in one stage of a prepared run, or in all of them.
-
-    Args:
-        run: the run directory.
-        stage: its number; None for all stages, to the end of the last one.
-        cluster: ``NAME=MASTER`` of the cluster that takes part.
-    """
+    """Take part, as the cluster ``NAME=MASTER``, in one stage of a prepared run; or in all, to the end of the last."""
     (here,) = parse_clusters([cluster])
     spark = build_session(f"skewless {run.job().spec.name} on {here.name}", here.master)
     try:
@@ -188,15 +182,8 @@ def restate_job(
     """Compute published results again whose window covers a part that changed, oldest first, and publish each once.
 
     A result that cannot be computed, or that fails its checks, stays as it is, and hinders no other one. If this was
-    ended at any moment, it goes on when it is called again.
-
-    Args:
-        spec: the spec with its overrides applied.
-        where: the spec's file, for messages.
-        days: the first and the last day of published results to look at.
-        root: where relative paths of the spec start.
-        master: the Spark master.
-        view: is told what was found, and each result; a dry run ends before the first one.
+    ended at any moment, it goes on when it is called again. The view is told what was found in the days from the first
+    to the last, and each result; a dry run ends before the first result.
 
     Raises:
         SpecError: the job has no window.

@@ -13,6 +13,7 @@ from skewless.run.storage import Storage
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
+from skewless_cli import say
 
 _HEAD = f"{'part':<15} {'version':>7} {'of':>3} {'files':>6} {'rows':>15} {'states':>13} {'bytes':>15}  made by"
 
@@ -64,15 +65,15 @@ def show(location: str, console: Console) -> None:
     for one in held:
         if one.fingerprint != fingerprint:
             fingerprint = one.fingerprint
-            console.print(f"states {location}/{fingerprint}", markup=False, highlight=False, soft_wrap=True)
-            console.print(_HEAD, markup=False, highlight=False, soft_wrap=True)
+            say(console, f"states {location}/{fingerprint}")
+            say(console, _HEAD)
         told = _told(one)
         line = f"{one.part:<15} {one.newest:>7} {one.versions:>3} "
         if told["damaged"]:
             line += "damaged: the next run that needs this part reduces it anew"
         else:
             line += f"{told['files']:>6,} {told['rows']:>15,} {told['states']:>13,} {told['bytes']:>15,}  {told['run']}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
 
 
 def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> Iterator[str]:
@@ -88,12 +89,7 @@ def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> I
 
 
 def verdict(found: Mapping[str, Any], part: Part) -> str:
-    """What a comparison of kept states with all rows has found, in lines.
-
-    Args:
-        found: the fields of ``skewless_spark.quality.verification.Differences``.
-        part: the run's own part.
-    """
+    """What a comparison of kept states with all rows has found for a part: ``Differences`` in lines."""
     lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]
     lines += [f"{name}: {count:,} keys differ" for name, count in found["exact"].items()]
     for name, count in found["approximate"].items():

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import psutil
 
-from skewless_airflow.web.replaying import Replays
+from skewless_airflow.web.views.what_if import Replays
 
 PATIENCE_SECONDS = 60.0
 

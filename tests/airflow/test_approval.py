@@ -15,7 +15,7 @@ from airflow.utils.types import DagRunType
 
 from benchmarks.simulation import Simulation
 from skewless.planner.planner import plan_next_stage
-from skewless_airflow.operators.approval import ApproveForwardingOperator, forwarded_share, question
+from skewless_airflow.operators.planning import ApproveForwardingOperator, forwarded_share, question
 from tests.airflow.recorded_run import NIGHT, record
 from tests.served_airflow import ServedAirflow, await_that
 from tests.unit.synthetic import simulated, zipf_rows
@@ -23,7 +23,7 @@ from tests.unit.synthetic import simulated, zipf_rows
 _DAG = """
 import datetime as dt
 from airflow.sdk import DAG, task
-from skewless_airflow.operators.approval import ApproveForwardingOperator
+from skewless_airflow.operators.planning import ApproveForwardingOperator
 
 with DAG({name!r}, schedule=None) as dag:
 

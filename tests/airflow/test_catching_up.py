@@ -15,8 +15,8 @@ import yaml
 from skewless.run.publication.records import MANIFEST, Identity, VersionManifest
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
-from skewless_airflow.dags.factory import build_dag
-from skewless_airflow.operators.find_skipped import FindSkippedOperator
+from skewless_airflow.dags.catalog import build_dag
+from skewless_airflow.operators.find_runs import FindSkippedOperator
 from skewless_airflow.run_store import run_directory
 from skewless_spark.prepare.prepare import prepare
 from tests.airflow.test_dag_structure import SPEC

@@ -22,9 +22,8 @@ import yaml
 from cryptography.fernet import Fernet
 
 from deploy import PROJECT
-from deploy.cluster.composition import ClusterError, Service, fill_in, read_composition
+from deploy.cluster.composition import ClusterError, Service, Topology, fill_in, lay_out, read_composition
 from deploy.cluster.running import IMAGE_ENVIRONMENT
-from deploy.cluster.topology import Topology, lay_out
 from skewless_airflow.runners.process_session import ask, begin, end
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"

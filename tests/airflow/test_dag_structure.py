@@ -11,9 +11,9 @@ import yaml
 from airflow.sdk import DAG
 
 from skewless.spec.reading import load_spec
-from skewless_airflow.dags.factory import build_dag
+from skewless_airflow.dags.catalog import build_dag
 from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.operators.share_stage import ShareStageOperator
+from skewless_airflow.operators.spark_step import ShareStageOperator
 from tests.airflow_setting import PROJECT
 
 SPEC = {

@@ -24,7 +24,7 @@ from skewless.documents.steps import Failure
 from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.callbacks import failure_facts, report_failure, report_lateness
 from skewless_airflow.observability.links import skew_page
-from skewless_airflow.observability.planning_log import emit, stage_gauges
+from skewless_airflow.operators.planning import emit, stage_gauges
 from skewless_airflow.retention import prune_runs
 from skewless_airflow.run_store import run_location
 from skewless_airflow.runners.submit import stop_tree

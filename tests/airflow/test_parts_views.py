@@ -13,7 +13,7 @@ from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpa
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.spec.part import Part, part_place, parts_until
 from skewless.spec.result import Window
-from skewless_airflow.web.rendering.calendar import history_calendar, window_calendar
+from skewless_airflow.web.rendering.charts import history_calendar, window_calendar
 from skewless_airflow.web.views.parts_over_time import PartsHistory, read_parts_history
 from skewless_airflow.web.views.stage import StageView
 from skewless_airflow.web.views.window import PartView, WindowView, read_window, saving

@@ -15,7 +15,7 @@ from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.observability.links import DecisionLink
-from skewless_airflow.observability.planning_log import planning_lines
+from skewless_airflow.operators.planning import planning_lines
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.unit.synthetic import simulated, zipf_rows
@@ -25,7 +25,7 @@ LAST = 4
 
 _DAG = f"""
 from airflow.sdk import DAG
-from skewless_airflow.operators.plan_stage import PlanStageOperator
+from skewless_airflow.operators.planning import PlanStageOperator
 
 with DAG("planning", schedule=None) as dag:
     before = None

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.simulation import Simulation
 from skewless.replay.replay import Replayed, replay
-from skewless_airflow.web.replaying import LIMIT_SECONDS, Replays, TooManyReplaysError
+from skewless_airflow.web.views.what_if import LIMIT_SECONDS, Replays, TooManyReplaysError
 from tests.airflow.players import PATIENCE_SECONDS, await_that, end_all, players, the_player
 from tests.airflow.web_scenario import Moments, large_run, synthetic_run
 

@@ -15,7 +15,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import MANIFEST, VersionManifest, identity_of
 from skewless.spec.reading import load_spec
 from skewless_airflow.dags.catalog import read_catalog
-from skewless_airflow.operators.find_stale import FindStaleOperator
+from skewless_airflow.operators.find_runs import FindStaleOperator
 from skewless_spark.prepare.prepare import prepare
 from tests.airflow.test_dag_structure import SPEC
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skewless_airflow.operators.spark_log import Application, application_of, folded
+from skewless_airflow.operators.spark_step import Application, application_of, folded
 
 LINES = [
     "26/11/20 02:00:00 INFO SparkContext: Running Spark version 4.3.0",

@@ -32,7 +32,7 @@ from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words
-from skewless_airflow.web.replaying import REPLAYS
+from skewless_airflow.web.views.what_if import REPLAYS
 from tests import airflow_setting
 from tests.airflow.players import await_that, end_all, the_player
 from tests.airflow.web_scenario import (

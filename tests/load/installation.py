@@ -43,7 +43,7 @@ class Installation:
         return found
 
     def session(self) -> Session:
-        return self.running().session
+        return self.running()
 
     def trigger(self, name: str, day: str, number: int) -> str:
         return self.rest.trigger(name, f"load_{number:04d}_{day}", conf={"date": day})

@@ -34,7 +34,7 @@ def look(tmp_path_factory: pytest.TempPathFactory, airflow_database: None, dags_
     def look(name: str) -> tuple[DagRun, RunDirectory, str]:
         spec = airflow_setting.PROJECT / "jobs" / "catalog" / f"{name}.yaml"
         (dags_folder / f"{name}.py").write_text(
-            f"# airflow\nfrom skewless_airflow.dags.factory import build_dag\n{name} = build_dag({str(spec)!r})\n"
+            f"# airflow\nfrom skewless_airflow.dags.catalog import build_dag\n{name} = build_dag({str(spec)!r})\n"
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SKEWLESS_ROOT", str(folder / "root"))

@@ -43,7 +43,7 @@ def nights(
     root = tmp_path_factory.mktemp("root")
     job, file = root / "job.yaml", dags_folder / "windowed.py"
     job.write_text(yaml.safe_dump(spec(WINDOW)))
-    file.write_text(f"# airflow\nfrom skewless_airflow.dags.factory import build_dag\ndag = build_dag({str(job)!r})\n")
+    file.write_text(f"# airflow\nfrom skewless_airflow.dags.catalog import build_dag\ndag = build_dag({str(job)!r})\n")
     lake, logs = NightLake(root, WINDOW, rows=2_000, rewrite_every=NIGHTS), ScanLog(root / "logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SKEWLESS_ROOT", str(root))

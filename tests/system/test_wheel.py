@@ -115,7 +115,7 @@ def test_airflow_lists_the_plugin_and_the_provider(installed: Installed) -> None
 
 
 ENTRIES = """
-from skewless_airflow.places import spark_entry
+from skewless_airflow.run_store import spark_entry
 import sys
 print(*(spark_entry(name + ".py") for name in sys.argv[1:]), sep="\\n")
 assert "skewless_spark" not in sys.modules

@@ -72,7 +72,7 @@ PLANTED = [
     ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),
     ("jobs/skewless_spark/__init__.py", "import airflow.sdk", "The Spark face knows no Airflow"),
     ("jobs/skewless_spark/sources/__init__.py", "import skewless_spark.stage", "The rooms of the Spark face"),
-    ("plugins/skewless_airflow/places.py", "import skewless_airflow.operators", "The rooms of the Airflow face"),
+    ("plugins/skewless_airflow/run_store.py", "import skewless_airflow.operators", "The rooms of the Airflow face"),
     ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
     ("plugins/skewless_cli/__init__.py", "import examples", "Nothing in the wheel"),
     ("plugins/skewless_leases/balancing/decisions.py", "import time", "What is decided about leases"),

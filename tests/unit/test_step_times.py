@@ -11,7 +11,7 @@ from rich.console import Console
 from skewless.documents.steps import Span, StepTimes
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import timed, timed_step, times_of, waterfall
-from skewless_cli import times_view
+from skewless_cli import run_view
 
 
 class Ticks:
@@ -89,13 +89,13 @@ def test_the_waterfall_shows_what_lay_between_two_steps(run: RunDirectory) -> No
     assert [(line.name, line.seconds) for line in waterfall(times_of(run)) if not line.depth] == [
         ("stage 0", 4.0), ("between two steps", 1.5), ("decision 1", 0.25), ("merge", 1.0),
     ]  # fmt: skip
-    assert [step["seconds_after_last_step"] for step in times_view.as_object(run)] == [None, 1.5, 0.0]
+    assert [step["seconds_after_last_step"] for step in run_view.times_as_object(run)] == [None, 1.5, 0.0]
     console = Console(record=True, width=100)
-    times_view.show(run, console)
+    run_view.show_times(run, console)
     text = console.export_text()
     assert "6.8 s from the first step's start" in text
     assert "     1.50  between two steps" in text
     assert "     3.50    in none of these" in text
     empty = Console(record=True, width=100)
-    times_view.show(RunDirectory(str(Path(run.root) / "none")), empty)
+    run_view.show_times(RunDirectory(str(Path(run.root) / "none")), empty)
     assert "no step of this run has recorded its times" in empty.export_text()

@@ -16,21 +16,16 @@ from skewless.run.directory import RESULT_STEP, stage_step
 from skewless.spec.reading import load_spec
 from skewless.spec.schedule import RESULT_ASSET
 from skewless.spec.spec import JobSpec
-from skewless_airflow.operators.approval import ApproveForwardingOperator
-from skewless_airflow.operators.plan_stage import PlanStageOperator
+from skewless_airflow.operators.planning import ApproveForwardingOperator, PlanStageOperator
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
-from skewless_airflow.operators.share_stage import ShareStageOperator
-from skewless_airflow.operators.spark_step import SkewlessSparkOperator, ValidateOperator
+from skewless_airflow.operators.spark_step import ShareStageOperator, SkewlessSparkOperator, ValidateOperator
 
-#: Longer than any step should take; without a limit a hung driver would block all later nights.
-STEP_TIMEOUT = dt.timedelta(hours=6)
 #: The arguments of tasks unless the DAG sets others. Every step may be tried again: an attempt without a commit has
-#: no effect.
+#: no effect. The limit is longer than any step should take; without it a hung driver would block all later nights.
 STEP_DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"retries": 2, "retry_delay": dt.timedelta(seconds=10), "execution_timeout": STEP_TIMEOUT}
+    {"retries": 2, "retry_delay": dt.timedelta(seconds=10), "execution_timeout": dt.timedelta(hours=6)}
 )
-_USUAL_GROUP = "aggregation"
 
 
 class Ends(NamedTuple):
@@ -58,7 +53,7 @@ def adaptive_aggregation(
     Raises:
         SpecError: the spec's file cannot be read.
     """
-    with TaskGroup(group_id or _USUAL_GROUP) as group:
+    with TaskGroup(group_id or "aggregation") as group:
         set_by_dag = group.dag.default_args if group.dag else {}
         step_args = {name: value for name, value in STEP_DEFAULTS.items() if name not in set_by_dag}
         aggregation_tasks(spec, group_id or "", form=form, asset=asset, step_args=step_args)
@@ -125,14 +120,9 @@ def _stage(
         if spec.sharing.connections:
             runs = _shared(spec, number, spark)
         else:
+            step, arguments = stage_step(number), ("--stage", str(number))
             runs = [
-                SkewlessSparkOperator(
-                    task_id="run",
-                    entry="run_stage.py",
-                    step=stage_step(number),
-                    entry_args=("--stage", str(number)),
-                    **spark,
-                )
+                SkewlessSparkOperator(task_id="run", entry="run_stage.py", step=step, entry_args=arguments, **spark)
             ]
         if number:
             plan = PlanStageOperator(task_id="plan", stage=number, trigger_rule=TriggerRule.NONE_FAILED, **common)

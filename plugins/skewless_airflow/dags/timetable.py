@@ -17,7 +17,7 @@ _INSTANT = dt.timedelta(microseconds=1)
 
 
 class PartTimetable(MultipleCronTriggerTimetable):
-    """Runs at the moments of cron expressions; each run computes a part of the input: a day, or an hour.
+    """Runs at the moments of cron expressions in a time zone; each run computes a part: a day, or an hour.
 
     The logical date of a run is its moment, as with Airflow's own cron timetables: two runs of one day stay two. What
     differs is a date range, that of a backfill or from the start to the end of the DAG: it names the parts to compute.
@@ -30,7 +30,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
         crons: the expressions.
         timezone: of the expressions, and of days and hours.
         unit: what a run computes.
-        offset: which part it computes, counted from that of its moment: -1 is the one before.
+        offset: of the part that a run computes, counted from the part of its moment.
     """
 
     def __init__(
@@ -95,8 +95,3 @@ class PartTimetable(MultipleCronTriggerTimetable):
         if self._unit == "day":
             return part.subtract(days=self._offset)
         return part.in_timezone("UTC") - dt.timedelta(hours=self._offset)
-
-
-def registered() -> list[Any]:
-    """As ``AirflowPlugin.timetables`` takes it: Airflow stores a timetable by name, and reads only those it knows."""
-    return [PartTimetable]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import structlog
@@ -37,8 +38,12 @@ def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
     """The address of a failed run's page, and by step the last error of each that failed."""
     run = RunDirectory(run_location(dag_id, run_id))
     facts = {"dag_id": dag_id, "run_id": run_id, "page": skew_page(dag_id, run_id)}
-    sentences = {failed_step(path)[0]: said for path in _failures(run) if (said := _sentence(run, path))}
-    return {**facts, **sentences}
+    found = [str(path).removeprefix(f"{run.root}/") for path in run.fs.glob(f"{run.root}/failures/*.json")]
+    for path in sorted(found, key=failed_step):
+        with contextlib.suppress(SkewlessError):
+            if said := run.read(path, Failure).sentence:
+                facts[failed_step(path)[0]] = said
+    return facts
 
 
 def _run_of(context: Any) -> tuple[str, str]:
@@ -47,15 +52,3 @@ def _run_of(context: Any) -> tuple[str, str]:
     if isinstance(dag_run, dict):
         return str(dag_run["dag_id"]), str(dag_run["dag_run_id"])
     return dag_run.dag_id, dag_run.run_id
-
-
-def _failures(run: RunDirectory) -> list[str]:
-    found = run.fs.glob(f"{run.root}/failures/*.json")
-    return sorted((str(path).removeprefix(f"{run.root}/") for path in found), key=failed_step)
-
-
-def _sentence(run: RunDirectory, path: str) -> str:
-    try:
-        return run.read(path, Failure).sentence
-    except SkewlessError:
-        return ""

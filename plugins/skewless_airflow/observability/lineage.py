@@ -85,19 +85,15 @@ def _written(run: RunDirectory, published: Publication) -> OutputDataset:
 
     result = run.committed(RESULT_STEP)
     files = result.of_kind("published") or result.of_kind("result")
-    output = run.job().spec.output
-    namespace, name = dataset_name(_location(run))
+    job = run.job()
+    output = job.spec.output
+    # Of a table its location, by which the integrations of Iceberg and Delta name it, too.
+    namespace, name = dataset_name(run.read(STAGED, StagedResult).location if output.is_table else job.output_path)
     statistics = OutputStatisticsOutputDatasetFacet(
         rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)
     )
     of_table = _table_facets(output.path if is_named(output.format) else None, published.snapshot)
     return OutputDataset(namespace, name, facets=of_table, outputFacets={"outputStatistics": statistics})
-
-
-def _location(run: RunDirectory) -> str:
-    """Where the result lies: of a table, its location, by which the integrations of Iceberg and Delta name it, too."""
-    job = run.job()
-    return run.read(STAGED, StagedResult).location if job.spec.output.is_table else job.output_path
 
 
 def _table_facets(named: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:

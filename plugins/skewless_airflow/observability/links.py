@@ -13,8 +13,6 @@ from urllib.parse import quote, urlsplit
 from airflow.configuration import conf
 from airflow.sdk import BaseOperatorLink
 
-#: The pages of the plugin, below Airflow's own path.
-PAGES = "skewless"
 #: Where a finished application is shown, with ``{app_id}`` for its id: ``http://host:18080/history/{app_id}/jobs/``.
 HISTORY = "SKEWLESS_SPARK_HISTORY"
 
@@ -24,10 +22,9 @@ class SkewReportLink(BaseOperatorLink):
 
     name = "Skew report"
 
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
         """The address."""
-        del operator
-        return f"{_run(ti_key)}/plugin/skew"
+        return skew_page(ti_key.dag_id, ti_key.run_id)
 
 
 class DecisionLink(BaseOperatorLink):
@@ -35,10 +32,9 @@ class DecisionLink(BaseOperatorLink):
 
     name = "Decision"
 
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
         """The address."""
-        del operator
-        return f"{_run(ti_key)}/tasks/{_quoted(ti_key.task_id)}/plugin/decision"
+        return f"{_run(ti_key.dag_id, ti_key.run_id)}/tasks/{_quoted(ti_key.task_id)}/plugin/decision"
 
 
 class QualityReportLink(BaseOperatorLink):
@@ -46,9 +42,8 @@ class QualityReportLink(BaseOperatorLink):
 
     name = "Quality report"
 
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
         """The address."""
-        del operator
         return quality_page(ti_key.dag_id, ti_key.run_id)
 
 
@@ -60,20 +55,19 @@ class SparkUiLink(BaseOperatorLink):
 
     name = "Spark UI"
 
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
         """The address, empty where there is none."""
-        del ti_key
         return spark_page(operator.spark_application, operator.spark_address)
 
 
 def skew_page(dag_id: str, run_id: str) -> str:
     """The path of a run's tab in Airflow."""
-    return f"{_base()}/dags/{_quoted(dag_id)}/runs/{_quoted(run_id)}/plugin/skew"
+    return f"{_run(dag_id, run_id)}/plugin/skew"
 
 
 def quality_page(dag_id: str, run_id: str) -> str:
     """The path of a run's data quality report."""
-    return f"{_base()}/{PAGES}/dags/{_quoted(dag_id)}/runs/{_quoted(run_id)}/quality"
+    return f"{_run(dag_id, run_id, '/skewless')}/quality"
 
 
 def spark_page(application: str, address: str) -> str:
@@ -91,13 +85,10 @@ def push_links(context: Any) -> None:
         ti.xcom_push(key=link.xcom_key, value=link.get_link(task, ti_key=ti))
 
 
-def _run(key: Any) -> str:
-    return f"{_base()}/dags/{_quoted(key.dag_id)}/runs/{_quoted(key.run_id)}"
-
-
-def _base() -> str:
-    """The path below which Airflow is served; usually none."""
-    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+def _run(dag_id: str, run_id: str, app: str = "") -> str:
+    """The path of a run in Airflow, or in an app of it; Airflow itself may be served below a path."""
+    base = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    return f"{base}{app}/dags/{_quoted(dag_id)}/runs/{_quoted(run_id)}"
 
 
 def _quoted(ident: str) -> str:

@@ -16,8 +16,7 @@ from skewless.spec import JobSpec, SparkSizing
 from skewless.spec.options import refuse_more_waves, with_options
 from skewless_airflow.observability.lineage import input_lineage
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
-from skewless_airflow.places import data_root
-from skewless_airflow.run_store import part_of_run, run_directory
+from skewless_airflow.run_store import data_root, part_of_run, run_directory
 from skewless_airflow.trigger_form import Choice, chosen
 
 log = structlog.get_logger(__name__)
@@ -36,9 +35,7 @@ class PrepareOperator(SkewlessSparkOperator):
 
     def __init__(self, *, spec: JobSpec, spec_path: str = "", form: bool = False, **kwargs: Any) -> None:
         super().__init__(entry="prepare_run.py", **kwargs)
-        self.spec = spec
-        self.spec_path = spec_path
-        self.form = form
+        self.spec, self.spec_path, self.form = spec, spec_path, form
         self._chosen = spec
 
     def arguments(self, context: Context, run: RunDirectory) -> list[str]:
@@ -46,21 +43,17 @@ class PrepareOperator(SkewlessSparkOperator):
         choice = self.choice(context)
         self._chosen = with_options(self.spec, choice.options, f"trigger form of {self.dag_id}")
         refuse_more_waves(self._chosen, len(self.spec.routing.waves), f"trigger form of {self.dag_id}")
-        if self.spec_path:
-            where = ["--spec", self.spec_path]
-        else:
+        if not self.spec_path:
             run.write_once(SPEC_DOCUMENT, SentSpec(spec=self.spec))
-            where = []
         schedule = self.spec.schedule.of_dag(scheduled=context["dag"].timetable.can_be_scheduled)
         part = choice.part or part_of_run(context["dag_run"], schedule, f"asset events of {self.dag_id}")
         log.info("this run computes %s", part)
-        options = json.dumps(choice.options)
         if choice.options:
             log.info("chosen for this run", **choice.options)
         return [
-            *where,
+            *(("--spec", self.spec_path) if self.spec_path else ()),
             *("--date", part.date.isoformat(), *(("--hour", part.hour) if part.hour else ()), "--root", data_root()),
-            *("--options", options, "--most-waves", str(len(self.spec.routing.waves))),
+            *("--options", json.dumps(choice.options), "--most-waves", str(len(self.spec.routing.waves))),
         ]
 
     def choice(self, context: Context) -> Choice:

@@ -16,7 +16,7 @@ from skewless.run.step_times import timed_step
 from skewless.run.summary import run_facts
 from skewless_airflow.observability.lineage import published_lineage
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, push_links, quality_page, skew_page
-from skewless_airflow.operators.ending import end_with_sentence
+from skewless_airflow.operators import end_with_sentence
 from skewless_airflow.partitions import parts_asset
 from skewless_airflow.run_store import run_directory
 from skewless_lake.publication import publish_run
@@ -32,10 +32,6 @@ class PublishOperator(BaseOperator):
     The same holds of the asset of its parts, whose event has the part as its partition key. As a task can give the
     event of an alias no key, that one is an outlet itself, and is left out where there is nothing to tell. In a run
     with a partition key Airflow gives it to the event of the alias, too, which then starts partitioned DAGs only.
-
-    Args:
-        asset: the published result.
-        group: the name of one aggregation of several in a DAG.
     """
 
     operator_extra_links = (SkewReportLink(), QualityReportLink())
@@ -44,8 +40,7 @@ class PublishOperator(BaseOperator):
         self.alias = AssetAlias(name=asset.name)
         self.parts = parts_asset(asset.name)
         super().__init__(outlets=[self.alias, self.parts], **kwargs)
-        self.asset = asset
-        self.group = group
+        self.asset, self.group = asset, group
 
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""

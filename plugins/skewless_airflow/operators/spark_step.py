@@ -1,11 +1,12 @@
-"""A task that runs a Spark step, in the way that its connection says."""
+"""Tasks that run a Spark step, in the way that the connection of the task says."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -14,22 +15,27 @@ from airflow.providers.common.compat.openlineage.utils.spark import (
     inject_transport_information_into_spark_properties,
 )
 from airflow.sdk import BaseOperatorLink, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from skewless.documents.quality import QualityReport
 from skewless.documents.steps import Failure, failure_document
 from skewless.errors import RunDirectoryError
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory, stage_step
 from skewless.run.publication.publish import require_passed
 from skewless.spec import SparkSizing
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
-from skewless_airflow.operators.ending import end_with_sentence, ending
-from skewless_airflow.operators.spark_log import END, GROUP, application_of, folded
-from skewless_airflow.places import spark_entry
-from skewless_airflow.run_store import run_directory
+from skewless_airflow.operators import end_with_sentence, ending
+from skewless_airflow.run_store import run_directory, spark_entry
 from skewless_airflow.runners import Step, StepRunner, runner_of
 
 log = structlog.get_logger(__name__)
+
+#: The prefix of the lines of a step.
+MARK = "skewless: "
+GROUP, END = "::group::", "::endgroup::"
+CHATTER = f"{GROUP}Spark's own log"
+#: A step's announcement of its Spark application.
+_APPLICATION = re.compile(r"^skewless: spark application (?P<id>\S+) at (?P<address>\S.*)$")
 
 
 class SkewlessSparkOperator(SparkSubmitOperator):
@@ -84,10 +90,11 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             try:
                 self._follow(self._runner, context)
             except AirflowException:
-                failure = _failure(run, try_name)
-                if failure is None:
+                document = failure_document(try_name)
+                if not run.exists(document):
                     log.warning("the step failed without an error message: it was killed, or it never started")
                     raise
+                failure = run.read(document, Failure)
                 raise ending(failure.exit_code, failure.sentence) from None
             finally:
                 self.spark_address = ""  # the application's own UI ends with it
@@ -102,17 +109,14 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         """Run the step, and log what it says until it ends."""
         log.info("%sRun %s", GROUP, Path(self.application).name)
         try:
-            for line in self._told(runner.lines(), context):
+            log.info(END)
+            for line in folded(self._heard(runner.lines(), context)):
                 log.info(line)
             failure = runner.failure()
         finally:
             runner.close()  # it must not run beside the next attempt
         if failure:
             raise AirflowException(f"{Path(self.application).name}: {failure}")
-
-    def _told(self, lines: Iterable[str], context: Context) -> Iterator[str]:
-        yield END
-        yield from folded(self._heard(lines, context))
 
     def _heard(self, lines: Iterable[str], context: Context) -> Iterator[str]:
         """The same lines; the one that announces the Spark application also pushes its link."""
@@ -180,6 +184,71 @@ def _try_name(context: Context) -> str:
     return f"{ti.task_id}-{ti.try_number}-{str(ti.id)[-8:]}"
 
 
-def _failure(run: RunDirectory, try_name: str) -> Failure | None:
-    name = failure_document(try_name)
-    return run.read(name, Failure) if run.exists(name) else None
+class ShareStageOperator(SkewlessSparkOperator):
+    """Takes part in a stage beside other clusters, which may finish it without this one.
+
+    What counts is the stage's commit, whichever cluster made it. A cluster that cannot be reached, or that dies,
+    leaves the stage to the others: the task of a further cluster is then skipped, that of the first one is tried again
+    until the stage has committed.
+
+    Args:
+        stage: its number.
+        further: whether this is not the first cluster, so that the stage can do without it.
+    """
+
+    def __init__(self, *, stage: int, further: bool, conn_id: str = "spark_default", **kwargs: Any) -> None:
+        super().__init__(
+            entry="share_stage.py",
+            step=stage_step(stage),
+            entry_args=("--stage", str(stage), "--cluster", conn_id),
+            conn_id=conn_id,
+            **kwargs,
+        )
+        self.stage, self.further, self.cluster = stage, further, conn_id
+
+    def execute(self, context: Context) -> None:
+        """Run it; if this cluster fails, a commit of the others counts."""
+        try:
+            super().execute(context)
+        except AirflowException as err:
+            if self.further:
+                raise AirflowSkipException(f"cluster {self.cluster} left the stage to the others: {err}") from None
+            if not run_directory(context["dag_run"], self.group).exists(f"{self.step}/COMMIT.json"):
+                raise
+            log.warning("the other clusters finished the stage without this one", cluster=self.cluster, reason=str(err))
+
+
+class Application(NamedTuple):
+    """A Spark application, and the address of its UI; empty where it has none."""
+
+    ident: str
+    address: str
+
+
+def folded(lines: Iterable[str]) -> Iterator[str]:
+    """A log in which lines of Spark that follow each other form a group.
+
+    A line of the step closes the group, and so does the end of the log: what Airflow logs next is outside of it.
+    """
+    within = False
+    for line in lines:
+        ours = line.startswith(MARK)
+        if ours and within:
+            yield END
+        elif not ours and not within:
+            if not line.strip():
+                continue
+            yield CHATTER
+        within = not ours
+        yield line.removeprefix(MARK)
+    if within:
+        yield END
+
+
+def application_of(line: str) -> Application | None:
+    """The application that a line announces."""
+    found = _APPLICATION.match(line.strip())
+    if found is None:
+        return None
+    address = found["address"]
+    return Application(found["id"], address if address.startswith(("http://", "https://")) else "")

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 
 @dataclass(frozen=True)
 class Session:
@@ -35,17 +37,13 @@ class Session:
         """The living processes; components make groups of their own, but stay in their session."""
         if born(self.pid) not in (None, self.born):
             return []
-        return [pid for pid in _pids() if _session_of(pid) == self.pid]
+        return [pid for pid in psutil.pids() if _stat(pid)[3:4] == [str(self.pid)]]
 
 
 def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path) -> Session:
     """Start a program in a session of its own; it outlives this process and inherits none of its open files.
 
-    Args:
-        argv: the program and its arguments.
-        environment: all of its environment.
-        folder: where it starts.
-        output: the file for its output, which is overwritten.
+    It starts in a folder, and overwrites a file with its output.
     """
     # Not subprocess.Popen, which warns about a child that outlives it.
     pid = os.posix_spawnp(
@@ -75,28 +73,18 @@ def _inheritable() -> list[int]:
 
 
 def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
-    """Ask the leaders of sessions to stop, all at once, and wait until all their processes have ended.
-
-    Args:
-        sessions: with the signal that asks each leader to stop.
-        seconds: how long to wait at most.
-    """
+    """Ask the leaders of sessions to stop, each by its signal, and wait some seconds until all processes have ended."""
     for session, sign in sessions.items():
         if session.leads():
-            _signal([session.pid], sign)
+            send([session.pid], sign)
     await_end(sessions, seconds)
 
 
 def end(sessions: Collection[Session], seconds: float) -> None:
-    """Stop all processes of sessions, all at once: by SIGTERM, then by SIGKILL.
-
-    Args:
-        sessions: those to stop.
-        seconds: how long they may take before they are killed.
-    """
+    """Stop all processes of sessions, all at once: by SIGTERM, and after some seconds by SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for session in sessions:
-            _signal(session.processes(), sign)
+            send(session.processes(), sign)
         await_end(sessions, seconds)
 
 
@@ -112,31 +100,23 @@ def await_end(sessions: Iterable[Session], seconds: float) -> None:
 def born(pid: int) -> int | None:
     """When a living process was started, in clock ticks since boot."""
     fields = _stat(pid)
-    return int(fields[19]) if fields and fields[0] != "Z" else None
+    return int(fields[19]) if fields else None
 
 
-def _signal(pids: Iterable[int], sign: signal.Signals) -> None:
+def send(pids: Iterable[int], sign: signal.Signals) -> None:
+    """Send a signal to those of some processes that live."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, sign)
 
 
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _session_of(pid: int) -> int | None:
-    """The session of a living process."""
-    fields = _stat(pid)
-    return int(fields[3]) if fields and fields[0] != "Z" else None
-
-
 def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the third on, after the name, which may contain any character."""
+    """The fields of ``/proc/PID/stat`` after the name, which may contain any character; none if the process ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
+    return [] if fields[0] == "Z" else fields
 
 
 def _reap() -> None:

@@ -11,13 +11,9 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 @dataclass(frozen=True)
 class Step:
-    """A Spark step that a task asks for.
+    """A Spark step that a task asks for: the file of an entry, and its arguments.
 
     Attributes:
-        entry: the file of the entry.
-        arguments: of the entry.
-        run_dir: the run directory.
-        dag_id: of the task.
         hook: the task's connection, with all settings of the task; it can build the command for spark-submit.
         last: whether the run has no Spark step after this one.
     """

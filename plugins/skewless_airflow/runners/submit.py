@@ -22,11 +22,7 @@ def runner_of(step: Step) -> SubmittedStep:
 
 
 class SubmittedStep:
-    """A step that spark-submit runs.
-
-    Args:
-        step: that is asked for.
-    """
+    """A step that spark-submit runs."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
@@ -64,12 +60,9 @@ class SubmittedStep:
 
 
 def stop_tree(pid: int, grace_seconds: float = GRACE_SECONDS) -> int:
-    """Ask a process and its descendants to end, and kill those that are still alive after a while.
+    """Ask a process and its descendants to end, kill those that do not, and return how many processes there were.
 
     The driver of a PySpark step is two processes: a JVM, and a Python below it that survives the JVM.
-
-    Returns:
-        How many processes there were.
     """
     try:
         first = psutil.Process(pid)

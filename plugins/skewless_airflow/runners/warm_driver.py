@@ -30,7 +30,7 @@ from typing import BinaryIO, TextIO
 
 from airflow.sdk.exceptions import AirflowException
 
-from skewless_airflow.places import spark_entry
+from skewless_airflow.run_store import spark_entry
 from skewless_airflow.runners.process_session import Session, await_end, begin, end
 from skewless_airflow.runners.step import Step
 
@@ -81,7 +81,6 @@ class DriverSettings:
     """What a driver is, for as long as it lives; a step that needs anything else has another driver.
 
     Attributes:
-        run_dir: the run directory.
         submit: spark-submit with its options.
         environment: all of its environment.
         pool: what keeps apart drivers that work at the same time, such as the id of the connection.
@@ -116,14 +115,7 @@ class DriverSettings:
 
 
 class DriverStep:
-    """A step that the warm driver of its run executes.
-
-    Args:
-        entry: the name of the entry that it runs.
-        arguments: of the entry.
-        settings: of the driver.
-        last: whether the run has no Spark step after this one, so that the driver ends.
-    """
+    """A step that the warm driver of its run executes; after the last one of the run the driver ends."""
 
     def __init__(self, entry: str, arguments: Sequence[str], settings: DriverSettings, *, last: bool) -> None:
         self._settings = settings

@@ -21,8 +21,7 @@ from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, harden
-from skewless_airflow.web.views.history import RunLine, read_history
-from skewless_airflow.web.views.jobs import JobLine
+from skewless_airflow.web.views.history import JobLine, RunLine, read_history
 from skewless_airflow.web.views.parts_over_time import Delay, Night, read_parts_history
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.run import LedgerView, RunView, read_run

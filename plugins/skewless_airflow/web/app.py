@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless_airflow.web import api, pages
 from skewless_airflow.web.rendering.template import STATIC, page
-from skewless_airflow.web.replaying import TooManyReplaysError
 from skewless_airflow.web.security import LOGIN, harden
+from skewless_airflow.web.views.what_if import TooManyReplaysError
 
 log = structlog.get_logger(__name__)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import APIRouter, HTTPException, Query, Request, status
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, status
 
 from skewless.errors import nearest
 from skewless.planner.policies import POLICIES
+from skewless.run.directory import RunDirectory
 from skewless.standing.kept_merges import choice_of
 from skewless_airflow.web.airflow_runs import (
+    AirflowRun,
     airflow_run,
     airflow_runs,
     airflow_tasks,
@@ -25,13 +27,11 @@ from skewless_airflow.web.rendering.template import page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, with_readable_runs
 from skewless_airflow.web.views.decision import decided_stages, read_decision
-from skewless_airflow.web.views.history import read_history, series, verdicts
-from skewless_airflow.web.views.job import read_job
-from skewless_airflow.web.views.jobs import LATEST_RUNS, JobRow, read_jobs
+from skewless_airflow.web.views.history import LATEST_RUNS, JobRow, read_history, read_jobs, series, verdicts
 from skewless_airflow.web.views.parts_over_time import read_parts_history
 from skewless_airflow.web.views.quality import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run
-from skewless_airflow.web.views.stage import MOST_TASKS, read_stage, read_stages
+from skewless_airflow.web.views.stage import MOST_TASKS, read_job, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
 from skewless_airflow.web.views.window import read_window, saving
 
@@ -46,6 +46,37 @@ _MOST_PARTS = 60
 _PATIENCE_SECONDS = 3.0
 #: A replay of a large run takes up to a minute, so the number of policies in a request is limited.
 Policies = Annotated[list[str], Query(alias="policy", max_length=2 * len(POLICIES))]
+
+
+class AskedRun(NamedTuple):
+    """What the pages of a run have in common."""
+
+    request: Request
+    dag_id: str
+    run_id: str
+    group: str
+    directory: RunDirectory
+    airflow: AirflowRun | None
+
+    @property
+    def going_on(self) -> bool:
+        """Whether Airflow knows the run, and it has not ended."""
+        return self.airflow is not None and self.airflow.going_on
+
+    def groups(self) -> list[str]:
+        """The names of the aggregations of the DAG that the run has prepared."""
+        known = groups_with_runs().get(self.dag_id, [])
+        return [one for one in known if open_run(self.dag_id, self.run_id, one).exists("job.json")]
+
+    def page(self, template: str, **values: Any) -> Any:
+        """Render a page about the run."""
+        return page(self.request, template, dag_id=self.dag_id, run_id=self.run_id, group=self.group, **values)
+
+
+def asked_run(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> AskedRun:
+    """The run in the address."""
+    directory = open_run(dag_id, run_id, group)
+    return AskedRun(request, dag_id, run_id, group, directory, airflow_run(session, dag_id, run_id))
 
 
 @router.get("/")
@@ -96,45 +127,36 @@ def parts_over_time(request: Request, dag_id: DagId, group: Group, session: Sess
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/skew", dependencies=READ_RUN)
-def skew(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
+def skew(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep) -> Any:
     """Everything about one run."""
-    airflow, directory = airflow_run(session, dag_id, run_id), open_run(dag_id, run_id, group)
-    tasks = airflow_tasks(session, dag_id, run_id, group)
-    run, ours = read_run(directory, airflow, tasks), has_stages(tasks)
+    dag_id, run_id, airflow = asked.dag_id, asked.run_id, asked.airflow
+    tasks = airflow_tasks(session, dag_id, run_id, asked.group)
+    run, ours = read_run(asked.directory, airflow, tasks), has_stages(tasks)
     if airflow is None and run.job is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
-    return page(
-        request,
+    return asked.page(
         "skew.html",
-        refresh=airflow is not None and airflow.going_on and (ours or run.job is not None),
-        dag_id=dag_id,
-        run_id=run_id,
-        group=group,
+        refresh=asked.going_on and (ours or run.job is not None),
         run=run,
         ours=ours,
-        groups=_groups_with_job(dag_id, run_id),
+        groups=asked.groups(),
         airflow=airflow,
         bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
-        place=str(directory),
+        place=str(asked.directory),
         coming="" if run.job or not ours else coming_part(session, dag_id, run_id),
     )
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/parts", dependencies=READ_RUN)
-def parts(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
+def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
     """The parts of a run's window: what it read of each, and what it reused."""
-    directory, airflow = open_run(dag_id, run_id, group), airflow_run(session, dag_id, run_id)
+    directory = asked.directory
     job = read_job(directory)
     window, report = read_window(directory) if job else None, directory.quality()
-    going_on = airflow is not None and airflow.going_on
-    return page(
-        request,
+    return asked.page(
         "parts.html",
-        refresh=going_on and (job is None or (window is not None and window.new_rows is None)),
-        dag_id=dag_id,
-        run_id=run_id,
-        group=group,
-        groups=_groups_with_job(dag_id, run_id),
+        refresh=asked.going_on and (job is None or (window is not None and window.new_rows is None)),
+        groups=asked.groups(),
         job=job,
         window=window,
         saved=saving(window, read_stages(directory)) if window else None,
@@ -147,29 +169,20 @@ def parts(request: Request, dag_id: DagId, run_id: RunId, group: Group, session:
 @router.get("/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/decision", dependencies=READ_RUN)
 def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_id: str, session: SessionDep) -> Any:
     """The decision that a plan task took."""
-    named, group = _PLAN_TASK.fullmatch(task_id), group or _group_of(dag_id, task_id)
-    directory = open_run(dag_id, run_id, group)
+    asked = asked_run(request, dag_id, run_id, group or _group_of(dag_id, task_id), session)
+    named, directory = _PLAN_TASK.fullmatch(task_id), asked.directory
     stage = int(named[1]) if named else None
     found = read_decision(directory, stage) if stage is not None else None
-    job, airflow = read_job(directory), airflow_run(session, dag_id, run_id)
-    return page(
-        request,
+    job = read_job(directory)
+    return asked.page(
         "decision.html",
-        refresh=named is not None and found is None and airflow is not None and airflow.going_on,
-        dag_id=dag_id,
-        run_id=run_id,
-        group=group,
+        refresh=named is not None and found is None and asked.going_on,
         task_id=task_id,
         stage=stage,
         decision=found,
         before=read_stage(directory, stage - 1) if found and stage else None,
         taken=decided_stages(directory, job.last_stage) if job else [],
     )
-
-
-def _groups_with_job(dag_id: str, run_id: str) -> list[str]:
-    """The names of the aggregations of a DAG that a run has prepared."""
-    return [one for one in groups_with_runs().get(dag_id, []) if open_run(dag_id, run_id, one).exists("job.json")]
 
 
 def _group_of(dag_id: str, task_id: str) -> str:
@@ -179,18 +192,13 @@ def _group_of(dag_id: str, task_id: str) -> str:
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/quality", dependencies=READ_RUN)
-def quality(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
+def quality(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep) -> Any:
     """The quality report of a run, with the history of each check."""
-    directory, airflow = open_run(dag_id, run_id, group), airflow_run(session, dag_id, run_id)
-    found, job = read_quality(directory), read_job(directory)
-    past = verdicts(dag_id, airflow_runs(session, dag_id), group) if found else []
-    return page(
-        request,
+    found, job = read_quality(asked.directory), read_job(asked.directory)
+    past = verdicts(asked.dag_id, airflow_runs(session, asked.dag_id), asked.group) if found else []
+    return asked.page(
         "quality.html",
-        refresh=found is None and airflow is not None and airflow.going_on,
-        dag_id=dag_id,
-        run_id=run_id,
-        group=group,
+        refresh=found is None and asked.going_on,
         job=job,
         quality=found,
         history=histories(found.checks, past) if found else [],

@@ -6,29 +6,23 @@ Airflow's own API: the app is built at the first request.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from typing import Any
 
 #: Where the app is mounted.
 PREFIX = "/skewless"
 
-_Message = MutableMapping[str, Any]
-_Asgi = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]]
-
 
 class SkewlessWeb:
     """An ASGI app that builds the real one at the first request."""
 
     @cached_property
-    def _app(self) -> _Asgi:
+    def _app(self) -> Any:
         from skewless_airflow.web.app import create_app  # noqa: PLC0415  # see above: only in the API server
 
         return create_app()
 
-    async def __call__(
-        self, scope: _Message, receive: Callable[[], Awaitable[_Message]], send: Callable[[_Message], Awaitable[None]]
-    ) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
         await self._app(scope, receive, send)
 

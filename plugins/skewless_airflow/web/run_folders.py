@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import TypeVar, TypeVarTuple
 
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location, runs_folder
 
 #: Separates the ids of a DAG and of a group in the name of their folder; neither can contain it.
 _BETWEEN = "+"
+T = TypeVar("T")
+Rest = TypeVarTuple("Rest")
 
 
 def open_run(dag_id: str, run_id: str, group: str = "") -> RunDirectory:
-    """The run directory of an Airflow run, whether it exists or not, without cached listings.
-
-    Args:
-        dag_id: of the run.
-        run_id: of the run.
-        group: the name of one aggregation of several in a DAG; empty for the only one.
-    """
+    """The run directory of an Airflow run, whether it exists or not, without cached listings."""
     run = RunDirectory(run_location(_folder(dag_id, group), run_id))
     run.fs.invalidate_cache()  # a cached listing of an object store may be older than the run's last commit
     return run
@@ -38,6 +36,28 @@ def stamp(run: RunDirectory, name: str) -> str | None:
     return f"{moment} {info.get('size')}"
 
 
+def kept_by(
+    name: str, most: int = 1024
+) -> Callable[[Callable[[RunDirectory, *Rest], T]], Callable[[RunDirectory, *Rest], T | None]]:
+    """Keep what a function reads of a run directory until a file changes; without that file the answer is None.
+
+    A place in braces in the file's name stands for the function's argument after the run directory.
+    """
+
+    def decorate(read: Callable[[RunDirectory, *Rest], T]) -> Callable[[RunDirectory, *Rest], T | None]:
+        @lru_cache(maxsize=most)
+        def kept(location: str, _mark: str, *rest: *Rest) -> T:
+            return read(RunDirectory(location), *rest)
+
+        def found(run: RunDirectory, *rest: *Rest) -> T | None:
+            mark = stamp(run, name.format(*rest))
+            return kept(run.path(""), mark, *rest) if mark else None
+
+        return found
+
+    return decorate
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A run directory in a listing.
@@ -53,13 +73,13 @@ class RunFolder:
 
 def run_folders(dag_id: str, group: str = "") -> list[RunFolder]:
     """The run directories of a DAG, or of one aggregation of several in it, in no order."""
-    return [RunFolder(name, moment) for name, moment in _folders(f"{runs_folder()}/{_folder(dag_id, group)}")]
+    return _folders(f"{runs_folder()}/{_folder(dag_id, group)}")
 
 
 def groups_with_runs() -> dict[str, list[str]]:
     """The sorted names of the aggregations of each DAG that has run directories; "" is the only one of a DAG."""
     found: dict[str, list[str]] = {}
-    for name, _ in sorted(_folders(runs_folder())):
+    for name in sorted(one.name for one in _folders(runs_folder())):
         dag_id, _, group = name.partition(_BETWEEN)
         found.setdefault(dag_id, []).append(group)
     return found
@@ -74,7 +94,7 @@ def _folder(dag_id: str, group: str) -> str:
     return f"{dag_id}{_BETWEEN}{group}" if group else dag_id
 
 
-def _folders(location: str) -> list[tuple[str, float]]:
+def _folders(location: str) -> list[RunFolder]:
     place = RunDirectory(location)
     place.fs.invalidate_cache()
     try:
@@ -83,10 +103,10 @@ def _folders(location: str) -> list[tuple[str, float]]:
         if is_absence(err):
             return []
         raise
-    folders = [one for one in found if one["type"] == "directory"]
-    return [(str(one["name"]).rstrip("/").rpartition("/")[2], _moment(one)) for one in folders]
-
-
-def _moment(info: dict[str, Any]) -> float:
-    moment = info.get("mtime") or info.get("LastModified") or 0.0
-    return float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
+    folders = []
+    for info in found:
+        if info["type"] == "directory":
+            moment = info.get("mtime") or info.get("LastModified") or 0.0
+            seconds = float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
+            folders.append(RunFolder(str(info["name"]).rstrip("/").rpartition("/")[2], seconds))
+    return folders

@@ -34,11 +34,9 @@ _STRICT = {
 _REFRESHING = {**_STRICT, "script-src": "'self'", "connect-src": "'self'"}
 
 
-def _policy(rules: dict[str, str]) -> str:
-    return "; ".join(f"{name} {value}" for name, value in rules.items())
-
-
-STRICT_POLICY, REFRESHING_POLICY = (_policy(rules) for rules in (_STRICT, _REFRESHING))
+STRICT_POLICY, REFRESHING_POLICY = (
+    "; ".join(f"{name} {value}" for name, value in rules.items()) for rules in (_STRICT, _REFRESHING)
+)
 
 _DAG_ID = re.compile(r"\w[\w.-]{0,249}")
 _LONGEST_RUN_ID = 250
@@ -53,13 +51,15 @@ def harden(response: Response) -> Response:
     return response
 
 
+def _invalid(what: str, rule: str) -> HTTPException:
+    sentence = f"The {what} in the address is not valid: it may {rule}."
+    return HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, sentence)
+
+
 def shaped_dag_id(dag_id: Annotated[str, Path()]) -> str:
     """A DAG id of valid form: it becomes part of a path and of queries, so ``..`` is refused, for example."""
     if not _DAG_ID.fullmatch(dag_id):
-        raise HTTPException(
-            status.HTTP_422_UNPROCESSABLE_CONTENT,
-            "The DAG id in the address is not valid: it may contain letters, digits, dots, dashes and underscores.",
-        )
+        raise _invalid("DAG id", "contain letters, digits, dots, dashes and underscores")
     return dag_id
 
 
@@ -74,21 +74,14 @@ def shaped_run_id(run_id: Annotated[str, Path()]) -> str:
     """A run id that cannot be taken for a path."""
     bad = not run_id.isprintable() or len(run_id) > _LONGEST_RUN_ID or "/" in run_id or "\\" in run_id
     if bad or run_id in {"~", ".", ".."}:
-        raise HTTPException(
-            status.HTTP_422_UNPROCESSABLE_CONTENT,
-            f"The run id in the address is not valid: it may be at most {_LONGEST_RUN_ID} printable characters "
-            "without a slash.",
-        )
+        raise _invalid("run id", f"be at most {_LONGEST_RUN_ID} printable characters without a slash")
     return run_id
 
 
 def shaped_group(group: Annotated[str, Query()] = "") -> str:
     """The name of one aggregation of several in a DAG, which becomes part of a path; empty for the only one."""
     if group and not _DAG_ID.fullmatch(group):
-        raise HTTPException(
-            status.HTTP_422_UNPROCESSABLE_CONTENT,
-            "The group in the address is not valid: it may contain letters, digits, dots, dashes and underscores.",
-        )
+        raise _invalid("group", "contain letters, digits, dots, dashes and underscores")
     return group
 
 

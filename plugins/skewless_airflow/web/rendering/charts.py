@@ -1,13 +1,17 @@
-"""The geometry of bars, as numbers for SVG: a strict content policy forbids styles in a page."""
+"""The geometry of bars and calendars, as numbers for SVG: a strict content policy forbids styles in a page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from skewless_airflow.web.rendering.words import shown_key
 from skewless_airflow.web.views.decision import RingView
+from skewless_airflow.web.views.parts_over_time import MISSING, PartMark
 from skewless_airflow.web.views.stage import StageView, TaskView
+from skewless_airflow.web.views.window import PartView, WindowView
 
 #: Units of a chart's height; its width follows from the bars.
 HEIGHT = 100.0
@@ -19,6 +23,24 @@ _STRIP = 1000.0
 _FEWEST_LOADS, _FEWEST_RUNS = 6, 12
 #: How many colours the style sheet has.
 _COLOURS = 8
+#: From one cell to the next, and the side of one.
+_CELL, _SIDE = 14, 12
+#: Room for the names of rows at the left, and of columns at the top.
+_LEFT, _TOP = 30, 14
+_MONDAY_TO_SUNDAY = ("Mon", "", "Wed", "", "Fri", "", "Sun")
+#: A cell of a few is drawn larger, so that a month is not a stamp.
+_FEW_COLUMNS = 16
+#: Parts before these columns are not drawn: ten years of weeks.
+_MOST_COLUMNS = 530
+#: The colour of each word, by the classes of the style sheet.
+_DAY_COLOURS = {
+    "new": "good",
+    "added to": "done",
+    "reduced anew": "left",
+    "late files left out": "others",
+    "reused": "none",
+    MISSING: "missing",
+}
 
 
 @dataclass(frozen=True)
@@ -66,14 +88,13 @@ def load_chart(tasks: Sequence[TaskView], fair: float, most: int) -> Chart:
 
 def ring_strip(ring: RingView) -> Chart:
     """The ring as one strip: how much of it each reducer owns."""
-    rects, x = [], 0.0
+    parts = []
     for place, part in enumerate(ring.parts):
         who = f"reducer {part.reducer}" if part.reducer is not None else "all other reducers"
         kind = f"c{place % _COLOURS}" if part.reducer is not None else "rest"
         title = f"{who}: {part.share:.1%} of the ring, {part.tokens:,} tokens"
-        rects.append(Rect(_short(x), 0, _short(_STRIP * part.share), 20, kind, title))
-        x += _STRIP * part.share
-    return Chart(_STRIP, tuple(rects))
+        parts.append((kind, title, _STRIP * part.share))
+    return _strip(parts)
 
 
 def key_strip(stage: StageView) -> Chart:
@@ -85,12 +106,20 @@ def key_strip(stage: StageView) -> Chart:
     parts.append(("others", f"{stage.named_keys - len(first):,} other head keys", others))
     parts.append(("rest", "all keys that are not named", light))
     parts.append(("null", "rows without a key", stage.seen_null))
-    rects, x, scale = [], 0.0, _STRIP / max(1, stage.seen)
-    for kind, who, rows in parts:
-        if rows > 0:
-            title = f"{who}: {rows:,} rows, {rows / max(1, stage.seen):.1%}"
-            rects.append(Rect(_short(x), 0, _short(scale * rows), 20, kind, title))
-            x += scale * rows
+    seen = max(1, stage.seen)
+    return _strip(
+        (kind, f"{who}: {rows:,} rows, {rows / seen:.1%}", _STRIP / seen * rows)
+        for kind, who, rows in parts
+        if rows > 0
+    )
+
+
+def _strip(parts: Iterable[tuple[str, str, float]]) -> Chart:
+    """Parts side by side, each with its kind, its tooltip and its width."""
+    rects, x = [], 0.0
+    for kind, title, width in parts:
+        rects.append(Rect(_short(x), 0, _short(width), 20, kind, title))
+        x += width
     return Chart(_STRIP, tuple(rects))
 
 
@@ -108,3 +137,110 @@ def spark_bars(values: Sequence[float | None], titles: Sequence[str], kinds: Seq
 
 def _short(number: float) -> float:
     return round(number, 2)
+
+
+class Day(NamedTuple):
+    """A part as the calendar has it: ``kind`` is the class of its colour, ``title`` its tooltip; late, it has a dot."""
+
+    part: str
+    kind: str
+    late: bool
+    title: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A part at its place."""
+
+    x: int
+    y: int
+    kind: str
+    late: bool
+    title: str
+
+
+@dataclass(frozen=True)
+class Label:
+    """The name of a row or of a column."""
+
+    x: int
+    y: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """Cells with names at two sides. A unit is drawn ``scale`` pixels large; ``older`` parts are not drawn."""
+
+    width: int
+    height: int
+    cells: tuple[Cell, ...]
+    labels: tuple[Label, ...]
+    scale: float
+    older: int = 0
+    side: int = _SIDE
+
+
+def window_calendar(window: WindowView) -> Calendar:
+    """The parts of a run's window."""
+    days = [Day(part.name, _DAY_COLOURS[part.words], part.late, _part_words(part)) for part in window.parts]
+    days += [Day(name, _DAY_COLOURS[MISSING], late=False, title=f"{name}: no files") for name in window.missing]
+    return _calendar(days)
+
+
+def history_calendar(marks: Iterable[PartMark]) -> Calendar:
+    """The parts of a job, each as it was last changed."""
+    return _calendar([Day(one.part, _DAY_COLOURS[one.words], one.late, _mark_words(one)) for one in marks])
+
+
+def _part_words(part: PartView) -> str:
+    late = f", {part.delay:,} late" if part.late else ""
+    read = "" if part.new_rows is None else f", {part.new_rows:,} rows read"
+    return f"{part.name}: {part.words}{late}{read}, {part.kept_rows:,} rows kept"
+
+
+def _mark_words(mark: PartMark) -> str:
+    if mark.words == MISSING:
+        return f"{mark.part}: no files when {mark.by} was computed"
+    if not mark.by:
+        return f"{mark.part}: reused by all runs that are shown"
+    late = f"; {mark.rows:,} rows came after it was first computed" if mark.late else ""
+    return f"{mark.part}: {mark.words} when {mark.by} was computed{late}"
+
+
+def _calendar(days: Sequence[Day]) -> Calendar:
+    hours = sorted({day.part[11:] for day in days} - {""})
+    dates = {day.part: dt.date.fromisoformat(day.part[:10]) for day in days}
+    oldest = max(dates.values(), default=dt.date(1970, 1, 1)) - dt.timedelta(_MOST_COLUMNS * (1 if hours else 7))
+    drawn = [day for day in days if dates[day.part] > oldest]
+    first = min((dates[day.part] for day in drawn), default=dt.date(1970, 1, 1))
+    begin = first if hours else first - dt.timedelta(days=first.weekday())
+    cells, columns = [], 1
+    for day in drawn:
+        past = (dates[day.part] - begin).days
+        column, row = (past, hours.index(day.part[11:])) if hours else divmod(past, 7)
+        columns = max(columns, column + 1)
+        cells.append(Cell(_LEFT + column * _CELL, _TOP + row * _CELL, day.kind, day.late, day.title))
+    rows = hours or _MONDAY_TO_SUNDAY
+    labels = []
+    for at, text in enumerate(rows):
+        if text and (not hours or at % 6 == 0):
+            labels.append(Label(0, _TOP + at * _CELL + _SIDE - 2, text))
+    labels += _column_labels(begin, columns, step=1 if hours else 7)
+    scale = 1.6 if columns <= _FEW_COLUMNS else 1.0
+    width, height = _LEFT + columns * _CELL + _LEFT, _TOP + len(rows) * _CELL
+    return Calendar(width, height, tuple(cells), tuple(labels), scale, older=len(days) - len(drawn))
+
+
+def _column_labels(begin: dt.date, columns: int, step: int) -> list[Label]:
+    """Names of columns: months with the first year and each new one; for hours every fourth day."""
+    labels, free, before = list[Label](), 0, 0
+    for column in range(columns):
+        day = begin + dt.timedelta(days=step * (column + 1) - 1)  # the last one of the column
+        if column < free or (step > 1 and day.month == before):
+            continue
+        with_year = not labels or day.month == 1
+        text = f"{day:%d %b}" if step == 1 else f"{day:%b %Y}" if with_year else f"{day:%b}"
+        labels.append(Label(_LEFT + column * _CELL, _TOP - 4, text))
+        free, before = column + 4, day.month
+    return labels

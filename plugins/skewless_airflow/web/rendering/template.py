@@ -11,8 +11,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from skewless.bounds import NEAR
 from skewless_airflow.web.rendering import words
-from skewless_airflow.web.rendering.calendar import history_calendar, window_calendar
-from skewless_airflow.web.rendering.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars
+from skewless_airflow.web.rendering.charts import (
+    HEIGHT,
+    history_calendar,
+    key_strip,
+    load_chart,
+    ring_strip,
+    spark_bars,
+    window_calendar,
+)
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY, harden
 
 _HERE = Path(__file__).parents[1]
@@ -20,15 +27,7 @@ STATIC = _HERE / "static"
 
 
 def page(request: Request, template: str, *, status_code: int = 200, refresh: bool = False, **values: Any) -> Any:
-    """Render a page.
-
-    Args:
-        request: what links are relative to.
-        template: its file.
-        status_code: of the answer.
-        refresh: whether the page asks for itself again while it is looked at.
-        values: what the template shows.
-    """
+    """Render a page, with links relative to a request; it may ask for itself again while it is looked at."""
     html = _ENVIRONMENT.get_template(template).render(root=_way_up(request), refresh=refresh, **values)
     policy = REFRESHING_POLICY if refresh else STRICT_POLICY
     return harden(HTMLResponse(html, status_code, {"Content-Security-Policy": policy}))

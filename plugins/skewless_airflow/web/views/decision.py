@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
-from skewless.documents.decision import Candidate, Certificate, Decision, EngineChoice
+from skewless.documents.decision import Candidate, Certificate, EngineChoice
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 from skewless.run.directory import RunDirectory
-from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.run_folders import kept_by, stamp
 
 #: How many candidates and reducers a page names.
-MOST_CANDIDATES = 40
-MOST_REDUCERS = 40
+MOST_CANDIDATES, MOST_REDUCERS = 40, 40
 #: Of a ring with more tokens the fractions are estimated from the number of tokens: to hash them all takes too long.
 _MOST_TOKENS = 100_000
 
@@ -108,11 +106,6 @@ def read_decision(run: RunDirectory, stage: int) -> DecisionView | None:
     return _compared(decision, _plan_before(run, stage)) if decision else None
 
 
-def _decided(run: RunDirectory, stage: int) -> DecisionView | None:
-    mark = stamp(run, f"decisions/{stage:04d}.json")
-    return _decision(run.path(""), stage, mark) if mark else None
-
-
 def _plan_before(run: RunDirectory, stage: int) -> PlanView | None:
     return read_plan(run, stage - 1) if stage else None
 
@@ -123,10 +116,10 @@ def _compared(decision: DecisionView, before: PlanView | None) -> DecisionView:
     return replace(decision, before=before.ring if before else None, ring_changed=changed)
 
 
-def read_plan(run: RunDirectory, epoch: int) -> PlanView | None:
+@kept_by("plans/{:04d}.json")
+def read_plan(run: RunDirectory, epoch: int) -> PlanView:
     """A plan, if it was written."""
-    mark = stamp(run, f"plans/{epoch:04d}.json")
-    return _plan(run.path(""), epoch, mark) if mark else None
+    return _view(run.plan(epoch))
 
 
 def where_keys_go(run: RunDirectory, keys: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
@@ -134,14 +127,12 @@ def where_keys_go(run: RunDirectory, keys: tuple[str, ...]) -> tuple[int, tuple[
     epoch = 0
     while stamp(run, f"plans/{epoch + 1:04d}.json"):
         epoch += 1
-    return epoch, _where(run.path(""), epoch, stamp(run, f"plans/{epoch:04d}.json"), keys)
+    return epoch, _where(run, epoch, keys) or ("",) * len(keys)
 
 
-@lru_cache(maxsize=1024)
-def _decision(location: str, stage: int, _mark: str) -> DecisionView:
-    run = RunDirectory(location)
+@kept_by("decisions/{:04d}.json")
+def _decided(run: RunDirectory, stage: int) -> DecisionView:
     decision = run.decision(stage)
-    after = _view(decision.next_plan) if decision.next_plan else None
     return DecisionView(
         stage=decision.stage,
         policy=decision.policy,
@@ -149,22 +140,15 @@ def _decision(location: str, stage: int, _mark: str) -> DecisionView:
         queued=decision.queued_rows,
         engine=decision.engine,
         certificate=decision.certificate,
-        candidates=_named(decision),
+        # By their cost, after the one that was chosen.
+        candidates=tuple(
+            sorted(decision.candidates, key=lambda one: (not one.chosen, one.cost_rows))[:MOST_CANDIDATES]
+        ),
         more_candidates=max(0, len(decision.candidates) - MOST_CANDIDATES),
-        after=after,
+        after=_view(decision.next_plan) if decision.next_plan else None,
         before=None,
         ring_changed=False,
     )
-
-
-def _named(decision: Decision) -> tuple[Candidate, ...]:
-    """The candidates by their cost, after the one that was chosen."""
-    return tuple(sorted(decision.candidates, key=lambda one: (not one.chosen, one.cost_rows))[:MOST_CANDIDATES])
-
-
-@lru_cache(maxsize=1024)
-def _plan(location: str, epoch: int, _mark: str) -> PlanView:
-    return _view(RunDirectory(location).plan(epoch))
 
 
 def _view(plan: RoutingPlan) -> PlanView:
@@ -200,20 +184,20 @@ def _ring(ring: Ring) -> RingView:
     return RingView(tuple(parts), len(counts), tokens)
 
 
-@lru_cache(maxsize=256)
-def _where(location: str, epoch: int, mark: str | None, keys: tuple[str, ...]) -> tuple[str, ...]:
-    if mark is None:
-        return ("",) * len(keys)
-    plan = RunDirectory(location).plan(epoch)
+@kept_by("plans/{:04d}.json", most=256)
+def _where(run: RunDirectory, epoch: int, keys: tuple[str, ...]) -> tuple[str, ...]:
+    plan = run.plan(epoch)
     if not plan.traits.in_tasks:
         return ("reduced where it is read",) * len(keys)
-    return tuple(_shares(plan, plan.head[key]) if key in plan.head else _tail(plan, key) for key in keys)
-
-
-def _tail(plan: RoutingPlan, key: str) -> str:
-    if plan.takes_all:
-        return "by Spark's hash"
-    return f"by the ring to {plan.tasks[plan.tail_task(key)]}"
+    found = []
+    for key in keys:
+        if key in plan.head:
+            found.append(_shares(plan, plan.head[key]))
+        elif plan.takes_all:
+            found.append("by Spark's hash")
+        else:
+            found.append(f"by the ring to {plan.tasks[plan.tail_task(key)]}")
+    return tuple(found)
 
 
 def _shares(plan: RoutingPlan, shares: Weights) -> str:

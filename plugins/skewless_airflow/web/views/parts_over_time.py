@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from skewless.documents.window import Way
 from skewless.errors import SkewlessError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun
-from skewless_airflow.web.run_folders import open_run, stamp
-from skewless_airflow.web.views.history import MOST_RUNS, latest_folders
-from skewless_airflow.web.views.job import read_job
+from skewless_airflow.web.run_folders import kept_by, open_run
+from skewless_airflow.web.views.history import MOST_RUNS, READING_SECONDS, in_time, latest_runs
+from skewless_airflow.web.views.stage import read_job
 from skewless_airflow.web.views.window import known_sum, read_window
 
-#: As in ``history``: what is not read in time is shown after a reload.
-_READING_SECONDS = 2.0
 #: Delays that have a line of their own, and the first ones of the lines for longer delays.
 _ALONE, _LONGER = 7, (8, 15, 29)
 #: Of a part without files.
@@ -100,7 +96,6 @@ class PartMark:
     """One part, as the latest run that has changed it left it.
 
     Attributes:
-        part: its name.
         words: what that run did about it; or that it has no files.
         late: whether it changed after states of it were made.
         rows: that were added to it, or reduced anew, after the first time.
@@ -116,12 +111,9 @@ class PartMark:
 
 @dataclass(frozen=True)
 class PartsHistory:
-    """The parts of a job.
+    """The parts of a job; ``nights`` are newest first.
 
     Attributes:
-        nights: newest first.
-        delays: ascending; empty if nothing came late.
-        marks: by name.
         wanted: how many runs the page would show if there were time to read them.
         seen: how many it has read.
     """
@@ -139,32 +131,24 @@ class PartsHistory:
 
 
 def read_parts_history(
-    dag_id: str, airflow: Sequence[AirflowRun], group: str = "", seconds: float = _READING_SECONDS
+    dag_id: str, airflow: Sequence[AirflowRun], group: str = "", seconds: float = READING_SECONDS
 ) -> PartsHistory:
     """The latest runs of a job with a window: always the newest, others as time allows."""
-    folders, begun = latest_folders(dag_id, airflow, group)[:MOST_RUNS], time.monotonic()
+    runs = latest_runs(dag_id, airflow, group)[:MOST_RUNS]
     nights, seen = list[Night](), 0
-    for folder, run in folders:
-        if seen and time.monotonic() - begun > seconds:
-            break
+    for one in in_time(runs, seconds):
         seen += 1
         try:
-            found = _night(open_run(dag_id, folder.name, group), run.run_id if run else folder.name)
+            found = _night(open_run(dag_id, one.folder, group), one.run_id)
         except SkewlessError:
             continue  # the page of that run shows the error
         if found is not None:
             nights.append(found)
-    return PartsHistory(tuple(nights), _delays(nights), _marks(nights), len(folders), seen)
+    return PartsHistory(tuple(nights), _delays(nights), _marks(nights), len(runs), seen)
 
 
+@kept_by(f"{RESULT_STEP}/COMMIT.json")
 def _night(run: RunDirectory, run_id: str) -> Night | None:
-    merged = stamp(run, f"{RESULT_STEP}/COMMIT.json")
-    return _view(run.path(""), run_id, merged) if merged else None
-
-
-@lru_cache(maxsize=1024)
-def _view(location: str, run_id: str, _mark: str) -> Night | None:
-    run = RunDirectory(location)
     job, window = read_job(run), read_window(run)
     if job is None or window is None:
         return None
@@ -202,16 +186,15 @@ def _delays(nights: Sequence[Night]) -> tuple[Delay, ...]:
     for _, one in _came_late(nights):
         first = one.delay if one.delay <= _ALONE else max(start for start in _LONGER if start <= one.delay)
         found.setdefault(first, []).append(one)
-    return tuple(_delay(first, changes) for first, changes in sorted(found.items()))
-
-
-def _delay(first: int, changes: Sequence[Change]) -> Delay:
-    return Delay(
-        words=_delay_words(first),
-        late=known_sum([one.rows if one.words == "new" else one.late for one in changes]),
-        restated=sum(one.rows for one in changes if one.words == "reduced anew"),
-        left_out=known_sum([one.left_out for one in changes]),
-        changes=len(changes),
+    return tuple(
+        Delay(
+            words=_delay_words(first),
+            late=known_sum([one.rows if one.words == "new" else one.late for one in changes]),
+            restated=sum(one.rows for one in changes if one.words == "reduced anew"),
+            left_out=known_sum([one.left_out for one in changes]),
+            changes=len(changes),
+        )
+        for first, changes in sorted(found.items())
     )
 
 

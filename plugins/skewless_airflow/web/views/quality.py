@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from skewless.documents.ledger import Ledger
 from skewless.documents.quality import Check
 from skewless.run.directory import QUALITY_STEP, RunDirectory
-from skewless_airflow.web.run_folders import stamp
-from skewless_airflow.web.views.job import whole_job
+from skewless_airflow.web.run_folders import kept_by
+from skewless_airflow.web.views.stage import whole_job
 
 #: What the checks of every run say, whatever its spec: by subject, expectation and, for the ledger, its column.
 _BUILT_IN = {
@@ -105,31 +104,23 @@ class Mark:
     found: str
 
 
-def read_quality(run: RunDirectory) -> QualityView | None:
-    """The quality report, if one was committed."""
-    mark = stamp(run, f"{QUALITY_STEP}/COMMIT.json")
-    return _view(run.path(""), mark) if mark else None
-
-
 def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, QualityView | None]]) -> list[list[Mark]]:
     """For each check its outcomes over runs."""
-    known = [
-        (name, day, {check.identity: check for check in quality.checks} if quality else {})
-        for name, day, quality in runs
-    ]
-    return [[_mark(name, day, found.get(check.identity)) for name, day, found in known] for check in checks]
+    found: list[list[Mark]] = [[] for _ in checks]
+    for name, day, quality in runs:
+        known = {check.identity: check for check in quality.checks} if quality else {}
+        for marks, check in zip(found, checks, strict=True):
+            then = known.get(check.identity)
+            marks.append(Mark(name, day, then.success, then.found) if then else Mark(name, day, None, "not checked"))
+    return found
 
 
-def _mark(name: str, day: str, check: CheckView | None) -> Mark:
-    return Mark(name, day, check.success if check else None, check.found if check else "not checked")
-
-
-@lru_cache(maxsize=1024)
-def _view(location: str, _mark: str) -> QualityView:
-    run = RunDirectory(location)
+@kept_by(f"{QUALITY_STEP}/COMMIT.json")
+def read_quality(run: RunDirectory) -> QualityView:
+    """The quality report, if one was committed."""
     report = run.quality()
     if report is None:  # cannot happen: its commit was there a moment ago, and commits stay
-        raise FileNotFoundError(location)
+        raise FileNotFoundError(str(run))
     # The spec's own expectations are the last ones of a report.
     first_own = len(report.checks) - len(whole_job(run).spec.quality.expectations)
     turns: dict[tuple[str, str, str], int] = {}

@@ -1,4 +1,4 @@
-"""A whole run: steps, stages, decisions, balance, ledger, quality."""
+"""A whole run: steps, stages, decisions, balance, ledger, quality, and why it did not finish."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from dataclasses import dataclass
 
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
-from skewless.documents.steps import own_name
+from skewless.documents.steps import Failure, failed_step, own_name
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
-from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.run_folders import is_absence, stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
-from skewless_airflow.web.views.fault import FaultView, failed_tries, read_faults
-from skewless_airflow.web.views.job import JobView, read_job, whole_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.stage import StageView, read_stages
+from skewless_airflow.web.views.stage import JobView, StageView, read_job, read_stages, whole_job
 from skewless_airflow.web.views.window import WindowView, read_window
+
+#: How many failed tries a page names, the latest ones.
+_MOST_TRIES = 10
+_WITHOUT_A_WORD = "its task failed without an error message; see its log in Airflow"
+_NO_STEP = (
+    "Airflow marks this run as failed, but none of these steps failed: somebody marked it by hand, or another task of "
+    "the DAG failed"
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,33 @@ class KeyView:
     share: float
     backlog: int
     goes: str
+
+
+@dataclass(frozen=True)
+class TryView:
+    """A try of a step that failed, and why; ``attempt`` is counted from 1, and 0 where its name does not say."""
+
+    task: str
+    attempt: int
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.task}{f', try {self.attempt}' if self.attempt else ''}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class FaultView:
+    """A failure that keeps a run from finishing.
+
+    Attributes:
+        step: the task that failed, without the names of groups around it; "" if it is none of ours.
+        sentence: why.
+        final: whether Airflow does not try it again.
+    """
+
+    step: str
+    sentence: str
+    final: bool
 
 
 @dataclass(frozen=True)
@@ -188,22 +221,13 @@ def _ledger(
     if quality is not None:
         found = quality.ledger
         processed = sum(line.processed_rows for line in found.lines)
-        return LedgerView(
-            found.lines, found.input_rows, processed, found.state_rows, found.problems, final=True, kept_rows=kept_rows
-        )
+        return LedgerView(found.lines, found.input_rows, processed, found.state_rows, found.problems, True, kept_rows)
     if not stages:
         return None
     lines = tuple(stage.line for stage in stages)
     result = run.commit_of(RESULT_STEP)
-    return LedgerView(
-        lines=lines,
-        input_rows=None,
-        processed_rows=sum(line.processed_rows for line in lines),
-        state_rows=result.counts.get("rows") if result else None,
-        problems=stage_problems(lines),
-        final=False,
-        kept_rows=kept_rows,
-    )
+    processed, states = sum(line.processed_rows for line in lines), result.counts.get("rows") if result else None
+    return LedgerView(lines, None, processed, states, stage_problems(lines), False, kept_rows)
 
 
 def _steps(
@@ -252,3 +276,38 @@ def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:
     if task is not None and task.state:
         return task.state.replace("_", " ")
     return "never started" if over else "not yet"
+
+
+def failed_tries(run: RunDirectory) -> tuple[TryView, ...]:
+    """The errors of the latest failed tries, by step and try."""
+    try:
+        found = run.fs.ls(f"{run.root}/failures", detail=False)
+    except OSError as err:
+        if not is_absence(err):
+            raise
+        return ()
+    names = [str(path).rpartition("/")[2] for path in found if str(path).endswith(".json")]
+    latest = sorted((*failed_step(name), name) for name in names)[-_MOST_TRIES:]
+    return tuple(TryView(step, turn, run.read(f"failures/{name}", Failure).sentence) for step, turn, name in latest)
+
+
+def read_faults(
+    unfinished: Sequence[tuple[str, str]],
+    tries: Sequence[TryView],
+    quality: QualityView | None,
+    airflow: AirflowRun | None,
+) -> tuple[FaultView, ...]:
+    """The failures that keep a run from finishing, in the order of its steps; of a step that is not done, the words."""
+    over = airflow is None or not airflow.going_on
+    said = {one.task: one.sentence for one in tries}  # the last try's
+    found = []
+    if quality is not None and not quality.success:
+        broken = "; ".join(f"{one.name} ({one.found})" for one in quality.failed)
+        sentence = f"{len(quality.failed)} of {len(quality.checks)} checks failed: {broken}"
+        found.append(FaultView("validate", said.get("validate", sentence), final=True))
+    for step, words in unfinished:
+        if step in said or words == "failed":
+            found.append(FaultView(step, said.get(step, _WITHOUT_A_WORD), final=over or words == "failed"))
+    if not found and unfinished and airflow is not None and airflow.state == "failed":
+        found.append(FaultView("", _NO_STEP, final=True))
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""One stage: the load of its tasks, its counts, its hottest keys."""
+"""The job of a run in short, and its stages: the load of tasks, counts, hottest keys."""
 
 from __future__ import annotations
 
@@ -9,17 +9,91 @@ from functools import lru_cache
 
 import numpy as np
 
+from skewless.documents.job import Job
 from skewless.documents.ledger import LedgerLine
-from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.documents.stage_report import Histogram, StageReport
 from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
-from skewless.run.directory import RunDirectory, stage_step
-from skewless_airflow.web.run_folders import stamp
+from skewless.run.directory import RunDirectory
+from skewless_airflow.web.run_folders import kept_by, stamp
 from skewless_airflow.web.views.decision import read_plan
-from skewless_airflow.web.views.job import whole_job
 
+_JOB = "job.json"
 #: How many tasks and keys a page names; all others are added up.
-MOST_TASKS = 60
-MOST_KEYS = 50
+MOST_TASKS, MOST_KEYS = 60, 50
+
+
+@dataclass(frozen=True)
+class AggregateView:
+    """One aggregate of the spec."""
+
+    name: str
+    function: str
+    column: str | None
+    mergeable: bool
+    ordered: bool
+
+
+@dataclass(frozen=True)
+class JobView:
+    """What a run computes, from what."""
+
+    name: str
+    description: str
+    date: str
+    extent: str
+    input_path: str
+    output_path: str
+    key: tuple[str, ...]
+    aggregates: tuple[AggregateView, ...]
+    policy: str
+    engine: str
+    reducers: int
+    slots: int
+    wave_rows: tuple[int, ...]
+    splittable: bool
+    last_stage: int
+    warm_from: tuple[str, ...]
+    skipped_words: str
+
+
+@kept_by(_JOB)
+def read_job(run: RunDirectory) -> JobView:
+    """The job, if ``prepare`` has written it."""
+    job = whole_job(run)
+    spec, routing = job.spec, job.spec.routing
+    return JobView(
+        name=spec.name,
+        description=spec.description,
+        date=str(job.part),
+        extent=job.extent,
+        input_path=job.input_path,
+        output_path=job.output_path,
+        key=spec.key,
+        aggregates=tuple(
+            AggregateView(name, call.function, call.column, job.algebra[name].mergeable, job.algebra[name].ordered)
+            for name, call in spec.aggregates.items()
+            if name in job.algebra
+        ),
+        policy=routing.policy.name,
+        engine=spec.engine,
+        reducers=routing.reducers,
+        slots=routing.parallelism,
+        wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))),
+        splittable=job.splittable,
+        last_stage=job.last_stage,
+        warm_from=job.warm_from,
+        skipped_words=job.skipped_words,
+    )
+
+
+def whole_job(run: RunDirectory) -> Job:
+    """The document itself; the last few are cached, because every stage needs it."""
+    return _job(run.path(""), stamp(run, _JOB))
+
+
+@lru_cache(maxsize=4)
+def _job(location: str, _mark: str | None) -> Job:
+    return RunDirectory(location).job()
 
 
 @dataclass(frozen=True)
@@ -95,15 +169,9 @@ def read_stages(run: RunDirectory) -> list[StageView]:
     return found
 
 
-def read_stage(run: RunDirectory, stage: int) -> StageView | None:
+@kept_by("stages/{:04d}/COMMIT.json")
+def read_stage(run: RunDirectory, stage: int) -> StageView:
     """A stage, if it has committed."""
-    mark = stamp(run, f"{stage_step(stage)}/COMMIT.json")
-    return _view(run.path(""), stage, mark) if mark else None
-
-
-@lru_cache(maxsize=1024)
-def _view(location: str, stage: int, _mark: str) -> StageView:
-    run = RunDirectory(location)
     job, report = whole_job(run), run.report(stage, tails=False)
     loads = _loads(report)
     queued = np.array([load.queued for load in loads], dtype=np.float64)
@@ -141,15 +209,14 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
 
 def _loads(report: StageReport) -> list[TaskView]:
     if report.tasks:
-        return [_task(load) for load in report.tasks]
+        return [
+            TaskView(one.task, one.queued_rows, one.processed_rows, one.backlog_rows, one.states, one.busy_seconds)
+            for one in report.tasks
+        ]
     return [
         TaskView(f"split {number}", split.rows, split.rows, 0, split.states, split.busy_seconds)
         for number, split in enumerate(report.splits)
     ]
-
-
-def _task(load: TaskLoad) -> TaskView:
-    return TaskView(load.task, load.queued_rows, load.processed_rows, load.backlog_rows, load.states, load.busy_seconds)
 
 
 def _states(loads: Sequence[TaskView]) -> int | None:

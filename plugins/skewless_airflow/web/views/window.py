@@ -9,8 +9,7 @@ from skewless.documents.ledger import PartLine
 from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
-from skewless_airflow.web.views.job import whole_job
-from skewless_airflow.web.views.stage import StageView
+from skewless_airflow.web.views.stage import StageView, whole_job
 
 #: Fewer rows tell what it costs to start tasks, and not what a row costs.
 _ENOUGH_ROWS = 1_000_000
@@ -130,7 +129,7 @@ class Saving:
     Attributes:
         seconds: at most, as the pace has what a stage costs beside its rows, and merging states is not deducted.
         rows: that tonight's pace is measured on.
-        spark_seconds: of the stages that reduced them.
+        spark_seconds: of the stages that reduced these rows.
     """
 
     seconds: float

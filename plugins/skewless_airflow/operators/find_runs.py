@@ -1,4 +1,4 @@
-"""A task that finds the published results of a job whose window covers a part that has changed since."""
+"""Tasks that find what the job's DAG is to compute besides: skipped parts, and published results that changed since."""
 
 from __future__ import annotations
 
@@ -11,32 +11,47 @@ from typing import Any
 import structlog
 from airflow.sdk import BaseOperator, Context
 
+from skewless.documents.job import Job
 from skewless.spec.part import part_at
 from skewless.spec.spec import JobSpec
-from skewless_airflow.operators.ending import ending
-from skewless_airflow.places import data_root
+from skewless_airflow.operators import end_with_sentence, ending
+from skewless_airflow.run_store import data_root, run_directory
 from skewless_airflow.trigger_form import DATE, HOUR
 
 log = structlog.get_logger(__name__)
 
-#: The params of the DAG: the first and the last day of published results to look at.
+#: The params of the DAG that restates: the first and the last day of published results to look at.
 FIRST, LAST = "from", "to"
+
+
+class FindSkippedOperator(BaseOperator):
+    """Returns the id and the conf of a run of the job's DAG for each part that is to be caught up, oldest first.
+
+    Only a run of the schedule catches up: one that somebody triggered, for a day, a range, or to catch up, computes
+    just what it was asked for. An id is that of its part, so that no run is triggered twice.
+    """
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Read what ``prepare`` has found."""
+        dag_run = context["dag_run"]
+        if dag_run.run_type == "backfill" or DATE in (dag_run.conf or {}):
+            return []
+        with end_with_sentence():
+            found = run_directory(dag_run).read("job.json", Job).caught_up
+        for part in found:
+            log.info("nobody has computed this part: it is caught up", part=str(part))
+        return [_run_of(f"catch_up__{part.name}", str(part.date), part.hour) for part in found]
 
 
 class FindStaleOperator(BaseOperator):
     """Returns the id and the conf of a run of the job's DAG for each result that is not up to date, oldest first.
 
     An id stays the same until the result is replaced or the input changes, so that no run is triggered twice.
-
-    Args:
-        spec: the spec.
-        spec_path: its file.
     """
 
     def __init__(self, *, spec: JobSpec, spec_path: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.spec = spec
-        self.spec_path = spec_path
+        self.spec, self.spec_path = spec, spec_path
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Compare published results with the input, in a process of its own: it imports Spark's Python."""
@@ -51,9 +66,8 @@ class FindStaleOperator(BaseOperator):
         found = json.loads(done.stdout)
         for one in found:
             log.info("a result is not up to date", date=one[DATE], hour=one[HOUR], reasons=one["reasons"])
-        return [_run_of(one) for one in found]
+        return [_run_of(one["run_name"], one[DATE], one[HOUR]) for one in found]
 
 
-def _run_of(stale: dict[str, Any]) -> dict[str, Any]:
-    conf = {DATE: stale[DATE], **({HOUR: stale[HOUR]} if stale[HOUR] else {})}
-    return {"trigger_run_id": stale["run_name"], "conf": conf}
+def _run_of(run_id: str, date: str, hour: str | None) -> dict[str, Any]:
+    return {"trigger_run_id": run_id, "conf": {DATE: date, **({HOUR: hour} if hour else {})}}
