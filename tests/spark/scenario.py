@@ -112,3 +112,16 @@ def all_as_clients(spark: SparkSession, environment: Mapping[str, str]) -> Itera
     finally:
         of_workers.clear()
         of_workers.update(before)
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Some settings of the session for a while."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)

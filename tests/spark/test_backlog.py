@@ -21,6 +21,7 @@ from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
 from tests.spark.scenario import DATE, as_rows, spec_of, write_input
+from tests.tiers import mostly_long
 
 NATIVE = {
     "n": "count",
@@ -55,7 +56,7 @@ def odd_rows(rows: int = 2_000) -> pa.Table:
 
 @pytest.mark.parametrize(
     "aggregates",
-    [NATIVE, {**NATIVE, **WORDS}, PYTHON, {**NATIVE, **PYTHON}],
+    mostly_long([NATIVE, {**NATIVE, **WORDS}, PYTHON, {**NATIVE, **PYTHON}], NATIVE),
     ids=["of a fixed size", "texts and sketches", "python", "both"],
 )
 def test_one_pass_makes_the_states_and_the_backlog_of_two(
@@ -83,7 +84,9 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
 
 @pytest.mark.parametrize(
     ("aggregates", "expected", "exchanges"),
-    [(NATIVE, (1000, 0), 1), (WORDS, (1000, 0), 2), (WORDS, (410, 400), 1), (WORDS, (), 2)],
+    mostly_long(
+        [(NATIVE, (1000, 0), 1), (WORDS, (1000, 0), 2), (WORDS, (410, 400), 1), (WORDS, (), 2)], (WORDS, (1000, 0), 2)
+    ),
     ids=["of a fixed size", "sketches, much left over", "sketches, little left over", "sketches, nothing known"],
 )
 def test_sketches_are_made_beside_the_backlog_only_if_few_rows_are_expected_in_it(

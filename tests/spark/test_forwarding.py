@@ -22,6 +22,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
 from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
+from tests.tiers import mostly_long
 
 ORDERED = {
     "n": "count",
@@ -90,18 +91,21 @@ def require_states_in_their_places(run: RunDirectory, reports: list[StageReport]
         places |= keys
 
 
+ADAPTIVE = {"policy": "adaptive", "reducers": 4, "stage_overhead": 0}
+
+
 @pytest.mark.parametrize(
     "routing",
-    [
-        {"policy": "adaptive", "reducers": 4, "stage_overhead": 0},
-        pytest.param(
-            {"policy": "adaptive", "reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 1, 1, 1]},
-            marks=pytest.mark.long,
-        ),
-        pytest.param({"policy": "halving", "reducers": 4}, marks=pytest.mark.long),
-        pytest.param({"policy": "virtual_tasks", "reducers": 3}, marks=pytest.mark.long),
-        pytest.param({"policy": "static", "reducers": 1}, marks=pytest.mark.long),
-    ],
+    mostly_long(
+        [
+            ADAPTIVE,
+            {**ADAPTIVE, "reducers": 5, "budget": 1.0, "waves": [1, 1, 1, 1]},
+            {"policy": "halving", "reducers": 4},
+            {"policy": "virtual_tasks", "reducers": 3},
+            {"policy": "static", "reducers": 1},
+        ],
+        ADAPTIVE,
+    ),
     ids=["adaptive", "small budget", "halving", "virtual tasks", "one task"],
 )
 def test_keys_are_seen_in_order_whatever_moves(spark: SparkSession, tmp_path: Path, routing: dict[str, Any]) -> None:
@@ -121,6 +125,7 @@ def test_keys_are_seen_in_order_whatever_moves(spark: SparkSession, tmp_path: Pa
         assert sum(report.forwarded_rows for report in reports) > 0
 
 
+@pytest.mark.long
 def test_a_mergeable_aggregate_may_be_forwarded_too(spark: SparkSession, tmp_path: Path) -> None:
     table = events(5_000)
     path = write_input(tmp_path / "input", table)
@@ -132,6 +137,7 @@ def test_a_mergeable_aggregate_may_be_forwarded_too(spark: SparkSession, tmp_pat
     assert sum(row["n"] for row in result_of(run).to_pylist()) == 5_000
 
 
+@pytest.mark.long
 def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_budget(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -148,6 +154,7 @@ def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1, 2.5], ids=["whole numbers", "floating point numbers"])
 def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_stage(
     spark: SparkSession, tmp_path: Path, number: float
