@@ -84,6 +84,7 @@ def test_a_run_of_an_older_release_on_a_ring_that_is_refused_now_is_replayed_as_
     assert "that own none of its 4,096" in reason
 
 
+@pytest.mark.long
 def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSession, tmp_path: Path) -> None:
     path = write_input(tmp_path / "input", pa.table({"key": [f"k{number % 10}" for number in range(4_000)]}), files=4)
     seen = JobsSeen(spark)

@@ -289,7 +289,7 @@ def expected(spark: SparkSession, nasty_input: Path) -> tuple[dict[str | None, R
     return {row["key"]: row for row in said.collect()}, dict(said.dtypes)
 
 
-@pytest.fixture(scope="module", params=["combine", *mostly_long(POLICIES, "static")])
+@pytest.fixture(scope="module", params=mostly_long(["combine", *POLICIES], "combine"))
 def came(
     request: pytest.FixtureRequest, spark: SparkSession, nasty_input: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str | None, Row], dict[str, str]]:
@@ -339,6 +339,7 @@ def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
     assert all(REGISTRY[name].mergeable and not REGISTRY[name].ordered for name in native)
 
 
+@pytest.mark.long
 def test_means_of_decimals_are_rounded_where_spark_rounds_them(spark: SparkSession) -> None:
     rng = random.Random(5)
     shapes = [(p, s) for p in (16, 17, 24, 38) for s in (0, 2, 10, 18) if s <= p]
@@ -362,6 +363,7 @@ def test_means_of_decimals_are_rounded_where_spark_rounds_them(spark: SparkSessi
     assert not wrong
 
 
+@pytest.mark.long
 def test_synonyms_are_those_of_spark(spark: SparkSession) -> None:
     known = {row["function"] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     for synonym, definition in SYNONYMS.items():
@@ -373,6 +375,7 @@ def test_synonyms_are_those_of_spark(spark: SparkSession) -> None:
         assert usage[0] == usage[1] or {synonym, definition.name} == {"any_value", "first"}
 
 
+@pytest.mark.long
 def test_an_empty_input_has_columns_of_every_aggregate(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "input").mkdir()
     calls = {NAMES[id_]: case.call for id_, case in CASES.items() if not set(id_) & set(" ,")}
@@ -383,6 +386,7 @@ def test_an_empty_input_has_columns_of_every_aggregate(spark: SparkSession, tmp_
     assert result_of(run).column_names == ["key", *calls]
 
 
+@pytest.mark.long
 def test_merged_states_have_the_types_of_states_however_often_they_are_merged(
     spark: SparkSession, nasty_input: Path, tmp_path: Path
 ) -> None:
@@ -492,6 +496,7 @@ ODD = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_values_with_rules_of_their_own_are_taken_by_no_aggregate_and_no_key(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -520,6 +525,7 @@ def test_values_with_rules_of_their_own_are_taken_by_no_aggregate_and_no_key(
             freeze(spec, DATE, str(tmp_path), "spec")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bigint", "decimal(20,2)", "double"])
 def test_the_bins_of_a_histogram_are_told_by_all_digits(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """As a double, 2**53 + 3 is 2**53 + 4, which is the edge of another bin."""
