@@ -125,3 +125,12 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
+
+
+def without_times(report: StageReport) -> StageReport:
+    """A report without what depends on the machine."""
+    tasks = tuple(load.model_copy(update={"busy_seconds": None, "slowness": None}) for load in report.tasks)
+    splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
+    histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
+    counted = {"tasks": tasks, "splits": splits, "histogram": histogram}
+    return report.model_copy(update={"stage_seconds": 0.0, "work": None, **counted})

@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from skewless.documents.stage_report import StageReport
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from tests.spark.clusters import ClusterProcess
-from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, spec_of, without_times, write_input
 from tests.spark.test_forwarding import ORDERED, events, expected
 
 ROWS = 6_000
@@ -81,14 +80,6 @@ def shared_run(folder: Path, scenario: str, **sharing: Any) -> tuple[RunDirector
 def stages_done(run: RunDirectory) -> bool:
     stage = run.committed_stages()
     return stage > 0 and run.exists(f"decisions/{stage:04d}.json") and run.decision(stage).next_plan is None
-
-
-def without_times(report: StageReport) -> StageReport:
-    tasks = tuple(load.model_copy(update={"busy_seconds": None, "slowness": None}) for load in report.tasks)
-    splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
-    histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
-    counted = {"tasks": tasks, "splits": splits, "histogram": histogram}
-    return report.model_copy(update={"stage_seconds": 0.0, "work": None, **counted})
 
 
 def require_the_answer_of_one_alone(spark: SparkSession, run: RunDirectory, spec: JobSpec, folder: Path) -> None:

@@ -102,6 +102,7 @@ def require_one_thread_s(result: list[dict[str, Any]], expected: dict[str | None
     assert {row.pop("key"): row for row in result} == expected
 
 
+@pytest.mark.long
 def test_sessions_over_five_midnights_with_a_late_file_are_those_of_one_thread(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ def test_states_and_results_of_every_plain_column_have_types_that_spark_has_too(
             assert from_arrow_type(to_arrow_type(spark, timezone="UTC")) == spark
 
 
+@pytest.mark.long
 def test_the_exact_median_is_that_of_spark(spark: SparkSession) -> None:
     rng = np.random.default_rng(12)
     odd = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e308, -1e308, 5e-324]

@@ -18,6 +18,7 @@ from skewless.errors import InputError
 from skewless.spec.input import OWN_PREFIX
 from skewless_spark.prepare.freezing import freeze
 from tests.spark.scenario import DATE, all_as_clients, result_of, run_job, spec_of, write_input
+from tests.tiers import mostly_long
 
 _CODE = Path(__file__).parents[2] / "jobs" / "skewless_spark"
 #: Where our code names a column: in SQL, in calls, in constants, and as a field of an Arrow table.
@@ -152,7 +153,7 @@ def check(
 WAYS = list(itertools.product(("staged", "combine", "bypass"), (False, True)))
 
 
-@pytest.mark.parametrize(("engine", "mapped"), WAYS)
+@pytest.mark.parametrize(("engine", "mapped"), mostly_long(WAYS, ("staged", True)))
 def test_a_column_may_have_any_name_from_inside(spark: SparkSession, tmp_path: Path, engine: str, mapped: bool) -> None:
     """Each name in one of the ways; all names in each way in the long run."""
     at = WAYS.index((engine, mapped))
@@ -169,7 +170,8 @@ _OF_WINDOWS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("names", [_OF_WINDOWS, pytest.param(NAMES, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.long
+@pytest.mark.parametrize("names", [_OF_WINDOWS, NAMES], ids=["some", "all"])
 def test_a_column_may_have_any_name_from_inside_in_a_window_and_from_a_mapper(
     spark: SparkSession, tmp_path: Path, carrier: None, names: Sequence[str]
 ) -> None:
