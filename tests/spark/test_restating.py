@@ -36,7 +36,6 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import Quiet, as_rows, result_of
 from tests.spark.test_window import DAY, Lake
-from tests.tiers import mostly_long
 
 AGGREGATES: dict[str, Any] = {
     "n": "count",
@@ -102,6 +101,7 @@ def published(lake: Lake, number: int) -> list[tuple[Any, ...]]:
     return as_rows(result_of(RunDirectory(manifest.by.run)))
 
 
+@pytest.mark.long
 def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, command: Command) -> None:
     for number in range(3):
         lake.put(number, "b")
@@ -238,7 +238,8 @@ EVERY: dict[str, Any] = {
 FEW = {**AGGREGATES, "some": EVERY["some"], "heavy": EVERY["heavy"]}
 
 
-@pytest.mark.parametrize("aggregates", mostly_long([FEW, EVERY], FEW), ids=["few", "every"])
+@pytest.mark.long
+@pytest.mark.parametrize("aggregates", [FEW, EVERY], ids=["few", "every"])
 def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     lake: Lake, command: Command, aggregates: dict[str, Any]
 ) -> None:

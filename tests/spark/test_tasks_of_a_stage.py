@@ -23,6 +23,7 @@ from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from tests.spark.scenario import DATE, spec_of, write_input
+from tests.tiers import mostly_long
 
 SLOTS = 4
 #: Two splits of what is read for each slot, of both tables that may be read, and the tasks of the plan.
@@ -63,10 +64,12 @@ def tasks_of(report: StageReport) -> int:
     return report.work.tasks
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", mostly_long(ENGINES, "staged"))
 @pytest.mark.parametrize(
     ("file_format", "rows", "waves"),
-    [("parquet", 2_000, [1]), ("parquet", 2_000, [1, 1]), ("json", 30_000, [1, 1])],
+    mostly_long(
+        [("parquet", 2_000, [1]), ("parquet", 2_000, [1, 1]), ("json", 30_000, [1, 1])], ("parquet", 2_000, [1, 1])
+    ),
     ids=["a backlog", "whole files and a backlog", "parts of a cut file and a backlog"],
 )
 def test_a_stage_has_few_tasks(
@@ -89,6 +92,7 @@ def test_a_stage_has_few_tasks(
     assert max(tasks_of(first), tasks_of(second)) <= MOST_TASKS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("waves", [(0, 0), (0, 2)], ids=["a backlog alone", "a wave and a backlog"])
 def test_splits_are_a_share_of_all_that_a_stage_reads(
     spark: SparkSession, tmp_path: Path, waves: tuple[int, int]

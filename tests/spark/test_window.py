@@ -29,7 +29,6 @@ from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
 from tests.spark.shared_runs import clusters
-from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
 AGGREGATES: dict[str, Any] = {
@@ -128,7 +127,8 @@ def reduced(run: RunDirectory) -> int:
     return sum(report.processed_rows for report in run.reports())
 
 
-@pytest.mark.parametrize("engine", mostly_long(["combine", "bypass", "staged"], "staged"))
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["combine", "bypass", "staged"])
 def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str) -> None:
     spec = lake.spec(engine=engine)
     for day in range(3):
@@ -158,6 +158,7 @@ def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str)
     assert reduced(again) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["combine", "staged"])
 def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine: str) -> None:
     """So that the least and the greatest key of a row group tell whether a key is in it."""
@@ -177,6 +178,7 @@ def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine:
     assert read > 40
 
 
+@pytest.mark.long
 def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) -> None:
     lake.put(0, "b")
     calls = {"n": "count", "total": {"function": "sum", "column": "value"}}
@@ -202,6 +204,7 @@ MAPPED = {
 }
 
 
+@pytest.mark.long
 def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake: Lake) -> None:
     select = ["explode(array('x', word, concat(word, key))) AS letter", "key"]
     fields: dict[str, Any] = {
@@ -224,6 +227,7 @@ def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake:
     assert [line.unchanged_rows > 0 for line in run.part_lines()] == [True, False]
 
 
+@pytest.mark.long
 def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(lake: Lake) -> None:
     for day in range(3):
         lake.put(day, "b")
@@ -241,6 +245,7 @@ def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(l
     assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
 
 
+@pytest.mark.long
 def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +328,7 @@ def test_a_night_goes_on_from_the_merge_of_the_night_before(lake: Lake) -> None:
     assert name not in store.merges()
 
 
+@pytest.mark.long
 def test_states_that_are_damaged_are_made_anew_tonight_or_by_the_next_run(lake: Lake) -> None:
     for day in range(3):
         lake.put(day, "b")
@@ -382,6 +388,7 @@ def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve
         lake.night(0, lake.spec(aggregates={"m": {"function": "exact_median", "column": "value"}}))
 
 
+@pytest.mark.long
 def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     for day in range(2):
         lake.put(day, "b")

@@ -1,4 +1,4 @@
-"""Several windows in one result, windows of all parts, late data that is left out, and states without a window."""
+"""Several windows in one result, windows of all parts, and late data that is left out."""
 
 from __future__ import annotations
 
@@ -105,6 +105,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     )
 
 
+@pytest.mark.long
 def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> None:
     spec = spec_of(lake, window="all")
     for day in (0, 1, 3, 4):
@@ -134,6 +135,7 @@ def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> N
     assert len(found.model_dump_json()) < 25_000
 
 
+@pytest.mark.long
 def test_the_newest_row_of_each_part_is_known_whatever_was_read_tonight(lake: Lake) -> None:
     """By a column that neither states nor the map need."""
 
@@ -186,6 +188,7 @@ def test_the_newest_row_of_each_part_is_known_whatever_was_read_tonight(lake: La
             lake.prepared(2, spec_of(lake, **fields, quality={"freshness": column}))
 
 
+@pytest.mark.long
 def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: Lake) -> None:
     ignore = spec_of(lake, window={"length": 3, "late": "ignore"})
     for day in range(3):
@@ -231,18 +234,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     assert as_rows(result_of(taken)) == of_days(lake, range(3))
 
 
-def test_a_job_without_a_window_may_keep_its_states(lake: Lake) -> None:
-    spec = spec_of(lake, window={"length": 1, "keep": 2})
-    lake.put(0, "b", rows=100)
-    lake.put(1, "b", rows=100)
-    lake.night(1, spec)
-    lake.put(1, "c", rows=40)
-    run = lake.night(1, spec, publish=True)
-    assert reduced(run) == 40
-    assert result_of(run).column_names == ["key", *SOME]
-    assert as_rows(result_of(run)) == of_days(lake, [1])
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["removed", "overwritten"])
 def test_a_night_ends_well_if_its_newest_rows_are_gone_when_they_are_looked_for(
     lake: Lake, caplog: pytest.LogCaptureFixture, how: str
