@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import InputError
 from skewless.spec.input import OWN_PREFIX
 from skewless_spark.prepare.freezing import freeze
+from tests.packages import install
 from tests.spark.scenario import DATE, all_as_clients, result_of, run_job, spec_of, write_input
 from tests.tiers import mostly_long
 
@@ -85,13 +86,9 @@ CARRY = PythonMapper(
 @pytest.fixture
 def carrier(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
     """The package where this process and the workers find it."""
-    info = tmp_path / "packages" / "carrier-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info.parent / "carrier.py").write_text(_CARRIER)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[skewless.mappers]\ncarry = carrier:CARRY\n")
-    with pytest.MonkeyPatch.context() as patch, all_as_clients(spark, {"PYTHONPATH": str(info.parent)}):
-        patch.syspath_prepend(str(info.parent))
+    packages = str(install(tmp_path / "packages", "carrier", _CARRIER, mappers="carry = carrier:CARRY"))
+    with pytest.MonkeyPatch.context() as patch, all_as_clients(spark, {"PYTHONPATH": packages}):
+        patch.syspath_prepend(packages)
         yield
 
 
