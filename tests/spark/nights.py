@@ -31,7 +31,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from tests.fuzz.aggregates import MERGEABLE, Call, by_extreme, covariance
 from tests.fuzz.values import KINDS, Row
-from tests.spark.scenario import Quiet, result_of, spec_of
+from tests.spark.scenario import Quiet, result_of, spec_of, window_of
 
 FIRST = dt.date(2026, 11, 1)
 
@@ -250,8 +250,7 @@ class Nights:
     def _unmerge(self, one: Pending) -> None:
         """As after a kill behind some versions: neither the result nor the other versions were committed."""
         Path(one.run.path("result/COMMIT.json")).unlink()
-        window = one.run.job().window
-        assert window is not None
+        window = window_of(one.run)
         store = StatesStore(window.store)
         made = [part.name for part in window.parts if part.changed]
         behind = self.chance.randrange(len(made) + 1)

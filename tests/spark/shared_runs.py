@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from tests.spark.clusters import ClusterProcess
-from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, spec_of, without_times, write_input
+from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, without_times, write_input
 from tests.spark.test_forwarding import ORDERED, events, expected
 
 ROWS = 6_000
@@ -72,8 +71,7 @@ def shared_run(folder: Path, scenario: str, **sharing: Any) -> tuple[RunDirector
     fields = dict(SCENARIOS[scenario])
     path = write_input(folder / "input", events(ROWS), files=12)
     spec = spec_of(path, "key", fields.pop("aggregates"), sharing={"lease_seconds": 1, **sharing}, **fields)
-    run = RunDirectory(str(folder / "shared"))
-    prepare(run, spec, DATE, str(folder))
+    run = prepared(folder, spec, "shared")
     return run, spec
 
 
@@ -113,9 +111,7 @@ def paced_run(folder: Path, **fields: Any) -> RunDirectory:
     path = write_input(folder / "input", events(ROWS), files=12)
     routing = {"policy": "static", "reducers": 16, "waves": [1], "tokens": 64, "first_plan": []}
     spec = spec_of(path, "key", sharing={"lease_seconds": 1}, routing=routing, **fields)
-    run = RunDirectory(str(folder / "shared"))
-    prepare(run, spec, DATE, str(folder))
-    return run
+    return prepared(folder, spec, "shared")
 
 
 PACED_SUM = {"total": {"function": "paced_sum", "column": "at"}}

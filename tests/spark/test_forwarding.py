@@ -18,10 +18,9 @@ from skewless.planner.planner import plan_next_stage
 from skewless.routing.ring import VirtualTask
 from skewless.run.directory import RunDirectory, commit_path, stage_step
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
-from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
 ORDERED = {
@@ -164,8 +163,7 @@ def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_sta
     aggregates = {name: {"function": name, "column": "at"} for name in ("latest", "exact_median")}
     routing = {"policy": "static", "reducers": 2, "waves": [1, 1, 2], "first_plan": []}
     spec = spec_of(path, "key", aggregates, routing=routing)
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec)
     run_stage(spark, run, 0)
     run.decide(1, plan_next_stage)
     file = run.committed(stage_step(0)).of_kind(PYTHON_STATES)[0]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import finish_run, run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import Quiet, as_rows, prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
 ROUTING = {"reducers": 3, "waves": [1, 1, 1], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
@@ -37,8 +37,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def files_of_waves(source: Path, folder: Path) -> tuple[tuple[int, ...], ...]:
     """The files of each wave."""
-    run = RunDirectory(str(folder / "unmapped"))
-    prepare(run, spec_of(source, "key", NATIVE, routing=ROUTING), DATE, str(folder))
+    run = prepared(folder, spec_of(source, "key", NATIVE, routing=ROUTING), "unmapped")
     assert len(run.job().waves) == 3
     return run.job().waves
 

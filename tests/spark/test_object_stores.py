@@ -33,7 +33,7 @@ from skewless_spark.sharing.participation import share_stage
 from skewless_spark.sources.worker_files import read_in_workers, write_in_workers
 from tests.broken_wire import Fault, broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
-from tests.spark.scenario import DATE, Quiet, all_as_clients, as_rows, reduce_job, spec_of, write_input
+from tests.spark.scenario import DATE, Quiet, all_as_clients, as_rows, reduce_job, spec_of, window_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
 from tests.tiers import mostly_long
 
@@ -191,8 +191,7 @@ def test_windows_of_hours_and_of_all_that_there_are(
     put(hours[0].replace("T", "/h"), "late", late)
     run = night(hours[3], "all")
     assert sum(report.admitted_rows for report in run.reports()) == 600
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert [part.name for part in window.parts] == hours
     assert window.missing == ("2026-10-25T00", "2026-10-25T01")
     everything = pa.concat_tables([late, *rows.values()])

@@ -25,14 +25,13 @@ from skewless.spec.input import Input
 from skewless_spark.engines import ENGINES
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources import list_input
 from skewless_spark.stage.histogram import head_and_slots
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from tests.listening import LOOPBACK, listening
-from tests.spark.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import DATE, as_rows, plain, prepared, reduce_job, result_of, run_job, spec_of, write_input
 from tests.tiers import mostly_long
 
 #: What no key should be, and some are.
@@ -146,8 +145,7 @@ def test_states_cross_the_network_in_place_of_rows_where_nothing_asks_for_the_ro
     table = table.append_column("real", table["value"].cast(pa.float64()))
     path = write_input(tmp_path / "input", table, files=4)
     spec = spec_of(path, "key", {"of_rows": {"function": function, "column": column}}, routing={"reducers": 3})
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec)
     plan = run.plan(0).model_copy(update={"budget_rows": None})
     outcome = ENGINES[plan.engine].outcome(Stage(spark, run, JobColumns.of(run.job()), plan))
     executed = outcome._jdf.queryExecution().executedPlan().toString()
@@ -298,8 +296,7 @@ def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committe
 
 
 def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec_of(skewed_input, "key", {"n": "count"}, routing={"policy": "static"}), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(skewed_input, "key", {"n": "count"}, routing={"policy": "static"}))
     run_stage(spark, run, 0)
     with pytest.raises(LedgerError, match=r"[\d,]+ of 30,000 rows are processed after 1"):
         merge_states(spark, run)
@@ -309,8 +306,7 @@ def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skew
 def test_of_two_attempts_at_a_stage_the_second_waits_and_finds_it_done(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec_of(skewed_input, "key", {"n": "count"}), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(skewed_input, "key", {"n": "count"}))
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(lambda _: run_stage(spark, run, 0), range(2))
     assert first == second == run.report(0)

@@ -14,13 +14,12 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of, waterfall
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue, unrouted_queue
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
-from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 from tests.tiers import mostly_long
 
@@ -78,8 +77,7 @@ def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
     routing = {**BUDGET, "waves": [1]}
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec_of(skewed_input, "key", NATIVE, routing=routing), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(skewed_input, "key", NATIVE, routing=routing))
     run_stage(spark, run, 0)
     plan = run.decide(1, plan_next_stage).next_plan
     assert plan is not None

@@ -17,7 +17,6 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.clusters import Sharing
 from skewless_spark.engines import ENGINES
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
 from skewless_spark.sharing.participation import ROUTING, lease_address
@@ -25,7 +24,7 @@ from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from tests.leases.conftest import redis_server
 from tests.spark.clusters import await_that, leases, shares
-from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import prepared, reduce_job, result_of, spec_of, write_input
 from tests.spark.shared_runs import (
     DISTURBED,
     NATIVE,
@@ -177,8 +176,7 @@ def test_a_stage_that_combines_rows_where_they_are_read_is_run_by_one_of_them(
 ) -> None:
     path = write_input(tmp_path / "input", events(ROWS), files=4)
     spec = spec_of(path, "key", NATIVE, engine="combine", sharing={"lease_seconds": 1})
-    run = RunDirectory(str(tmp_path / "shared"))
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec, "shared")
     share_stage(spark, run, 0, "east")
     assert share_stage(spark, run, 0, "west") == run.report(0)
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
@@ -228,9 +226,8 @@ def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(tmp_pa
 def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path, rows: int) -> None:
     """The input has none, or its map leaves none over."""
     path = write_input(tmp_path / "input", events(100).slice(0, rows), files=1)
-    run = RunDirectory(str(tmp_path / "shared"))
     mapped = {"map": {"select": ["key", "at", "word"], "where": "at < 0"}} if rows else {}
-    prepare(run, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}, **mapped), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}, **mapped), "shared")
     share_stage(spark, run, 0, "east")
     assert run.report(0).processed_rows == 0
     assert share_stage(spark, run, 0, "west") == run.report(0)
