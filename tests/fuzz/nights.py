@@ -208,10 +208,10 @@ def run_nights(spark: SparkSession, seed: int, number: int, folder: Path) -> Out
             told.append(f"night {night}: {spec['name']} of day {last}, {spec['engine']}, window {job.lengths}")
             outcome.spec = spec
             outcome.features += [f"window {one}" for one in job.lengths] + [f"engine {spec['engine']}"]
-            run, day = RunDirectory(str(place / "runs" / f"{night}")), FIRST + dt.timedelta(days=last)
-            prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), day, str(place))
+            run, date = RunDirectory(str(place / "runs" / f"{night}")), FIRST + dt.timedelta(days=last)
+            prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), date, str(place))
             pinned = [(length, lake.pinned(last, length)) for length in job.lengths]
-            _finish(spark, run, Job(spec, job.calls, job.rows_of), lake, pinned, day)
+            _finish(spark, run, Job(spec, job.calls, job.rows_of), lake, pinned, date)
 
     return tried(spark, seed, f"nights-{number}", folder, play)
 
