@@ -69,6 +69,7 @@ def test_every_type_is_read_the_same_in_every_way(spark: SparkSession, tmp_path:
     require_equal(spark, write_batch(spark, tmp_path / "common", mode, list(COMMON), 12), tmp_path)
 
 
+@pytest.mark.long
 def test_types_that_only_some_write_are_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path) -> None:
     require_equal(spark, write_batch(spark, tmp_path / "other", 2, list(OTHER), 8), tmp_path)
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.differential.values import ROW
+from tests.spark.scenario import session_settings
 
 Writer = Callable[[pa.Table, Path, np.random.Generator], None]
 #: Spark's ways to write times: the type, and the calendar of old ones.
@@ -94,17 +95,11 @@ def by_spark(
     spark: SparkSession, table: pa.Table, declared: str, folder: Path, kind: str, mode: str, files: int
 ) -> None:
     """Files by Spark itself, in one of its modes, with columns of the declared types."""
-    names = {
+    settings = {
         "spark.sql.parquet.outputTimestampType": kind,
         "spark.sql.parquet.datetimeRebaseModeInWrite": mode,
         "spark.sql.parquet.int96RebaseModeInWrite": mode,
     }
-    before = {name: str(spark.conf.get(name)) for name in names}
-    for name, value in names.items():
-        spark.conf.set(name, value)
-    try:
+    with session_settings(spark, settings):
         frame = spark.createDataFrame(table, declared).repartition(files)
         frame.write.option("parquet.block.size", 512).parquet(str(folder))
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)

@@ -103,7 +103,7 @@ def _moment(column: str, *, ddof: int, root: bool) -> Holds:
     return _near(found, lambda rows: math.fsum(value * value for value in _floats(rows, column)) + 1)
 
 
-def _covariance(column: str, other: str, how: str) -> Holds:
+def covariance(column: str, other: str, how: str) -> Holds:
     def pairs(rows: Sequence[Row]) -> list[tuple[float, float]]:
         return [(float(row[column]), float(row[other])) for row in rows if None not in (row[column], row[other])]
 
@@ -134,7 +134,7 @@ def _covariance(column: str, other: str, how: str) -> Holds:
     return holds
 
 
-def _by(column: str, by: str, sign: int) -> Holds:
+def by_extreme(column: str, by: str, sign: int) -> Holds:
     """Of rows with the extreme the first one counts."""
 
     def found(rows: Sequence[Row]) -> Any:
@@ -430,9 +430,9 @@ def draw_calls(
             chance.choice(numbers),
             chance.choice(["covar_samp", "covar_pop", "corr"]),
         )
-        drawn["pair"] = Call({"function": how, "column": one, "other": other}, _covariance(one, other, how))
+        drawn["pair"] = Call({"function": how, "column": one, "other": other}, covariance(one, other, how))
     if columns and ordered and chance.random() < 0.25:
         one, other, sign = chance.choice(list(columns)), chance.choice(list(columns)), chance.choice([1, -1])
         call = {"function": "max_by" if sign > 0 else "min_by", "column": one, "by": other}
-        drawn["extreme"] = Call(call, _by(one, other, sign), by_order=True, kind=columns[one])
+        drawn["extreme"] = Call(call, by_extreme(one, other, sign), by_order=True, kind=columns[one])
     return {name: one for name, one in drawn.items() if ordered or not one.by_order}

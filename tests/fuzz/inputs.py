@@ -19,21 +19,8 @@ DATE = dt.date(2026, 11, 20)
 FORMATS = ("parquet",) * 6 + ("csv", "csv", "json", "json", "orc", "orc", "text", "delta", "iceberg")
 SIZES = (0, 1, 2, 5, 20, 20, 100, 100, 300, 300, 1000, 2500)
 ODD_NAMES = (
-    "my key",
-    "ключ",
-    "sum",
-    "a-b",
-    "select",
-    "Key",
-    "ü",
-    "x$y",
-    "_id",
-    "100",
-    "n a'm\"e",
-    "order",
-    "null",
-    "é%20",
-)
+    "my key", "ключ", "sum", "a-b", "select", "Key", "ü", "x$y", "_id", "100", "n a'm\"e", "order", "null", "é%20",
+)  # fmt: skip
 #: What a partition column may be, so that its type follows from its folders.
 _OF_FOLDERS = {
     "int": Kind("int", "int", KINDS["int"].arrow, lambda chance: chance.randint(-3, 30)),

@@ -90,12 +90,11 @@ class Lake:
 
     def remove(self, day: int, name: str) -> None:
         """A file goes; of a table, its whole day, of which the other files come again."""
-        gone = self.files[day].pop(name)
+        del self.files[day][name]
         if self.format != "delta":
             for path in self._at(day).glob(f"{name}.*"):
                 path.unlink()
             return
-        del gone
         DeltaTable(str(self.folder / "lake")).delete(f"day = '{FIRST + dt.timedelta(days=day)}'")
         for rows in self.files[day].values():
             self._write_delta(day, rows)
@@ -185,7 +184,7 @@ def run_nights(spark: SparkSession, seed: int, number: int, folder: Path) -> Out
             for name in "cf":
                 lake.write(day, name)
         jobs = [_job(chance, lake, 0), _job(chance, lake, 1)]
-        job, told, left = jobs[0], list[str](), list[tuple[RunDirectory, Job, int, Any]]()
+        job, told = jobs[0], list[str]()
         outcome.how = {**lake.how, "columns": {name: kind.name for name, kind in lake.columns.items()}, "told": told}
         outcome.features = [f"nights over {lake.format}"]
         for night in range(chance.randint(3, 7)):
@@ -209,16 +208,10 @@ def run_nights(spark: SparkSession, seed: int, number: int, folder: Path) -> Out
             told.append(f"night {night}: {spec['name']} of day {last}, {spec['engine']}, window {job.lengths}")
             outcome.spec = spec
             outcome.features += [f"window {one}" for one in job.lengths] + [f"engine {spec['engine']}"]
-            run = RunDirectory(str(place / "runs" / f"{night}"))
-            prepare(
-                run,
-                parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)),
-                FIRST + dt.timedelta(days=last),
-                str(place),
-            )
+            run, date = RunDirectory(str(place / "runs" / f"{night}")), FIRST + dt.timedelta(days=last)
+            prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), date, str(place))
             pinned = [(length, lake.pinned(last, length)) for length in job.lengths]
-            _finish(spark, run, Job(spec, job.calls, job.rows_of), lake, pinned, FIRST + dt.timedelta(days=last), place)
-        del left
+            _finish(spark, run, Job(spec, job.calls, job.rows_of), lake, pinned, date)
 
     return tried(spark, seed, f"nights-{number}", folder, play)
 
@@ -249,13 +242,7 @@ def _change(chance: random.Random, lake: Lake, told: list[str]) -> str:
 
 
 def _finish(
-    spark: SparkSession,
-    run: RunDirectory,
-    job: Job,
-    lake: Lake,
-    pinned: list[tuple[int | None, Any]],
-    day: dt.date,
-    place: Path,
+    spark: SparkSession, run: RunDirectory, job: Job, lake: Lake, pinned: list[tuple[int | None, Any]], day: dt.date
 ) -> None:
     run_stages(spark, run, Quiet())
     merge_states(spark, run)
@@ -267,5 +254,5 @@ def _finish(
     key += ["window"] if job.several else []
     require(differences(result, grouped(rows, key), key, job.calls))
     finish_run(spark, run, Quiet())
-    published = read_published(job.spec["output"], place, day)
+    published = read_published(job.spec["output"], lake.folder, day)
     require(published_differences(job.spec["output"], published, result))

@@ -16,6 +16,7 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless_leases import open_store
 from skewless_leases.stores.tables import Look, look_at
 from skewless_spark.sharing.participation import lease_address
+from tests.packages import install
 
 #: Long enough for a Spark to start beside others; a condition that is met later than this is not met.
 PATIENCE_SECONDS = 200.0
@@ -75,15 +76,10 @@ UP_TO_TWICE = PythonMapper(
 
 
 def install_paced(folder: Path) -> Path:
-    """What an installer leaves of the package: aggregate ``paced_sum`` and mapper ``up_to_twice``."""
-    info = folder / "paced-1.0.dist-info"
-    info.mkdir(parents=True, exist_ok=True)
-    (folder / "paced.py").write_text(_PACED)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: paced\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[skewless.aggregates]\npaced_sum = paced:PACED_SUM\n[skewless.mappers]\nup_to_twice = paced:UP_TO_TWICE\n"
+    """Install the package: aggregate ``paced_sum`` and mapper ``up_to_twice``."""
+    return install(
+        folder, "paced", _PACED, aggregates="paced_sum = paced:PACED_SUM", mappers="up_to_twice = paced:UP_TO_TWICE"
     )
-    return folder
 
 
 class ClusterProcess:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -28,19 +29,40 @@ from skewless.standing.store import StatesStore, version_path
 from skewless_spark.entries.pipeline import finish_run, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from tests.spark.plain_python import EXACT, ROUNDED, Case, Row
-from tests.spark.scenario import Quiet, result_of, spec_of
+from tests.fuzz.aggregates import MERGEABLE, Call, by_extreme, covariance
+from tests.fuzz.values import KINDS, Row
+from tests.spark.scenario import Quiet, result_of, spec_of, window_of
 
 FIRST = dt.date(2026, 11, 1)
 
 
-def _jobs(cases: dict[str, Case], groups: int) -> list[dict[str, Case]]:
-    """All aggregates in some jobs: a job of all of them takes Spark long to plan."""
-    names = [name for name in cases if name != "n"]
-    return [{"n": cases["n"], **{name: cases[name] for name in names[at::groups]}} for at in range(groups)]
+#: The columns beside the key, and the kind of each.
+COLUMNS = {name: KINDS[kind] for name, kind in (
+    ("value", "bigint"), ("word", "text"), ("real", "double"), ("price", "decimal"), ("flag", "boolean"),
+)}  # fmt: skip
 
 
-JOBS = [*_jobs(EXACT, 3), *_jobs(ROUNDED, 2)]
+def _calls() -> Iterator[Call]:
+    """Each aggregate that can be merged, over one or two columns that it takes."""
+    chance = random.Random(3)
+    for number, (kinds, make) in enumerate(MERGEABLE.values()):
+        fitting = [name for name, kind in COLUMNS.items() if kind.name in kinds]
+        for name in dict.fromkeys(fitting[(number + further) % len(fitting)] for further in range(2)):
+            yield make(name, COLUMNS[name], chance)
+    for how in ("covar_samp", "covar_pop", "corr"):
+        yield Call({"function": how, "column": "real", "other": "value"}, covariance("real", "value", how))
+    for function, column, sign in (("max_by", "word", 1), ("min_by", "price", -1)):
+        yield Call({"function": function, "column": column, "by": "value"}, by_extreme(column, "value", sign))
+
+
+def _jobs(groups: int) -> list[dict[str, Call]]:
+    """All calls in some jobs: a job of all of them takes Spark long to plan."""
+    count = Call("count", lambda ours, rows: bool(ours == len(rows)))
+    calls = list(_calls())
+    return [{"n": count, **{f"a{at}": one for at, one in enumerate(calls[first::groups])}} for first in range(groups)]
+
+
+JOBS = _jobs(7)
 #: Names of files; the first two days begin with some in the middle, so that others may come before and between.
 NAMES = "abcdefgh"
 #: The content of each file of a day, by its name.
@@ -72,10 +94,7 @@ def rows_of(content: int) -> tuple[Row, ...]:
     )
 
 
-_SCHEMA = pa.schema(
-    [("key", pa.string()), ("value", pa.int64()), ("word", pa.string()), ("real", pa.float64()),
-     ("price", pa.decimal128(12, 2)), ("flag", pa.bool_())]
-)  # fmt: skip
+_SCHEMA = pa.schema([("key", pa.string()), *((name, kind.arrow) for name, kind in COLUMNS.items())])
 
 
 @dataclass
@@ -231,8 +250,7 @@ class Nights:
     def _unmerge(self, one: Pending) -> None:
         """As after a kill behind some versions: neither the result nor the other versions were committed."""
         Path(one.run.path("result/COMMIT.json")).unlink()
-        window = one.run.job().window
-        assert window is not None
+        window = window_of(one.run)
         store = StatesStore(window.store)
         made = [part.name for part in window.parts if part.changed]
         behind = self.chance.randrange(len(made) + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
 
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
+from skewless.documents.window import JobWindow
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
+from skewless_cli import run_view
 from skewless_spark.entries.pipeline import Finished, run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
@@ -68,6 +72,13 @@ def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any],
     return parse_spec(yaml.safe_dump(raw, sort_keys=False))
 
 
+def prepared(folder: Path, spec: JobSpec, name: str = "run", *, date: dt.date = DATE) -> RunDirectory:
+    """A run that has listed its input; its directory is below the data root."""
+    run = RunDirectory(str(folder / name))
+    prepare(run, spec, date, str(folder))
+    return run
+
+
 def run_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirectory, Finished, list[StageReport]]:
     """Prepare and run a job; an existing run directory is resumed."""
     run, watcher = RunDirectory(str(run_dir)), Quiet()
@@ -87,6 +98,20 @@ def reduce_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDi
 def result_of(run: RunDirectory) -> pa.Table:
     """The committed result, in the order of its files."""
     return pa.concat_tables(pq.read_table(run.path(file.path)) for file in run.committed("result").of_kind("result"))
+
+
+def window_of(run: RunDirectory) -> JobWindow:
+    """The window of a run that has one."""
+    window = run.job().window
+    assert window is not None
+    return window
+
+
+def shown(run: RunDirectory) -> str:
+    """What ``skewless show`` says."""
+    console = Console(record=True, width=200, file=io.StringIO())
+    run_view.show(run, console)
+    return console.export_text()
 
 
 def plain(spark: SparkSession, path: Path, key: Sequence[str], *aggregates: Any) -> DataFrame:
@@ -112,3 +137,25 @@ def all_as_clients(spark: SparkSession, environment: Mapping[str, str]) -> Itera
     finally:
         of_workers.clear()
         of_workers.update(before)
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Some settings of the session for a while."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def without_times(report: StageReport) -> StageReport:
+    """A report without what depends on the machine."""
+    tasks = tuple(load.model_copy(update={"busy_seconds": None, "slowness": None}) for load in report.tasks)
+    splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
+    histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
+    counted = {"tasks": tasks, "splits": splits, "histogram": histogram}
+    return report.model_copy(update={"stage_seconds": 0.0, "work": None, **counted})

@@ -12,13 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from skewless.documents.stage_report import StageReport
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from tests.spark.clusters import ClusterProcess
-from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, without_times, write_input
 from tests.spark.test_forwarding import ORDERED, events, expected
 
 ROWS = 6_000
@@ -73,22 +71,13 @@ def shared_run(folder: Path, scenario: str, **sharing: Any) -> tuple[RunDirector
     fields = dict(SCENARIOS[scenario])
     path = write_input(folder / "input", events(ROWS), files=12)
     spec = spec_of(path, "key", fields.pop("aggregates"), sharing={"lease_seconds": 1, **sharing}, **fields)
-    run = RunDirectory(str(folder / "shared"))
-    prepare(run, spec, DATE, str(folder))
+    run = prepared(folder, spec, "shared")
     return run, spec
 
 
 def stages_done(run: RunDirectory) -> bool:
     stage = run.committed_stages()
     return stage > 0 and run.exists(f"decisions/{stage:04d}.json") and run.decision(stage).next_plan is None
-
-
-def without_times(report: StageReport) -> StageReport:
-    tasks = tuple(load.model_copy(update={"busy_seconds": None, "slowness": None}) for load in report.tasks)
-    splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
-    histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
-    counted = {"tasks": tasks, "splits": splits, "histogram": histogram}
-    return report.model_copy(update={"stage_seconds": 0.0, "work": None, **counted})
 
 
 def require_the_answer_of_one_alone(spark: SparkSession, run: RunDirectory, spec: JobSpec, folder: Path) -> None:
@@ -122,9 +111,7 @@ def paced_run(folder: Path, **fields: Any) -> RunDirectory:
     path = write_input(folder / "input", events(ROWS), files=12)
     routing = {"policy": "static", "reducers": 16, "waves": [1], "tokens": 64, "first_plan": []}
     spec = spec_of(path, "key", sharing={"lease_seconds": 1}, routing=routing, **fields)
-    run = RunDirectory(str(folder / "shared"))
-    prepare(run, spec, DATE, str(folder))
-    return run
+    return prepared(folder, spec, "shared")
 
 
 PACED_SUM = {"total": {"function": "paced_sum", "column": "at"}}

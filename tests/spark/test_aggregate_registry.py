@@ -8,10 +8,9 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from skewless.aggregates import ENTRY_POINT_GROUP, PythonAggregate, RegisteredAggregates
-from skewless.errors import AggregateError, SpecError
 from skewless.spec.reading import parse_spec
 from skewless_spark.aggregates import REGISTRY, AggregateRegistry, NativeAggregate
-from skewless_spark.aggregates.binding import check_calls, check_types
+from skewless_spark.aggregates.binding import check_types
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
 
 LATEST = "skewless.aggregates.shipped.latest:LATEST"
@@ -37,19 +36,8 @@ def test_a_native_name_wins_and_who_registered_it_is_told_once(caplog: pytest.Lo
     )
 
 
-def test_a_name_that_is_registered_twice_is_refused() -> None:
-    twice = [EntryPoint("latest", value, ENTRY_POINT_GROUP) for value in (LATEST, "elsewhere:LATEST")]
-    with pytest.raises(AggregateError, match="one package that registers it"):
-        AggregateRegistry(NATIVE_AGGREGATES, RegisteredAggregates(twice))["latest"]
-
-
 def spec(call: str) -> str:
     return f"{{name: a, input: {{path: x}}, key: k, aggregates: {{one: {call}}}, output: {{path: y}}}}"
-
-
-def test_a_name_that_nobody_has_gets_the_nearest() -> None:
-    with pytest.raises(SpecError, match=r"expected a known aggregate, but got 'sesions'; did you mean 'sessions'\?"):
-        check_calls(parse_spec(spec("{function: sesions, column: at, gap: 1}")), "spec")
 
 
 def test_what_the_planner_may_do_is_what_the_aggregate_declares() -> None:

@@ -10,17 +10,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from skewless.run.directory import RunDirectory
 from skewless_spark.branches import tasks
 from skewless_spark.engines import ENGINES
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK
 from skewless_spark.stage.state_counts import COUNTS
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
-from tests.spark.scenario import DATE, as_rows, spec_of, write_input
+from tests.spark.scenario import as_rows, prepared, spec_of, write_input
+from tests.tiers import mostly_long
 
 NATIVE = {
     "n": "count",
@@ -55,16 +54,15 @@ def odd_rows(rows: int = 2_000) -> pa.Table:
 
 @pytest.mark.parametrize(
     "aggregates",
-    [NATIVE, {**NATIVE, **WORDS}, PYTHON, {**NATIVE, **PYTHON}],
+    mostly_long([NATIVE, {**NATIVE, **WORDS}, PYTHON, {**NATIVE, **PYTHON}], NATIVE),
     ids=["of a fixed size", "texts and sketches", "python", "both"],
 )
 def test_one_pass_makes_the_states_and_the_backlog_of_two(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]
 ) -> None:
     path = write_input(tmp_path / "input", odd_rows(), files=4)
-    run = RunDirectory(str(tmp_path / "run"))
     routing = {"policy": "static", "reducers": 3, "waves": [1, 1], "first_plan": []}
-    prepare(run, spec_of(path, "key", aggregates, routing=routing), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(path, "key", aggregates, routing=routing))
     columns = JobColumns.of(run.job())
     for budget in BUDGETS:
         # Few rows are expected, so that states of any size are made in one pass.
@@ -83,16 +81,17 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
 
 @pytest.mark.parametrize(
     ("aggregates", "expected", "exchanges"),
-    [(NATIVE, (1000, 0), 1), (WORDS, (1000, 0), 2), (WORDS, (410, 400), 1), (WORDS, (), 2)],
+    mostly_long(
+        [(NATIVE, (1000, 0), 1), (WORDS, (1000, 0), 2), (WORDS, (410, 400), 1), (WORDS, (), 2)], (WORDS, (1000, 0), 2)
+    ),
     ids=["of a fixed size", "sketches, much left over", "sketches, little left over", "sketches, nothing known"],
 )
 def test_sketches_are_made_beside_the_backlog_only_if_few_rows_are_expected_in_it(
     spark: SparkSession, tmp_path: Path, aggregates: dict[str, Any], expected: tuple[int, ...], exchanges: int
 ) -> None:
     path = write_input(tmp_path / "input", odd_rows(100), files=2)
-    run = RunDirectory(str(tmp_path / "run"))
     routing = {"policy": "static", "reducers": 2, "waves": [1, 1], "first_plan": []}
-    prepare(run, spec_of(path, "key", aggregates, routing=routing), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(path, "key", aggregates, routing=routing))
     columns = JobColumns.of(run.job())
     plan = run.plan(0).model_copy(update={"budget_rows": 400, "expected_rows": expected})
     outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan))

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
-from skewless_cli.main import main
+from skewless_cli.main import app, main
 from tests.processes import side_by_side
 from tests.spark.scenario import write_input
 from tests.spark.test_pipeline import skewed
+from tests.unit.test_retention import _run
 
 ROWS = 6_000
 SKEWLESS = [sys.executable, "-m", "skewless_cli.main"]
@@ -228,8 +230,21 @@ print("pyspark" in sys.modules, "skewless_spark" in sys.modules)
 """
 
 
-def test_views_of_runs_import_no_spark(home: Path) -> None:
-    done = command("run", "spec.yaml", "--run-dir", "run", "--master", "local[2]", "--json", cwd=home)
-    assert done.returncode == 0, done.stderr
+def test_views_of_runs_import_no_spark(home: Path, whole: dict[str, Any]) -> None:
+    del whole
     seen = subprocess.run([sys.executable, "-c", _VIEWS], cwd=home, capture_output=True, text=True, check=True)
     assert seen.stdout.split() == ["False", "False"]
+
+
+def test_prune_says_what_goes_and_takes_it_away_unless_it_is_a_dry_run(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for name, day in {"newest": 20, "second": 19}.items():
+        _run(runs, name, day=day, age=0)
+    _run(runs, "failed", day=1, age=5_000, published=False)
+    said = CliRunner().invoke(app, ["prune", "--root", str(tmp_path), "--dry-run"])
+    assert said.exit_code == 0
+    assert "dry run: remove" in said.output
+    assert "never was" in said.output
+    assert (runs / "clicks" / "failed").exists()
+    CliRunner().invoke(app, ["prune", str(runs)])
+    assert sorted(path.name for path in (runs / "clicks").iterdir()) == ["newest", "second"]

@@ -31,11 +31,13 @@ from skewless_spark.states import committed_files
 from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import EVALUATED
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
-from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, session_settings, spec_of, write_input
+from tests.tiers import mostly_long
 
 NATIVE = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}
 CODEC_SETTING = "spark.sql.parquet.compression.codec"
 PYTHON = {"seen": {"function": "value_counts", "column": "word"}}
+MEDIAN = {"median": {"function": "exact_median", "column": "user"}}
 
 
 def merged_again(spark: SparkSession, run: RunDirectory) -> pa.Table:
@@ -53,8 +55,8 @@ def hot_and_null() -> pa.Table:
     return pa.table({"key": keys, "user": users, "word": [f"w{user % 7}" for user in users]})
 
 
-@pytest.mark.parametrize("engine", ["bypass", "staged"])
-@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON], ids=["native", "python"])
+@pytest.mark.parametrize("engine", mostly_long(["bypass", "staged"], "staged"))
+@pytest.mark.parametrize("aggregates", mostly_long([NATIVE, PYTHON], NATIVE), ids=["native", "python"])
 def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, engine: str, aggregates: dict[str, Any]
 ) -> None:
@@ -80,6 +82,7 @@ def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
     assert run.committed("result").counts == {"rows": len(hot_and_null), "keys": len(counts)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("aggregates", [NATIVE, PYTHON], ids=["native", "python"])
 def test_states_of_split_keys_are_merged_alike_by_one_task_whether_or_not_the_driver_has_read_them(
     spark: SparkSession,
@@ -101,6 +104,7 @@ def test_states_of_split_keys_are_merged_alike_by_one_task_whether_or_not_the_dr
         assert as_rows(merged_again(spark, run)) == as_rows(once)
 
 
+@pytest.mark.long
 def test_times_of_split_keys_are_the_same_in_a_session_of_another_zone_that_writes_them_in_twelve_bytes(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
 ) -> None:
@@ -111,14 +115,8 @@ def test_times_of_split_keys_are_the_same_in_a_session_of_another_zone_that_writ
     routing = {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}
     spec = spec_of(path, "key", aggregates, engine="staged", routing=routing)
     settings = {"spark.sql.parquet.outputTimestampType": "INT96", "spark.sql.session.timeZone": "Europe/Zurich"}
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
+    with session_settings(spark, settings):
         run, _ = reduce_job(spark, spec, tmp_path / "run")
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
     assert len(run.plan(0).head["hot"]) > 1
     states = run.committed(stage_step(0)).of_kind(EVALUATED)
     kinds = {field.type for file in states for field in pq.read_schema(run.path(file.path))}
@@ -141,6 +139,7 @@ def test_the_driver_leaves_times_of_twelve_bytes_to_spark(tmp_path: Path) -> Non
     assert found == [rows[1:], None]
 
 
+@pytest.mark.long
 def test_python_workers_write_the_states_of_a_stage_as_spark_does(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
 ) -> None:
@@ -151,11 +150,8 @@ def test_python_workers_write_the_states_of_a_stage_as_spark_does(
     before = str(spark.conf.get(CODEC_SETTING))
     found: list[tuple[RunDirectory, list[StageReport]]] = []
     for codec in (before, "snappy"):  # with another codec than ours Spark writes
-        spark.conf.set(CODEC_SETTING, codec)
-        try:
+        with session_settings(spark, {CODEC_SETTING: codec}):
             found.append(reduce_job(spark, spec, tmp_path / codec))
-        finally:
-            spark.conf.set(CODEC_SETTING, before)
     states = []
     for run, reports in found:
         steps = [run.committed(stage_step(stage)) for stage in range(len(reports))]
@@ -172,6 +168,7 @@ def test_python_workers_write_the_states_of_a_stage_as_spark_does(
     assert states[0] == states[1]
 
 
+@pytest.mark.long
 def test_a_file_that_no_task_has_reported_is_not_committed(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,9 +214,7 @@ def test_workers_write_row_groups_of_some_size_however_large_a_batch_is(
 
 
 @pytest.mark.parametrize(
-    "aggregates",
-    [NATIVE, PYTHON, {"median": {"function": "exact_median", "column": "user"}}],
-    ids=["native", "python", "not mergeable"],
+    "aggregates", mostly_long([NATIVE, PYTHON, MEDIAN], PYTHON), ids=["native", "python", "not mergeable"]
 )
 def test_keys_that_stay_whole_are_all_evaluated_in_an_only_stage_null_among_them(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, aggregates: dict[str, Any]
@@ -245,6 +240,7 @@ def test_keys_that_stay_whole_are_all_evaluated_in_an_only_stage_null_among_them
         assert row.get("median", np.median(users[row["key"]])) == np.median(users[row["key"]])
 
 
+@pytest.mark.long
 def test_python_states_of_splits_are_merged_in_the_query_of_their_stage_to_the_bits_of_the_merge(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
 ) -> None:
@@ -268,6 +264,7 @@ def test_python_states_of_splits_are_merged_in_the_query_of_their_stage_to_the_b
     assert found["evaluated"] == found["merged"]
 
 
+@pytest.mark.long
 def test_a_copy_is_written_as_spark_writes_the_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +305,7 @@ def test_a_copy_is_written_as_spark_writes_the_result(
     assert chunks[0].compression == chunks[1].compression
 
 
+@pytest.mark.long
 def test_all_files_of_a_result_have_one_schema(spark: SparkSession, tmp_path: Path) -> None:
     """Of keys with one state Spark knows more of what is never null than of the merged ones, here that of no key."""
     table = pa.table({"key": [number % 6 or None for number in range(100)], "value": range(100)})
@@ -321,22 +319,14 @@ def test_all_files_of_a_result_have_one_schema(spark: SparkSession, tmp_path: Pa
     assert all(schema == schemas[0] for schema in schemas)
 
 
+@pytest.mark.long
 def test_results_that_arrow_would_write_otherwise_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    written_as = "spark.sql.parquet.outputTimestampType"
-    before = str(spark.conf.get(written_as))
-    spark.conf.set(written_as, "INT96")
-    try:
-        _timestamps_of_twelve_bytes(spark, tmp_path)
-    finally:
-        spark.conf.set(written_as, before)
-
-
-def _timestamps_of_twelve_bytes(spark: SparkSession, tmp_path: Path) -> None:
     moments = [dt.datetime(2026, 1, 1, hour=number % 24, tzinfo=dt.UTC) for number in range(100)]
     table = pa.table({"key": [f"k{number % 10}" for number in range(100)], "at": moments})
     path = write_input(tmp_path / "input", table, files=2)
     aggregates = {"latest": {"function": "max", "column": "at"}}
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="combine"), tmp_path / "run")
+    with session_settings(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+        run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="combine"), tmp_path / "run")
     files = run.committed(stage_step(0)).of_kind(EVALUATED)
     assert files
     assert not copies.can_be_copied(run, files, JobColumns.of(run.job()))

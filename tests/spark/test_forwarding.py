@@ -18,10 +18,10 @@ from skewless.planner.planner import plan_next_stage
 from skewless.routing.ring import VirtualTask
 from skewless.run.directory import RunDirectory, commit_path, stage_step
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
-from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import prepared, reduce_job, result_of, spec_of, write_input
+from tests.tiers import mostly_long
 
 ORDERED = {
     "n": "count",
@@ -90,18 +90,21 @@ def require_states_in_their_places(run: RunDirectory, reports: list[StageReport]
         places |= keys
 
 
+ADAPTIVE = {"policy": "adaptive", "reducers": 4, "stage_overhead": 0}
+
+
 @pytest.mark.parametrize(
     "routing",
-    [
-        {"policy": "adaptive", "reducers": 4, "stage_overhead": 0},
-        pytest.param(
-            {"policy": "adaptive", "reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 1, 1, 1]},
-            marks=pytest.mark.long,
-        ),
-        pytest.param({"policy": "halving", "reducers": 4}, marks=pytest.mark.long),
-        pytest.param({"policy": "virtual_tasks", "reducers": 3}, marks=pytest.mark.long),
-        pytest.param({"policy": "static", "reducers": 1}, marks=pytest.mark.long),
-    ],
+    mostly_long(
+        [
+            ADAPTIVE,
+            {**ADAPTIVE, "reducers": 5, "budget": 1.0, "waves": [1, 1, 1, 1]},
+            {"policy": "halving", "reducers": 4},
+            {"policy": "virtual_tasks", "reducers": 3},
+            {"policy": "static", "reducers": 1},
+        ],
+        ADAPTIVE,
+    ),
     ids=["adaptive", "small budget", "halving", "virtual tasks", "one task"],
 )
 def test_keys_are_seen_in_order_whatever_moves(spark: SparkSession, tmp_path: Path, routing: dict[str, Any]) -> None:
@@ -121,6 +124,7 @@ def test_keys_are_seen_in_order_whatever_moves(spark: SparkSession, tmp_path: Pa
         assert sum(report.forwarded_rows for report in reports) > 0
 
 
+@pytest.mark.long
 def test_a_mergeable_aggregate_may_be_forwarded_too(spark: SparkSession, tmp_path: Path) -> None:
     table = events(5_000)
     path = write_input(tmp_path / "input", table)
@@ -132,6 +136,7 @@ def test_a_mergeable_aggregate_may_be_forwarded_too(spark: SparkSession, tmp_pat
     assert sum(row["n"] for row in result_of(run).to_pylist()) == 5_000
 
 
+@pytest.mark.long
 def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_budget(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -148,6 +153,7 @@ def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1, 2.5], ids=["whole numbers", "floating point numbers"])
 def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_stage(
     spark: SparkSession, tmp_path: Path, number: float
@@ -157,8 +163,7 @@ def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_sta
     aggregates = {name: {"function": name, "column": "at"} for name in ("latest", "exact_median")}
     routing = {"policy": "static", "reducers": 2, "waves": [1, 1, 2], "first_plan": []}
     spec = spec_of(path, "key", aggregates, routing=routing)
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec)
     run_stage(spark, run, 0)
     run.decide(1, plan_next_stage)
     file = run.committed(stage_step(0)).of_kind(PYTHON_STATES)[0]

@@ -67,6 +67,7 @@ def test_no_limit_cuts_files_into_tiny_pieces() -> None:
     assert split_bytes([16 * LEAST_BYTES], 4, 2) == 4 * LEAST_BYTES
 
 
+@pytest.mark.long
 def test_spark_makes_these_splits(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(30):

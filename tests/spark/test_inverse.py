@@ -138,6 +138,7 @@ def rows_of(spark: SparkSession, keys: Sequence[Any]) -> DataFrame:
     return spark.createDataFrame(pa.table(arrays, names=["key", "part", "fate", *COLUMNS]))
 
 
+@pytest.mark.long
 def test_subtracting_equals_merging_what_is_left_bit_for_bit(spark: SparkSession) -> None:
     """Every random case is a key of its own, so that all of them are one query."""
 
@@ -223,6 +224,7 @@ def result_over(spark: SparkSession, parts: Sequence[Sequence[int | None]], func
     return ours[0], theirs[0]
 
 
+@pytest.mark.long
 def test_only_a_whole_sum_may_overflow_when_states_are_merged(spark: SparkSession) -> None:
     """The result does not depend on the order of merging; a sum that is no bigint ends the run, as in plain Spark."""
     assert result_over(spark, [[2**62], [2**62], [2**62], [-(2**62)], [-(2**62)], [-(2**62)], [7]], "sum")[0] == 7
@@ -230,6 +232,7 @@ def test_only_a_whole_sum_may_overflow_when_states_are_merged(spark: SparkSessio
         result_over(spark, [[2**62], [2**62]], "sum")
 
 
+@pytest.mark.long
 def test_averages_of_integers_are_rounded_once(spark: SparkSession) -> None:
     """Spark's ``avg`` adds up doubles. It does not overflow, nor do we; but large values cancel each other exactly."""
     ours, theirs = result_over(spark, [[2**63 - 1] * 3, [2**63 - 1, -(2**63), None]], "avg")

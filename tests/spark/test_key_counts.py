@@ -81,6 +81,7 @@ def jobs_of(spark: SparkSession) -> int:
     return int(spark.sparkContext._jsc.sc().statusStore().jobsList(None).size())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("keys", "aggregates"),
     [
@@ -108,6 +109,7 @@ def test_the_driver_and_spark_make_the_same_histogram(
         assert here.keys
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("aggregates", [PYTHON, {**NATIVE, **PYTHON}, CARRIED], ids=["python", "both", "carried"])
 def test_seconds_of_keys_are_those_of_the_median_task_both_ways(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]

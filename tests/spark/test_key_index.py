@@ -12,12 +12,6 @@ from skewless_spark.aggregates.key_index import KeyIndex
 KEYS = st.lists(st.none() | st.text(max_size=3) | st.sampled_from(["a", "b", "NULL", ""]), max_size=60)
 
 
-def test_keys_are_numbered_in_order_of_first_appearance() -> None:
-    groups, new_rows = KeyIndex().number(pa.array(["b", "a", "b", "c", "a"]))
-    assert groups.tolist() == [0, 1, 0, 2, 1]
-    assert new_rows.tolist() == [0, 1, 3]
-
-
 def test_a_key_keeps_its_number_in_later_batches() -> None:
     index = KeyIndex()
     index.number(pa.array(["b", "a"]))
@@ -25,21 +19,6 @@ def test_a_key_keeps_its_number_in_later_batches() -> None:
     assert groups.tolist() == [2, 1, 3, 0, 2]
     assert new_rows.tolist() == [0, 2]
     assert len(index) == 4
-
-
-def test_null_is_a_key_of_its_own() -> None:
-    index = KeyIndex()
-    groups, new_rows = index.number(pa.array(["", None, "null", None, ""]))
-    assert groups.tolist() == [0, 1, 2, 1, 0]
-    assert new_rows.tolist() == [0, 1, 2]
-    assert index.number(pa.array([None, None], pa.string()))[0].tolist() == [1, 1]
-
-
-def test_an_empty_batch_numbers_nothing() -> None:
-    index = KeyIndex()
-    groups, new_rows = index.number(pa.array([], pa.string()))
-    assert (groups.tolist(), new_rows.tolist(), len(index)) == ([], [], 0)
-    assert groups.dtype == new_rows.dtype == np.int64
 
 
 def test_a_slice_of_a_longer_array_is_numbered_by_its_own_rows() -> None:

@@ -23,7 +23,7 @@ from skewless_spark.sources.lake.iceberg import _value
 from skewless_spark.sources.reading import read_units
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE
-from tests.spark.test_lake_inputs import ICEBERG, KV, frozen, numbered, read
+from tests.spark.test_lake_inputs import ICEBERG, KV, delta_log, frozen, numbered, read
 
 
 def mapped_by_id(folder: Path, *files: pa.Table, required: bool = False) -> dict[str, Any]:
@@ -82,6 +82,7 @@ DEFAULTS: dict[str, tuple[str, Any, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_rows_that_are_older_than_a_column_of_iceberg_have_its_default(spark: SparkSession, tmp_path: Path) -> None:
     def add(fields: list[dict[str, Any]]) -> None:
         for number, (name, (kind, default, _)) in enumerate(DEFAULTS.items(), start=10):
@@ -104,31 +105,28 @@ def test_rows_that_are_older_than_a_column_of_iceberg_have_its_default(spark: Sp
         with_fields(tmp_path, lambda fields: fields.pop())
 
 
+@pytest.mark.long
 def test_bytes_that_partition_a_delta_table_are_a_text_or_refused(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"k": ["a"], "p": pa.array([b"hello"])})
     write_deltalake(str(tmp_path / "t"), rows, partition_by=["p"])
     given, select = {"format": "delta", "path": str(tmp_path / "t")}, {"select": ["k", "string(p) AS s"]}
     with pytest.raises(InputError, match="expected values of partitions that are known here, but got the bytes"):
         frozen(given, tmp_path, "s", map=select)  # deltalake escapes each byte, and does not read that back
-    log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            line["add"]["partitionValues"] = {"p": "hello"}  # as Spark writes them
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with delta_log(tmp_path / "t") as lines:
+        for line in lines:
+            if "add" in line:
+                line["add"]["partitionValues"] = {"p": "hello"}  # as Spark writes them
     job = frozen(given, tmp_path, "s", map=select)
     assert [row[1] for row in read_units(spark, job, range(len(job.units)), ["k", "s"]).collect()] == ["hello"]
 
 
 def test_a_text_that_was_cut_off_in_a_delta_log_is_no_upper_bound(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "t"), pa.table({"s": ["ab\U0001f608"]}))
-    log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
     stats = {"numRecords": 1, "minValues": {"s": "ab"}, "maxValues": {"s": "ab\ufffd"}, "nullCount": {"s": 0}}
-    for line in lines:
-        if "add" in line:
-            line["add"]["stats"] = json.dumps(stats)
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with delta_log(tmp_path / "t") as lines:
+        for line in lines:
+            if "add" in line:
+                line["add"]["stats"] = json.dumps(stats)
     for value, files in (("ab\U0001f608", 1), ("ac", 0)):
         asked = [Condition("s", ">=", (Typed("string", value),))]
         snapshot, _ = delta_snapshot(Input(format="delta", path="t"), Part(DATE), str(tmp_path / "t"), asked)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources.lake.delta import delta_snapshot
 from skewless_spark.sources.lake.iceberg import _value
 from tests.lake_tables import append, data_file, iceberg_table, lake
-from tests.spark.scenario import DATE, reduce_job, result_of
+from tests.spark.scenario import DATE, session_settings
 from tests.spark.test_lake_inputs import spec_over
 
 FILES, ROWS = 6, 20
@@ -115,6 +114,7 @@ def _texts(path: str) -> pa.Table:
     return pq.read_table(path, columns=["s"], partitioning=None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["iceberg", "delta", "iceberg parted", "delta parted"])
 def test_conditions_leave_out_files_by_their_bounds_and_no_row(
     spark: SparkSession, tables: dict[str, tuple[Path, dict[str, Any]]], kind: str
@@ -136,18 +136,7 @@ def test_conditions_leave_out_files_by_their_bounds_and_no_row(
         assert passed <= set(left), where
 
 
-def test_the_result_is_that_of_all_files(spark: SparkSession, tmp_path: Path) -> None:
-    source = make("iceberg", tmp_path)
-    spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": "v >= 50 AND day < '2026-11-06'"})
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec, DATE, str(tmp_path))
-    assert len({unit.path for unit in run.job().units}) == 3
-    found = result_of(reduce_job(spark, spec, tmp_path / "again")[0])
-    every = pa.concat_tables(rows(file) for file in range(FILES)).to_pylist()
-    wanted = Counter(row["k"] for row in every if row["v"] is not None and row["v"] >= 50 and row["day"].day < 6)
-    assert dict(zip(found["k"].to_pylist(), found["n"].to_pylist(), strict=True)) == wanted
-
-
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_a_partition_tells_the_bounds_of_a_file_that_has_none(tmp_path: Path) -> None:
     """Iceberg keeps bounds of the first 100 columns, and of fewer ones if it is told so."""
@@ -181,6 +170,7 @@ def test_a_partition_tells_the_bounds_of_a_file_that_has_none(tmp_path: Path) ->
         assert len(job.units) == files + 1, where  # and the file of nulls, whose partition says nothing
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_a_widened_column_has_bounds_of_both_lengths(tmp_path: Path) -> None:
     table = iceberg_table(tmp_path, pa.schema([("k", pa.string()), ("v", pa.int32())]))
@@ -219,13 +209,11 @@ def test_an_unknown_bound_may_hold_anything(spark: SparkSession) -> None:
 
 
 def test_files_are_left_out_only_where_the_session_has_utc(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
-    try:
+    with session_settings(spark, {"spark.sql.session.timeZone": "Europe/Paris"}):
         assert conditions_of(spark, "at >= '2026-11-06 00:00:00'") == ()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_check_and_show_say_what_is_read_of_a_table(
     tables: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path

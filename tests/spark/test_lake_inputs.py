@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,7 @@ def test_a_run_over_a_table_gives_its_rows_of_all_types(spark: SparkSession, tmp
     )
 
 
+@pytest.mark.long
 def test_whole_local_files_of_a_table_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     clicks(tmp_path, numbered(100), numbered(50, 100))
     job = frozen(ICEBERG, tmp_path, "v")
@@ -182,6 +185,7 @@ def test_the_rows_that_a_table_claims_are_held_against_its_files(tmp_path: Path,
         frozen(source, tmp_path, "v")
 
 
+@pytest.mark.long
 def test_the_snapshot_is_frozen_whatever_is_committed_later(spark: SparkSession, tmp_path: Path) -> None:
     table, _ = clicks(tmp_path, numbered(100))
     run, spec = RunDirectory(str(tmp_path / "run")), spec_over(ICEBERG, ["v"])
@@ -216,26 +220,19 @@ def test_a_day_whose_last_snapshot_has_expired_is_not_taken_for_the_one_before(t
     table, _ = clicks(tmp_path, numbered(10))
     append(table, data_file(table, numbered(5, 10)))
     append(table, data_file(table, numbered(5, 15)))
-    first, second, _ = (one.snapshot_id for one in table.snapshots())
+    _, second, _ = (one.snapshot_id for one in table.snapshots())
     times = [dt.datetime(2026, 11, 19), dt.datetime(2026, 11, 20), dt.datetime(2026, 11, 21)]
     _committed_at(tmp_path, table, *times)
-    table = _reloaded(tmp_path)
     assert frozen({**ICEBERG, "at": "{date}"}, tmp_path).rows == 15
-    table.maintenance.expire_snapshots().by_id(second).commit()
+    lake(tmp_path).load_table("db.clicks").maintenance.expire_snapshots().by_id(second).commit()
     with pytest.raises(InputError, match="but got one that has expired"):
         frozen({**ICEBERG, "at": "{date}"}, tmp_path)
-    assert first
-
-
-def _reloaded(root: Path) -> Table:
-    return lake(root).load_table("db.clicks")
 
 
 def _committed_at(root: Path, table: Table, *times: dt.datetime) -> None:
     """Register the table anew, as if its snapshots had been committed at other times, in UTC."""
     catalog = lake(root)
-    current = catalog.load_table("db.clicks")
-    raw = json.loads(Path(current.metadata_location).read_text())
+    raw = json.loads(Path(catalog.load_table("db.clicks").metadata_location).read_text())
     for number, one in enumerate(times):
         at = int(one.replace(tzinfo=dt.UTC).timestamp() * 1000)
         raw["snapshots"][number]["timestamp-ms"] = at
@@ -265,6 +262,7 @@ def test_rows_deleted_by_position_are_left_out_and_the_others_keep_their_places(
         assert where["k01498"] == (paths[1], 498)
 
 
+@pytest.mark.long
 def test_ranges_of_a_cut_file_lose_each_their_own_deleted_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +276,7 @@ def test_ranges_of_a_cut_file_lose_each_their_own_deleted_rows(
     assert places(spark, job)["k07778"] == (paths[0], 7778)
 
 
+@pytest.mark.long
 def test_rows_written_after_a_delete_are_not_deleted_by_it(spark: SparkSession, tmp_path: Path) -> None:
     table, paths = clicks(tmp_path, numbered(10))
     delete_positions(table, {paths[0]: [0]})
@@ -328,6 +327,7 @@ def evolved(root: Path) -> Table:
     return table
 
 
+@pytest.mark.long
 def test_columns_are_found_by_their_ids_after_all_changes_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
     table = evolved(tmp_path)
     columns = ["a", "b", "i", "f", "m", "gone", "new"]
@@ -347,6 +347,7 @@ def test_a_file_whose_read_columns_are_the_tables_is_left_to_spark(tmp_path: Pat
     assert sorted(len(unit.inner) for unit in frozen(ICEBERG, tmp_path, "a", "i").units) == [0, 2]
 
 
+@pytest.mark.long
 def test_an_older_snapshot_is_read_with_the_schema_it_was_committed_with(spark: SparkSession, tmp_path: Path) -> None:
     table = evolved(tmp_path)
     old = table.snapshots()[0].snapshot_id
@@ -378,6 +379,7 @@ def partitioned(root: Path) -> tuple[Table, PartitionSpec]:
     return iceberg_table(root, schema, spec), spec
 
 
+@pytest.mark.long
 def test_values_of_hidden_partitions_are_never_taken_for_those_of_columns(spark: SparkSession, tmp_path: Path) -> None:
     table, _ = partitioned(tmp_path)
     at = dt.datetime(2026, 11, 20, 13, 14, 15)
@@ -395,6 +397,7 @@ def test_values_of_hidden_partitions_are_never_taken_for_those_of_columns(spark:
     assert ("a", "ch", at, dt.date(2026, 11, 20)) in oracle
 
 
+@pytest.mark.long
 def test_files_without_ids_are_read_by_the_tables_own_mapping_of_names(spark: SparkSession, tmp_path: Path) -> None:
     table = iceberg_table(tmp_path, KV)
     pq.write_table(numbered(10), tmp_path / "added.parquet")
@@ -406,6 +409,7 @@ def test_files_without_ids_are_read_by_the_tables_own_mapping_of_names(spark: Sp
     assert [unit.inner for unit in job.units] == [{"w": "v"}]
 
 
+@pytest.mark.long
 def test_a_table_of_format_1_is_read(spark: SparkSession, tmp_path: Path) -> None:
     rows = numbered(10)
     table = lake(tmp_path).create_table("db.clicks", rows.schema, properties={"format-version": "1"})
@@ -436,6 +440,7 @@ def test_a_snapshot_that_expired_during_a_run_ends_it_with_one_sentence(spark: S
     assert not run.exists("stages/0000/COMMIT.json")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", ["data", "deletes"])
 def test_a_file_that_goes_while_it_is_read_is_one_sentence_too(spark: SparkSession, tmp_path: Path, gone: str) -> None:
     table, paths = clicks(tmp_path, numbered(100))
@@ -456,6 +461,15 @@ def delta(folder: Path, rows: pa.Table, **options: Any) -> DeltaTable:
     return DeltaTable(str(folder))
 
 
+@contextmanager
+def delta_log(folder: Path, number: int = 0) -> Iterator[list[dict[str, Any]]]:
+    """The actions of a commit of a Delta table, which are written back as they are then."""
+    log = folder / "_delta_log" / f"{number:020d}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    yield lines
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def by_datafusion(folder: Path, *columns: str) -> list[tuple[Any, ...]]:
     """The rows as deltalake's own engine reads them, with deletion vectors applied."""
     query = f"SELECT {', '.join(columns)} FROM t"
@@ -466,6 +480,7 @@ def paths_of(table: DeltaTable) -> list[str]:
     return pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_file", [False, True], ids=["inline", "in files"])
 def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
     spark: SparkSession, tmp_path: Path, in_file: bool
@@ -490,6 +505,7 @@ def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
     assert read(spark, job) == oracle
 
 
+@pytest.mark.long
 def test_a_version_is_chosen_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     delta(folder, numbered(10))
@@ -511,12 +527,10 @@ def test_a_version_is_chosen_by_the_end_of_a_day(tmp_path: Path, name: str) -> N
 
     def committed_at(*times: dt.datetime) -> None:
         for number, one in enumerate(times):
-            log = folder / "_delta_log" / f"{number:020d}.json"
-            lines = [json.loads(line) for line in log.read_text().splitlines()]
-            for about in (line["commitInfo"] for line in lines if "commitInfo" in line):
-                about["timestamp"] = 1
-                about[name] = int(one.replace(tzinfo=dt.UTC).timestamp() * 1000)
-            log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            with delta_log(folder, number) as lines:
+                for about in (line["commitInfo"] for line in lines if "commitInfo" in line):
+                    about["timestamp"] = 1
+                    about[name] = int(one.replace(tzinfo=dt.UTC).timestamp() * 1000)
 
     committed_at(dt.datetime(2026, 11, 20, 23, 59, 59, 999000), dt.datetime(2026, 11, 21))
     job = frozen(asked, tmp_path)
@@ -534,14 +548,12 @@ def test_a_version_of_a_day_is_the_one_whose_own_commit_says_so(tmp_path: Path) 
     days = [dt.datetime(2026, 11, 19), None, dt.datetime(2026, 11, 20), dt.datetime(2026, 11, 21)]
     for number, day in enumerate(days):
         delta(folder, numbered(1, number), mode="append")
-        log = folder / "_delta_log" / f"{number:020d}.json"
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        about = next(line for line in lines if "commitInfo" in line)
-        if day is None:
-            lines.remove(about)
-        else:
-            about["commitInfo"]["timestamp"] = int(day.replace(tzinfo=dt.UTC).timestamp() * 1000)
-        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with delta_log(folder, number) as lines:
+            about = next(line for line in lines if "commitInfo" in line)
+            if day is None:
+                lines.remove(about)
+            else:
+                about["commitInfo"]["timestamp"] = int(day.replace(tzinfo=dt.UTC).timestamp() * 1000)
     assert str(frozen(asked, tmp_path).source.pinned) == f"{folder}, version 2"
     spec = spec_over(asked, [])
     with pytest.raises(InputError, match="but got the version 1, which does not say when; choose a version by"):
@@ -553,6 +565,7 @@ def test_a_version_of_a_day_is_the_one_whose_own_commit_says_so(tmp_path: Path) 
         frozen(asked, tmp_path)
 
 
+@pytest.mark.long
 def test_columns_of_a_delta_table_may_be_added_and_mapped(spark: SparkSession, tmp_path: Path) -> None:
     added = tmp_path / "added"
     delta(added, numbered(10).drop_columns(["v"]))
@@ -572,16 +585,13 @@ PARTS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", list(PARTS))
 def test_partition_values_of_a_delta_table_have_their_types(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "t"
     rows = pa.table({"k": ["a", "b", "c"], "part": PARTS[name]})
-    delta(folder, rows, partition_by=["part"])
-    job = frozen({"format": "delta", "path": str(folder)}, tmp_path, map={"select": ["k", "string(part) AS p", "part"]})
-    found = read_units(spark, job, range(len(job.units)), ["k"]).collect()
-    assert len(found) == 3
+    delta(tmp_path / "t", rows, partition_by=["part"])
     select = {"select": ["k", "part AS p" if name != "flag" else "int(part) AS p"]}
-    read_job = frozen({"format": "delta", "path": str(folder)}, tmp_path, "p", map=select)
-    kept = read_units(spark, read_job, range(len(read_job.units)), ["k", "p"]).collect()
+    job = frozen({"format": "delta", "path": "t"}, tmp_path, "p", map=select)
+    found = read_units(spark, job, range(len(job.units)), ["k", "p"]).collect()
     wanted = pa.table({"k": rows["k"], "p": rows["part"].cast(pa.int32()) if name == "flag" else rows["part"]})
-    assert in_order((row[0], row[1]) for row in kept) == plainly(wanted, "k", "p")
+    assert in_order((row[0], row[1]) for row in found) == plainly(wanted, "k", "p")

@@ -36,6 +36,7 @@ from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.windows.table_parts import parts_of_table
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE
+from tests.tiers import mostly_long
 
 Row = Mapping[str, Any]
 PASSES: dict[str, Callable[[Any, Any], bool]] = {
@@ -172,6 +173,7 @@ def _rows_of(path: Path, swapped: Mapping[str, str]) -> Iterator[Row]:
         yield {swapped[name]: value for name, value in row.items()} | of_folders
 
 
+@pytest.mark.long
 def test_no_row_of_a_delta_file_that_is_left_out_passes_though_columns_have_swapped_names(tmp_path: Path) -> None:
     left_out = of_parts = 0
     for seed in range(4):
@@ -248,7 +250,7 @@ def _by_id(path: str, names: Mapping[int, str]) -> Iterator[Row]:
         yield named | {"was_day": dt.datetime.combine(day, dt.time()) if type(day) is dt.date else day}
 
 
-@pytest.mark.parametrize("seed", range(len(SPECS)))
+@pytest.mark.parametrize("seed", mostly_long(range(len(SPECS)), 3))
 def test_no_row_of_an_iceberg_file_that_is_left_out_passes_though_columns_were_promoted(
     tmp_path: Path, seed: int
 ) -> None:

@@ -148,6 +148,7 @@ def test_nights_over_an_iceberg_table_read_what_changed_and_compaction_costs_no_
     assert (ways(job), job.rows, found) == (["reused"] * 3, 0, expected(table.scan().to_arrow()))
 
 
+@pytest.mark.long
 def test_a_file_that_came_before_a_compaction_is_not_lost_in_it(spark: SparkSession, tmp_path: Path) -> None:
     table, nights = by_day(tmp_path), Nights(spark, tmp_path, {**ICEBERG}, window=1)
     old = data_file(table, rows_of(NIGHT, 0, 20), record(NIGHT))
@@ -160,6 +161,7 @@ def test_a_file_that_came_before_a_compaction_is_not_lost_in_it(spark: SparkSess
     assert (ways(job), job.rows, found) == (["reduced anew"], 25, expected(table.scan().to_arrow()))
 
 
+@pytest.mark.long
 def test_an_aggregate_that_sees_rows_in_order_has_a_compacted_part_anew(spark: SparkSession, tmp_path: Path) -> None:
     table = by_day(tmp_path)
     old = [data_file(table, rows_of(NIGHT, n, 5), record(NIGHT)) for n in (0, 5)]
@@ -177,6 +179,7 @@ def test_an_aggregate_that_sees_rows_in_order_has_a_compacted_part_anew(spark: S
     assert [ways(job) for job in jobs] == [["new"], ["reduced anew"]]
 
 
+@pytest.mark.long
 def test_nights_over_a_delta_table_do_not_read_what_optimize_rewrote(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     nights = Nights(spark, tmp_path, {"format": "delta", "path": str(folder), "parts": "date"})
@@ -197,6 +200,7 @@ def test_nights_over_a_delta_table_do_not_read_what_optimize_rewrote(spark: Spar
     assert found == expected(DeltaTable(str(folder)).to_pyarrow_table())
 
 
+@pytest.mark.long
 def test_a_name_that_stands_for_another_column_begins_new_states(spark: SparkSession, tmp_path: Path) -> None:
     table, nights = by_day(tmp_path), Nights(spark, tmp_path, ICEBERG, window=1)
     append(table, data_file(table, rows_of(NIGHT, 1, 20), record(NIGHT)))
@@ -245,6 +249,7 @@ def test_a_time_column_that_was_dropped_and_added_again_is_another_one(tmp_path:
     assert [before.newest_field, after.newest_field] == ["timestamp_ntz, field 4", "timestamp_ntz, field 5"]
 
 
+@pytest.mark.long
 def test_the_newest_row_that_was_kept_is_not_that_of_another_column_of_the_name(
     spark: SparkSession, tmp_path: Path
 ) -> None:

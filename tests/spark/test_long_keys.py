@@ -53,6 +53,7 @@ def said(spark: SparkSession, spec: JobSpec, folder: Path) -> str:
     return sentence_for(raised.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_key_of_some_megabytes_is_a_key(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     spec = scenario(tmp_path, 4 * _MIB, engine, routing={"reducers": 2, "waves": [1, 2]})
@@ -63,26 +64,23 @@ def test_a_key_of_some_megabytes_is_a_key(spark: SparkSession, tmp_path: Path, e
     assert all(len(key) < 2_000 for report in reports for key in report.histogram.head)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", mostly_long(["string", "binary"], "binary"))
-def test_a_key_of_a_hundred_megabytes_is_refused_in_one_sentence(
-    spark: SparkSession, tmp_path: Path, engine: str, kind: str
-) -> None:
-    spec = scenario(tmp_path, 100 * _MIB, engine, kind)
-    assert said(spark, spec, tmp_path) == (
-        "key column 'key': expected values of at most 67,108,864 bytes, but got one of 104,857,600 bytes; group by a "
+#: Of a hundred megabytes and of one byte too many, by each engine, as text and as bytes, among several, in Python.
+TOO_LONG: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "combine": (100 * _MIB, "combine", {"kind": "binary"}),
+    "staged": (100 * _MIB, "staged", {"kind": "binary"}),
+    "text": (100 * _MIB, "combine", {}),
+    "one byte": (LONGEST_KEY + 1, "combine", {"key": ["colour", "key"]}),
+    "python": (100 * _MIB, "staged", {"aggregates": PYTHON}),
+}
+
+
+@pytest.mark.parametrize("name", mostly_long(TOO_LONG, "combine"))
+def test_a_key_that_is_too_long_is_refused_in_one_sentence(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    length, engine, fields = TOO_LONG[name]
+    assert said(spark, scenario(tmp_path, length, engine, **fields), tmp_path) == (
+        f"key column 'key': expected values of at most 67,108,864 bytes, but got one of {length:,} bytes; group by a "
         "hash of it, or by a part."
     )
-
-
-def test_the_bound_is_that_of_each_column_and_one_more_byte_breaks_it(spark: SparkSession, tmp_path: Path) -> None:
-    spec = scenario(tmp_path, LONGEST_KEY + 1, "combine", key=["colour", "key"])
-    assert said(spark, spec, tmp_path).startswith("key column 'key': expected values of at most 67,108,864 bytes")
-
-
-def test_a_python_aggregate_is_not_reached_by_a_key_that_is_too_long(spark: SparkSession, tmp_path: Path) -> None:
-    spec = scenario(tmp_path, 100 * _MIB, "staged", aggregates=PYTHON)
-    assert said(spark, spec, tmp_path).startswith("key column 'key': expected values of at most 67,108,864 bytes")
 
 
 _ASKED = os.environ.get("SKEWLESS_LARGE_KEY", "")

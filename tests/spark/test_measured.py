@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from skewless.bounds import NOT_MEASURED
 from skewless.documents.decision import EngineChoice
@@ -21,11 +20,11 @@ from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
-from skewless_cli import replay_view, run_summary, run_view
+from skewless_cli import replay_view, run_summary
 from skewless_spark.engines.combine import splits_seen
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_progress import StepProgress
-from tests.spark.scenario import write_input
+from tests.spark.scenario import shown, write_input
 from tests.unit.synthetic import job, report
 
 
@@ -50,9 +49,7 @@ def test_the_command_says_of_a_run_that_nobody_measured_that_it_is_not_measured(
     assert (line["engine"], line["max_over_mean"], line["gap_to_bound"]) == ("combine", None, None)
     told = run_summary.as_object(run)["certificate"]
     assert (told["gap"], told["makespan_rows"], told["conclusion"]) == (None, None, NOT_MEASURED)
-    console = Console(record=True, width=200)
-    run_view.show(run, console)
-    text = console.export_text()
+    text = shown(run)
     assert "gap to the bound not measured: not measured" in text
     assert "balanced" not in text
     assert "0.0%" not in text
@@ -84,6 +81,7 @@ def test_a_run_of_an_older_release_on_a_ring_that_is_refused_now_is_replayed_as_
     assert "that own none of its 4,096" in reason
 
 
+@pytest.mark.long
 def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSession, tmp_path: Path) -> None:
     path = write_input(tmp_path / "input", pa.table({"key": [f"k{number % 10}" for number in range(4_000)]}), files=4)
     seen = JobsSeen(spark)

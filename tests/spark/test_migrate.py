@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from deploy import PROJECT
+from tests.packages import install
 from tests.spark import migration
 from tests.spark.scenario import write_input
 
@@ -96,11 +97,6 @@ def _clicks() -> pa.Table:
 
 
 def _installed(folder: Path) -> Path:
-    """What an installer leaves of the package that the page's aggregate is in."""
+    """The package that the page's aggregate is in."""
     (code,) = [block for block in migration.blocks("python") if "TRIMMED_MEAN" in block]
-    (folder / "trimmed.py").write_text(code)
-    info = folder / "trimmed-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trimmed\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[skewless.aggregates]\ntrimmed_mean = trimmed:TRIMMED_MEAN\n")
-    return folder
+    return install(folder, "trimmed", code, aggregates="trimmed_mean = trimmed:TRIMMED_MEAN")

@@ -1,10 +1,9 @@
-"""Python aggregates in real runs, and the models that are made of what they publish."""
+"""The models that are made of what Python aggregates publish."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,59 +15,6 @@ from examples.models.catalog_job import published
 from examples.models.decision_tree import BINS, GRID, Samples, accuracy, train
 from examples.models.naive_bayes import NaiveBayes, class_of, held_out, write_labelled
 from examples.models.tree import Points, grow
-from tests.spark.scenario import reduce_job, result_of, spec_of, write_input
-
-
-def rows(count: int = 20_000) -> pa.Table:
-    """A hot key with two thirds of the rows, and values with a few heavy ones."""
-    rng = np.random.default_rng(3)
-    keys = np.where(rng.random(count) < 2 / 3, 0, rng.integers(1, 400, count))
-    words = np.minimum(rng.zipf(1.4, count), 3000)
-    missing = rng.random(count) < 1 / 9
-    return pa.table(
-        {
-            "key": pa.array([f"k{key}" for key in keys]),
-            "word": pa.array([f"w{word}" for word in words], mask=missing),
-            "day": pa.array((words % 50).astype(np.int32), pa.int32()).cast(pa.date32()),
-            "place": pa.array(range(count), pa.int64()),
-        }
-    )
-
-
-@pytest.mark.long
-def test_counts_and_heavy_hitters_of_split_keys_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
-    table = rows()
-    calls = {
-        "counts": {"function": "value_counts", "column": "word"},
-        "days": {"function": "value_counts", "column": "day"},
-        "heavy": {"function": "space_saving", "column": "word", "capacity": 20},
-    }
-    routing = {"policy": "adaptive", "reducers": 3, "stage_overhead": 0}
-    run, reports = reduce_job(
-        spark, spec_of(write_input(tmp_path / "input", table), "key", calls, routing=routing), tmp_path / "run"
-    )
-    assert len(reports) >= 3
-    assert any(len(shares) > 1 for shares in run.plan(len(reports) - 1).head.values())  # a key was split
-    words: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    days: defaultdict[str, Counter[Any]] = defaultdict(Counter)
-    for row in table.to_pylist():
-        words[row["key"]].update([row["word"]] if row["word"] is not None else [])
-        days[row["key"]].update([row["day"]])
-    result = {row["key"]: row for row in result_of(run).to_pylist()}
-    assert result.keys() == words.keys() | days.keys()
-    for key, row in result.items():
-        assert {one["value"]: one["count"] for one in row["counts"]} == words[key]
-        assert {one["value"]: one["count"] for one in row["days"]} == days[key]
-        total = sum(words[key].values())
-        heavy = {one["item"]: one for one in row["heavy"]}
-        assert len(heavy) <= 20
-        for item, one in heavy.items():
-            assert one["count"] - one["error"] <= words[key][item] <= one["count"]
-            assert one["error"] <= total / 20
-        assert all(item in heavy or count <= total / 20 for item, count in words[key].items())
-
-
-# --- naive Bayes ------------------------------------------------------------------------------------------
 
 
 def small_corpus(folder: Path) -> None:
@@ -106,9 +52,6 @@ def test_naive_bayes_counts_are_those_of_one_process_and_tell_held_out_files(
     assert evaluation.files > 5
     assert evaluation.accuracy == 1.0 > evaluation.majority_accuracy
     assert class_of("abc.py") == "(top)"
-
-
-# --- the decision tree ------------------------------------------------------------------------------------
 
 
 def xor_samples(count: int = 6000) -> Samples:

@@ -20,7 +20,6 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.errors import InputError, SpecError
-from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.binding import check_types
 from skewless_spark.aggregates.definition import NativeAggregate
@@ -30,9 +29,8 @@ from skewless_spark.aggregates.native.sums import AVG
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.states.columns import JobColumns
-from tests.spark.scenario import DATE, plain, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import DATE, plain, prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
 ROWS = 12_000
@@ -103,6 +101,10 @@ class Case(NamedTuple):
     same_type: bool = True
 
 
+#: By what people call them.
+Cases = dict[str, Case]
+
+
 def close(rel: float, absolute: float = 0.0) -> Callable[[Any, Any], bool]:
     """Equal, and floating-point numbers nearly so: NaN is NaN, and infinity itself."""
 
@@ -157,27 +159,32 @@ def most_frequent(k: int) -> Callable[[Any, Any], bool]:
 
 
 MOMENT, FAR = close(1e-9, 1e-12), close(1e-6)
-STATISTICS = ["var_samp", "var_pop", "stddev_samp", "stddev_pop"]
-IN_ORDER = "transform(array_sort(collect_list(struct(place, {0}))), one -> one.{0})"
+#: The values of a column in the order of the input, without null.
+IN_ORDER = "filter(transform(array_sort(collect_list(struct(place, {1}))), one -> one.{1}), one -> one IS NOT NULL)"
 
-CASES = {
+
+def alike(function: str, *columns: str, holds: Callable[[Any, Any], bool] = exactly, sql: str = "{0}({1})") -> Cases:
+    """Calls that plain SQL has by the same name, of one column each."""
+    return {
+        f"{function} {of}" if len(columns) > 1 else function: Case(
+            {"function": function, "column": of}, sql.format(function, of), holds
+        )
+        for of in columns
+    }
+
+
+CASES: Cases = {
     "count": Case("count", "count(*)", exactly),
     "count of a column": Case({"function": "count", "column": "tags"}, "count(tags)", exactly),
-    "count_if": Case({"function": "count_if", "column": "flag"}, "count_if(flag)", exactly),
-    **{
-        f"sum {one}": Case({"function": "sum", "column": one}, f"sum({one})", close(1e-9, 1e-12))
-        for one in ("whole", "big", "real", "short", "price", "coin")
-    },
-    **{
-        f"avg {one}": Case({"function": "avg", "column": one}, f"avg({one})", close(1e-9, 1e-12))
-        for one in ("whole", "real", "price", "broad", "coin")
-    },
-    **{
-        f"{one} {of}": Case({"function": one, "column": of}, f"{one}({of})", exactly)
-        for one in ("min", "max")
-        for of in ("real", "word", "at", "raw", "tags")
-    },
-    **{one: Case({"function": one, "column": "near"}, f"{one}(near)", MOMENT) for one in STATISTICS},
+    **alike("count_if", "flag"),
+    **alike("sum", "whole", "big", "real", "short", "price", "coin", holds=MOMENT),
+    **alike("avg", "whole", "real", "price", "broad", "coin", holds=MOMENT),
+    **alike("min", "real", "word", "at", "raw", "tags"),
+    **alike("max", "real", "word", "at", "raw", "tags"),
+    **alike("var_samp", "near", holds=MOMENT),
+    **alike("var_pop", "near", holds=MOMENT),
+    **alike("stddev_samp", "near", holds=MOMENT),
+    **alike("stddev_pop", "near", holds=MOMENT),
     "var_pop with infinities": Case({"function": "var_pop", "column": "real"}, "var_pop(real)", MOMENT),
     "var_samp of decimals": Case({"function": "var_samp", "column": "price"}, "var_samp(price)", MOMENT),
     "var_samp far from zero": Case({"function": "var_samp", "column": "far"}, "var_samp(far)", FAR),
@@ -210,36 +217,18 @@ CASES = {
         "max_by(tags, place) FILTER (WHERE tags IS NOT NULL)",
         exactly,
     ),
-    **{one: Case({"function": one, "column": "flag"}, f"{one}(flag)", exactly) for one in ("bool_and", "bool_or")},
-    **{
-        f"{one} {of}": Case({"function": one, "column": of}, f"{one}({of})", exactly)
-        for one in ("bit_and", "bit_or", "bit_xor")
-        for of in ("tiny", "big")
-    },
-    **{
-        f"collect_set {of}": Case({"function": "collect_set", "column": of}, f"sort_array(collect_set({of}))", exactly)
-        for of in ("word", "real", "raw", "tags")
-    },
-    **{
-        f"count_distinct {of}": Case({"function": "count_distinct", "column": of}, f"count(DISTINCT {of})", exactly)
-        for of in ("real", "coin", "raw")
-    },
-    "collect_list": Case(
-        {"function": "collect_list", "column": "word"},
-        f"filter({IN_ORDER.format('word')}, one -> one IS NOT NULL)",
-        exactly,
-    ),
+    **alike("bool_and", "flag"),
+    **alike("bool_or", "flag"),
+    **alike("bit_and", "tiny", "big"),
+    **alike("bit_or", "tiny", "big"),
+    **alike("bit_xor", "tiny", "big"),
+    **alike("collect_set", "word", "real", "raw", "tags", sql="sort_array({0}({1}))"),
+    **alike("count_distinct", "real", "coin", "raw", sql="count(DISTINCT {1})"),
+    **alike("collect_list", "word", sql=IN_ORDER),
     "collect_list of numbers": Case(
-        {"function": "collect_list", "column": "real"},
-        f"filter({IN_ORDER.format('real')}, one -> one IS NOT NULL)",
-        exactly,
+        {"function": "collect_list", "column": "real"}, IN_ORDER.format("", "real"), exactly
     ),
-    **{
-        f"approx_count_distinct {of}": Case(
-            {"function": "approx_count_distinct", "column": of}, f"count(DISTINCT {of})", within(0.06)
-        )
-        for of in ("word", "coin")
-    },
+    **alike("approx_count_distinct", "word", "coin", sql="count(DISTINCT {1})", holds=within(0.06)),
     "theta_sketch_estimate": Case(
         {"function": "theta_sketch_estimate", "column": "at", "lg_nom_entries": 11}, "count(DISTINCT at)", within(0.08)
     ),
@@ -289,7 +278,7 @@ def expected(spark: SparkSession, nasty_input: Path) -> tuple[dict[str | None, R
     return {row["key"]: row for row in said.collect()}, dict(said.dtypes)
 
 
-@pytest.fixture(scope="module", params=["combine", *mostly_long(POLICIES, "static")])
+@pytest.fixture(scope="module", params=mostly_long(["combine", *POLICIES], "combine"))
 def came(
     request: pytest.FixtureRequest, spark: SparkSession, nasty_input: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str | None, Row], dict[str, str]]:
@@ -339,6 +328,7 @@ def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
     assert all(REGISTRY[name].mergeable and not REGISTRY[name].ordered for name in native)
 
 
+@pytest.mark.long
 def test_means_of_decimals_are_rounded_where_spark_rounds_them(spark: SparkSession) -> None:
     rng = random.Random(5)
     shapes = [(p, s) for p in (16, 17, 24, 38) for s in (0, 2, 10, 18) if s <= p]
@@ -362,6 +352,7 @@ def test_means_of_decimals_are_rounded_where_spark_rounds_them(spark: SparkSessi
     assert not wrong
 
 
+@pytest.mark.long
 def test_synonyms_are_those_of_spark(spark: SparkSession) -> None:
     known = {row["function"] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     for synonym, definition in SYNONYMS.items():
@@ -373,6 +364,7 @@ def test_synonyms_are_those_of_spark(spark: SparkSession) -> None:
         assert usage[0] == usage[1] or {synonym, definition.name} == {"any_value", "first"}
 
 
+@pytest.mark.long
 def test_an_empty_input_has_columns_of_every_aggregate(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "input").mkdir()
     calls = {NAMES[id_]: case.call for id_, case in CASES.items() if not set(id_) & set(" ,")}
@@ -383,13 +375,13 @@ def test_an_empty_input_has_columns_of_every_aggregate(spark: SparkSession, tmp_
     assert result_of(run).column_names == ["key", *calls]
 
 
+@pytest.mark.long
 def test_merged_states_have_the_types_of_states_however_often_they_are_merged(
     spark: SparkSession, nasty_input: Path, tmp_path: Path
 ) -> None:
     """States of parts and merges of them are read as one; nothing is run for this."""
-    run = RunDirectory(str(tmp_path / "run"))
     calls = {NAMES[id_]: case.call for id_, case in CASES.items()}
-    prepare(run, spec_of(nasty_input, "key", calls), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(nasty_input, "key", calls))
     columns = JobColumns.of(run.job())
     once = empty_states(spark, columns).groupBy(*columns.keys).agg(*Native(columns).merges())
     assert once.groupBy(*columns.keys).agg(*Native(columns).merges()).dtypes == once.dtypes
@@ -492,6 +484,7 @@ ODD = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_values_with_rules_of_their_own_are_taken_by_no_aggregate_and_no_key(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -520,6 +513,7 @@ def test_values_with_rules_of_their_own_are_taken_by_no_aggregate_and_no_key(
             freeze(spec, DATE, str(tmp_path), "spec")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bigint", "decimal(20,2)", "double"])
 def test_the_bins_of_a_histogram_are_told_by_all_digits(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """As a double, 2**53 + 3 is 2**53 + 4, which is the edge of another bin."""

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import finish_run, run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import Quiet, as_rows, prepared, reduce_job, result_of, spec_of, write_input
+from tests.tiers import mostly_long
 
 ROUTING = {"reducers": 3, "waves": [1, 1, 1], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 NATIVE = {"n": "count", "total": {"function": "sum", "column": "value"}}
@@ -36,8 +37,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def files_of_waves(source: Path, folder: Path) -> tuple[tuple[int, ...], ...]:
     """The files of each wave."""
-    run = RunDirectory(str(folder / "unmapped"))
-    prepare(run, spec_of(source, "key", NATIVE, routing=ROUTING), DATE, str(folder))
+    run = prepared(folder, spec_of(source, "key", NATIVE, routing=ROUTING), "unmapped")
     assert len(run.job().waves) == 3
     return run.job().waves
 
@@ -47,20 +47,13 @@ ENGINES = ("staged", "combine", "bypass", "auto")
 KEPT: dict[str, tuple[int, ...] | None] = {
     "the first has none": (1, 2), "only the first has some": (0,), "none is left": (), "none can be": None,
 }  # fmt: skip
-#: Not ``long``: each engine, branch and kind of condition once.
-QUICK = {
-    ("staged", "native", "the first has none"), ("staged", "python", "none can be"),
-    ("combine", "python", "none can be"), ("bypass", "native", "none is left"),
-    ("auto", "python", "only the first has some"),
-}  # fmt: skip
+CASES = list(itertools.product(ENGINES, ("native", "python"), KEPT))
 
 
 @pytest.mark.parametrize(
     ("engine", "branch", "left"),
-    [
-        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.long, id=", ".join(case))
-        for case in itertools.product(ENGINES, ("native", "python"), KEPT)
-    ],
+    mostly_long(CASES, ("combine", "python", "none can be")),
+    ids=[", ".join(case) for case in CASES],
 )
 def test_waves_that_a_condition_empties_are_admitted_like_others(
     spark: SparkSession, source: Path, tmp_path: Path, engine: str, branch: str, left: str
@@ -83,6 +76,7 @@ def test_waves_that_a_condition_empties_are_admitted_like_others(
         assert (published.rows, pq.read_table(published.path).column_names) == (0, ["key", *spec.aggregates])
 
 
+@pytest.mark.long
 def test_a_night_without_rows_is_a_part_of_its_window(spark: SparkSession, tmp_path: Path) -> None:
     values = {"2026-11-19": [3, 3], "2026-11-20": [1, 2], "2026-11-21": [0, 0]}
     for day, of_day in values.items():

@@ -33,8 +33,9 @@ from skewless_spark.sharing.participation import share_stage
 from skewless_spark.sources.worker_files import read_in_workers, write_in_workers
 from tests.broken_wire import Fault, broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
-from tests.spark.scenario import DATE, Quiet, all_as_clients, as_rows, reduce_job, spec_of, write_input
+from tests.spark.scenario import DATE, Quiet, all_as_clients, as_rows, reduce_job, spec_of, window_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
+from tests.tiers import mostly_long
 
 #: Exact, native and in Python; the second ones can be merged over parts.
 AGGREGATED: dict[str, object] = {**AGGREGATES, "median": {"function": "exact_median", "column": "value"}}
@@ -108,7 +109,7 @@ def test_a_format_that_only_spark_writes_is_refused_by_the_first_stage(
         run_stage(spark, run, 0)
 
 
-@pytest.mark.parametrize("engine", ["staged", "combine", "bypass"])
+@pytest.mark.parametrize("engine", mostly_long(["staged", "combine", "bypass"], "staged"))
 def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, engine: str
 ) -> None:
@@ -190,8 +191,7 @@ def test_windows_of_hours_and_of_all_that_there_are(
     put(hours[0].replace("T", "/h"), "late", late)
     run = night(hours[3], "all")
     assert sum(report.admitted_rows for report in run.reports()) == 600
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert [part.name for part in window.parts] == hours
     assert window.missing == ("2026-10-25T00", "2026-10-25T01")
     everything = pa.concat_tables([late, *rows.values()])
@@ -203,6 +203,7 @@ def test_windows_of_hours_and_of_all_that_there_are(
     assert as_rows(result_of(run)) == local_result(spark, tmp_path / "last", last, OF_PARTS)
 
 
+@pytest.mark.long
 def test_clusters_share_a_stage_in_a_bucket(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
 ) -> None:
@@ -268,6 +269,7 @@ TYPES = pa.table(
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_workers_write_both_they_and_spark_read_back(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ def test_what_workers_write_both_they_and_spark_read_back(
     assert [repr(row) for row in by_spark.collect()] == wanted
 
 
+@pytest.mark.long
 def test_files_are_in_folders_by_a_column_and_a_large_one_is_read_by_several_tasks(
     spark: SparkSession, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +307,7 @@ def test_files_are_in_folders_by_a_column_and_a_large_one_is_read_by_several_tas
     assert read_in_workers(spark, frame.schema, [(empty, 1)]).count() == 0
 
 
+@pytest.mark.long
 def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: SparkSession, place: str) -> None:
     """Such are the states of some sketches, of keys that have no value."""
     struct = "named_struct('a', id, 'l', array(named_struct('b', id)), 'm', map('k', named_struct('c', id)))"
@@ -315,6 +319,7 @@ def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: S
     assert back.where("state IS NULL").count() == 3
 
 
+@pytest.mark.long
 def test_what_a_task_wrote_that_does_not_count_is_not_listed(spark: SparkSession, place: str) -> None:
     """A task that was thought dead goes on writing into the attempt's folder."""
     attempt = RunDirectory(f"{place}/run").new_attempt("result")
@@ -324,6 +329,7 @@ def test_what_a_task_wrote_that_does_not_count_is_not_listed(spark: SparkSession
     assert len(attempt.listed("data")) == 1
 
 
+@pytest.mark.long
 def test_a_file_that_was_damaged_in_the_bucket_is_told(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
 ) -> None:
@@ -340,14 +346,3 @@ def test_a_file_that_was_damaged_in_the_bucket_is_told(
         merge_states(spark, run)
     assert file.path in sentence_for(told.value)
     assert "\n" not in sentence_for(told.value)
-
-
-def test_a_result_in_a_format_that_only_spark_writes_is_refused(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
-) -> None:
-    run = RunDirectory(f"{place}/run")
-    path = put_input(server, f"{place}/in", skewed(500), files=1)
-    spec = far_spec(path, tmp_path, output={"path": "out", "format": "json"}, routing={"waves": [1]})
-    prepare(run, spec, DATE, str(tmp_path))
-    with pytest.raises(RunDirectoryError, match=r"a path that Spark can write, for a result as json"):
-        run_pipeline(spark, run, Quiet())

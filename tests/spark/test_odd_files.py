@@ -118,11 +118,6 @@ def test_a_wildcard_does_not_come_to_names_that_begin_with_a_dot(folder: Path, p
     assert find(f"{folder}/.in*/kept/**/*.parquet") == [str(old / "part.parquet")]
 
 
-def test_a_wildcard_names_what_begins_with_an_underscore(folder: Path) -> None:
-    (folder / "__init__.py").touch()
-    assert find(f"{folder}/**/*.py") == [str(folder / "__init__.py")]
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
 @pytest.mark.parametrize("pattern", ["", "/day=*/*.parquet", "/**/*.parquet", "/*"])
 def test_a_folder_that_cannot_be_listed_is_told_and_not_passed_over(folder: Path, pattern: str) -> None:

@@ -21,6 +21,7 @@ from skewless.standing.kept_merges import choice_of
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
+from tests.packages import install
 from tests.spark.scenario import Quiet, result_of, spec_of
 
 FIRST = dt.date(2026, 11, 16)
@@ -102,6 +103,7 @@ def require_one_thread_s(result: list[dict[str, Any]], expected: dict[str | None
     assert {row.pop("key"): row for row in result} == expected
 
 
+@pytest.mark.long
 def test_sessions_over_five_midnights_with_a_late_file_are_those_of_one_thread(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -149,16 +151,12 @@ def test_ordered_states_go_on_from_the_merges_of_other_nights(spark: SparkSessio
 
 
 def test_an_aggregate_whose_states_follow_no_order_is_refused_with_what_to_define(tmp_path: Path) -> None:
-    packages = tmp_path / "packages"
-    info = packages / "steps-1.0.dist-info"
-    info.mkdir(parents=True)
-    (packages / "steps.py").write_text(
+    code = (
         "from skewless.aggregates.shipped.latest import LATEST\n"
         "from dataclasses import replace\n"
         "STEPS = replace(LATEST, name='steps', instead='', concatenable=False)\n"
     )
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: steps\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[skewless.aggregates]\nsteps = steps:STEPS\n")
+    packages = install(tmp_path / "packages", "steps", code, aggregates="steps = steps:STEPS")
     spec = tmp_path / "spec.yaml"
     spec.write_text(
         "{name: own, input: {path: 'in/{date}'}, window: 3, key: key, output: {path: published}, "

@@ -1,4 +1,7 @@
-"""Somebody's own package brings an aggregate with a further column, and a job uses it by its name."""
+"""Somebody's own package brings aggregates that a job uses by name: one with a further column, and some that fail.
+
+One that fails ends in one sentence with the key, and its traceback; nothing is committed.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from skewless.aggregates import RegisteredAggregates
+from tests.packages import install
 from tests.spark.scenario import write_input
 
 MODULE = """
@@ -49,20 +53,18 @@ WEIGHTED_SUM = PythonAggregate.per_key(
 """
 
 
-def install(folder: Path) -> None:
-    """What an installer leaves of a package: its module and its entry points."""
-    (folder / "weighted.py").write_text(MODULE)
-    info = folder / "weighted-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weighted\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[skewless.aggregates]\nweighted_sum = weighted:WEIGHTED_SUM\n")
+def run_apart(spec: Path, packages: Path) -> subprocess.CompletedProcess[str]:
+    """``skewless run`` in a process that finds the packages; its run directory and its data are beside the spec."""
+    command = [str(Path(sys.executable).with_name("skewless")), "run", str(spec), "--root", str(spec.parent)]
+    return subprocess.run(
+        [*command, "--master", "local[2]", "--date", "2026-11-20", "--run-dir", str(spec.parent / "run")],
+        env={**os.environ, "PYTHONPATH": str(packages)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 @pytest.mark.long
 def test_an_installed_package_s_aggregate_runs_in_a_job(tmp_path: Path) -> None:
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    install(packages)
+    packages = install(tmp_path / "packages", "weighted", MODULE, aggregates="weighted_sum = weighted:WEIGHTED_SUM")
     rng = np.random.default_rng(8)
     table = pa.table(
         {
@@ -77,13 +79,7 @@ def test_an_installed_package_s_aggregate_runs_in_a_job(tmp_path: Path) -> None:
         f"{{name: own, input: {{path: {path}}}, key: key, routing: {{reducers: 2}}, output: {{path: published}}, "
         "aggregates: {total: {function: weighted_sum, column: amount, weight: times}}}"
     )
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("skewless")), "run", str(spec), "--root", str(tmp_path),
-            "--master", "local[2]", "--date", "2026-11-20",
-        ],
-        env={**os.environ, "PYTHONPATH": str(packages)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_apart(spec, packages)
     assert done.returncode == 0, done.stderr
     expected: defaultdict[str, int] = defaultdict(int)
     for row in table.to_pylist():
@@ -105,6 +101,7 @@ def test_states_and_results_of_every_plain_column_have_types_that_spark_has_too(
             assert from_arrow_type(to_arrow_type(spark, timezone="UTC")) == spark
 
 
+@pytest.mark.long
 def test_the_exact_median_is_that_of_spark(spark: SparkSession) -> None:
     rng = np.random.default_rng(12)
     odd = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e308, -1e308, 5e-324]
@@ -125,3 +122,88 @@ def test_the_exact_median_is_that_of_spark(spark: SparkSession) -> None:
         # By their digits, for NaN equals itself then; but negative zero is zero.
         assert repr(ours[row["key"]]) == repr(row["p"]).replace("-0.0", "0.0") or ours[row["key"]] == row["p"]
         assert repr(row["median"]) == repr(row["p"])
+
+
+FAILING = """
+import pyarrow as pa
+from skewless.aggregates import Accumulator, PythonAggregate
+
+class Sum(Accumulator):
+    def __init__(self):
+        self.total = 0
+    def update(self, values):
+        self.total += sum(value or 0 for value in values.to_pylist())
+    def merge(self, state):
+        self.total += state
+    def state(self):
+        return self.total
+    def evaluate(self):
+        return self.total
+
+class Picky(Sum):
+    def update(self, values):
+        if 13 in values.to_pylist():
+            raise ValueError("thirteen is bad luck")
+
+class Hoarder(Sum):
+    def state(self):
+        return "x" * (257 << 20 if self.total > 90 else 1)
+    def merge(self, state):
+        pass
+
+def made(name, kind, state=pa.int64()):
+    return PythonAggregate.per_key(
+        name=name, mergeable=True, create=lambda options: kind(), argument_type=pa.int64(), state_type=state,
+        result_type=pa.int64() if state == pa.int64() else state,
+    )
+
+PICKY, HOARDER = made("picky", Picky), made("hoarder", Hoarder, pa.string())
+
+class WrongType(Sum):
+    def state(self):
+        return "not a number"
+
+LIAR = made("liar", WrongType)
+"""
+ENTRY_POINTS = "picky = failing:PICKY\nhoarder = failing:HOARDER\nliar = failing:LIAR"
+
+RAISED = "expected update to take it, but got ValueError: thirteen is bad luck; its traceback is above;"
+CASES = [
+    ("picky", "staged", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
+    ("picky", "combine", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
+    ("hoarder", "combine", "aggregate 'x' (hoarder), key 'big': expected a state of at most 268,435,456 bytes", ""),
+    ("liar", "combine", "aggregate 'x' (liar): expected state to take it, but got ArrowInvalid: Could not convert", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package with aggregates that fail, and an input with keys that make them."""
+    folder = tmp_path_factory.mktemp("home")
+    install(folder / "packages", "failing", FAILING, aggregates=ENTRY_POINTS)
+    keys = ["good"] * 300 + ["unlucky"] * 3 + ["big"] * 2
+    values = [1] * 89 + [0] * 211 + [1, 13, 2] + [90, 1]
+    write_input(folder / "input", pa.table({"key": keys, "value": values}), files=4)
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("function", "engine", "sentence", "trace"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES]
+)
+def test_one_sentence_and_nothing_committed(
+    home: Path, tmp_path: Path, function: str, engine: str, sentence: str, trace: str
+) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        f"{{name: failing, input: {{path: {home / 'input'}}}, key: key, engine: {engine}, "
+        f"routing: {{reducers: 2, waves: [1]}}, output: {{path: published}}, "
+        f"aggregates: {{x: {{function: {function}, column: value}}}}}}"
+    )
+    done = run_apart(spec, home / "packages")
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"skewless: {sentence}"), done.stderr[-3000:]
+    assert trace in done.stderr, done.stderr[-6000:]
+    assert not list((tmp_path / "run").rglob("stages/**/COMMIT.json"))
+    assert not (tmp_path / "published").exists()

@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 from skewless.errors import InputError
 from skewless.spec.input import OWN_PREFIX
 from skewless_spark.prepare.freezing import freeze
+from tests.packages import install
 from tests.spark.scenario import DATE, all_as_clients, result_of, run_job, spec_of, write_input
+from tests.tiers import mostly_long
 
 _CODE = Path(__file__).parents[2] / "jobs" / "skewless_spark"
 #: Where our code names a column: in SQL, in calls, in constants, and as a field of an Arrow table.
@@ -84,13 +86,9 @@ CARRY = PythonMapper(
 @pytest.fixture
 def carrier(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
     """The package where this process and the workers find it."""
-    info = tmp_path / "packages" / "carrier-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info.parent / "carrier.py").write_text(_CARRIER)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[skewless.mappers]\ncarry = carrier:CARRY\n")
-    with pytest.MonkeyPatch.context() as patch, all_as_clients(spark, {"PYTHONPATH": str(info.parent)}):
-        patch.syspath_prepend(str(info.parent))
+    packages = str(install(tmp_path / "packages", "carrier", _CARRIER, mappers="carry = carrier:CARRY"))
+    with pytest.MonkeyPatch.context() as patch, all_as_clients(spark, {"PYTHONPATH": packages}):
+        patch.syspath_prepend(packages)
         yield
 
 
@@ -152,7 +150,7 @@ def check(
 WAYS = list(itertools.product(("staged", "combine", "bypass"), (False, True)))
 
 
-@pytest.mark.parametrize(("engine", "mapped"), WAYS)
+@pytest.mark.parametrize(("engine", "mapped"), mostly_long(WAYS, ("staged", True)))
 def test_a_column_may_have_any_name_from_inside(spark: SparkSession, tmp_path: Path, engine: str, mapped: bool) -> None:
     """Each name in one of the ways; all names in each way in the long run."""
     at = WAYS.index((engine, mapped))
@@ -169,7 +167,8 @@ _OF_WINDOWS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("names", [_OF_WINDOWS, pytest.param(NAMES, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.long
+@pytest.mark.parametrize("names", [_OF_WINDOWS, NAMES], ids=["some", "all"])
 def test_a_column_may_have_any_name_from_inside_in_a_window_and_from_a_mapper(
     spark: SparkSession, tmp_path: Path, carrier: None, names: Sequence[str]
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_value_that_would_lose_its_zeros_is_a_text_and_odd_digits_are_refused(
         assert {unit.values["store"] for unit in told.units} == {"4", odd}
 
 
+@pytest.mark.long
 def test_a_declared_type_is_that_of_the_key_whoever_reads_the_file(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "in", "00123", "123", "-4")
     for kind, keys in (("string", {"00123", "123", "-4"}), ("bigint", {123, -4})):

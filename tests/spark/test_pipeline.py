@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -19,39 +18,28 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from skewless.errors import InputError, LedgerError, QualityError, SpecError
+from skewless.planner.policies import POLICIES
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import published_path
 from skewless.spec.input import Input
 from skewless_spark.engines import ENGINES
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources.listing import list_input
 from skewless_spark.stage.histogram import head_and_slots
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from tests.listening import LOOPBACK, listening
-from tests.spark.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import DATE, as_rows, plain, prepared, reduce_job, result_of, run_job, spec_of, write_input
+from tests.tiers import mostly_long
 
 #: What no key should be, and some are.
 AWKWARD = [
-    "",
-    " ",
-    "'",
-    '"',
-    "`",
-    "\\",
-    "a,b",
-    "a\nb",
-    "a\r\n",
-    "\0",
-    "a\0b",
-    "\u00e9\U0001f600",
-    "null",
-    "<img src=x>",
+    "", " ", "'", '"', "`", "\\", "a,b", "a\nb", "a\r\n", "\0", "a\0b", "\u00e9\U0001f600", "null", "<img src=x>",
     "k" * 10_000,
-]
+]  # fmt: skip
+SKETCH = ("approx_count_distinct", "word", True)
 
 AGGREGATES = {
     "n": "count",
@@ -79,58 +67,36 @@ def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(), files=20)
 
 
-@pytest.mark.parametrize(
-    "routing",
-    [
-        {"policy": "static", "reducers": 4, "waves": [1, 3]},
-        {"policy": "adaptive", "reducers": 4},
-        pytest.param({"policy": "adaptive", "reducers": 1, "waves": [1, 3]}, marks=pytest.mark.long),
-        pytest.param({"policy": "adaptive", "reducers": 16, "waves": [1, 1]}, marks=pytest.mark.long),
-        {"policy": "adaptive", "reducers": 3, "waves": [1]},
-    ],
-    ids=["static", "adaptive", "one reducer", "sixteen reducers", "one wave"],
-)
+@pytest.fixture(scope="module")
+def counted(spark: SparkSession, skewed_input: Path) -> pa.Table:
+    """What plain Spark says of ``AGGREGATES``."""
+    of_value = [of("value") for of in (F.count, F.sum, F.min, F.max, F.avg)]
+    return plain(spark, skewed_input, ["key"], F.count("*"), *of_value).toArrow()
+
+
+#: Each policy, what few and many tasks do to one, and the engine that combines rows where they are read.
+ROUTINGS: dict[str, dict[str, Any]] = {
+    **{policy: {"policy": policy, "reducers": 3, "waves": [1, 3]} for policy in POLICIES},
+    "one reducer": {"policy": "adaptive", "reducers": 1, "waves": [1, 3]},
+    "sixteen reducers": {"policy": "adaptive", "reducers": 16, "waves": [1, 1]},
+    "one wave": {"policy": "adaptive", "reducers": 3, "waves": [1]},
+    "combined": {},
+}
+
+
+@pytest.mark.parametrize("name", mostly_long(ROUTINGS, *POLICIES))
 def test_the_result_is_that_of_plain_spark(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path, routing: dict[str, Any]
+    spark: SparkSession, skewed_input: Path, counted: pa.Table, tmp_path: Path, name: str
 ) -> None:
-    spec = spec_of(skewed_input, "key", AGGREGATES, routing=routing)
-    run, finished, _ = run_job(spark, spec, tmp_path / "run")
-    expected = plain(
-        spark,
-        skewed_input,
-        ["key"],
-        F.count("*"),
-        F.count("value"),
-        F.sum("value"),
-        F.min("value"),
-        F.max("value"),
-        F.avg("value"),
-    ).toArrow()
-    assert as_rows(result_of(run)) == as_rows(expected)
-    assert result_of(run).schema.types == expected.schema.types
-    assert finished.quality.success
-    assert finished.quality.ledger.balanced
+    engine = "combine" if name == "combined" else "staged"
+    run, _ = reduce_job(
+        spark, spec_of(skewed_input, "key", AGGREGATES, engine=engine, routing=ROUTINGS[name]), tmp_path / "run"
+    )
+    assert as_rows(result_of(run)) == as_rows(counted)
+    assert result_of(run).schema.types == counted.schema.types
 
 
-def test_native_and_python_states_sit_side_by_side_and_agree(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path
-) -> None:
-    aggregates = {
-        "words": {"function": "approx_count_distinct", "column": "word"},
-        "histogram": {"function": "streaming_histogram", "column": "value", "bins": 16},
-        "filled": {"function": "count", "column": "value"},
-    }
-    spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4})
-    run, _ = reduce_job(spark, spec, tmp_path / "run")
-    exact = plain(spark, skewed_input, ["key"], F.count_distinct("word").alias("words"))
-    words = {row["key"]: row["words"] for row in exact.collect()}
-    result = result_of(run)
-    assert result.column_names == ["key", *aggregates]
-    for row in result.to_pylist():
-        assert sum(point["y"] for point in row["histogram"]) == row["filled"]
-        assert row["words"] == pytest.approx(words[row["key"]], rel=0.06, abs=1)
-
-
+@pytest.mark.long
 def test_adaptive_leaves_a_backlog_forwards_it_and_is_balanced_from_the_second_stage_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -142,9 +108,8 @@ def test_adaptive_leaves_a_backlog_forwards_it_and_is_balanced_from_the_second_s
     assert reports[-1].backlog_rows == 0
 
 
-@pytest.mark.parametrize(
-    "budgeted", [True, pytest.param(False, marks=pytest.mark.long)], ids=["with a budget", "without one"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("budgeted", [True, False], ids=["with a budget", "without one"])
 def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, budgeted: bool
 ) -> None:
@@ -166,7 +131,11 @@ def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
 
 @pytest.mark.parametrize(
     ("function", "column", "crosses"),
-    [("sum", "value", False), ("sum", "real", True), ("first", "word", False), ("approx_count_distinct", "word", True)],
+    mostly_long(
+        [("sum", "value", False), ("sum", "real", True), ("first", "word", False), SKETCH],
+        ("sum", "value", False),
+        SKETCH,
+    ),
     ids=["a sum of integers", "a sum of floats", "the first value", "a sketch"],
 )
 def test_states_cross_the_network_in_place_of_rows_where_nothing_asks_for_the_rows(
@@ -176,8 +145,7 @@ def test_states_cross_the_network_in_place_of_rows_where_nothing_asks_for_the_ro
     table = table.append_column("real", table["value"].cast(pa.float64()))
     path = write_input(tmp_path / "input", table, files=4)
     spec = spec_of(path, "key", {"of_rows": {"function": function, "column": column}}, routing={"reducers": 3})
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec)
     plan = run.plan(0).model_copy(update={"budget_rows": None})
     outcome = ENGINES[plan.engine].outcome(Stage(spark, run, JobColumns.of(run.job()), plan))
     executed = outcome._jdf.queryExecution().executedPlan().toString()
@@ -190,6 +158,7 @@ def test_states_cross_the_network_in_place_of_rows_where_nothing_asks_for_the_ro
     assert ("isnull(key" in executed) == (not crosses and function != "first")
 
 
+@pytest.mark.long
 def test_the_head_and_the_slots_are_made_of_one_reading_of_the_counts(spark: SparkSession, tmp_path: Path) -> None:
     counts = pa.table({"name": [f"key-{n % 50}" for n in range(400)] + ["x" * 2000], "rows": [1] * 401})
     pq.write_table(counts, tmp_path / "counts.parquet")
@@ -230,30 +199,28 @@ def contents(run: RunDirectory) -> list[bytes]:
     return [Path(run.path(file.path)).read_bytes() for file in run.committed("result").files]
 
 
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        pytest.param("bigint", [1, -1, 0, 2**63 - 1, -(2**63), None], marks=pytest.mark.long),
-        ("double", [0.0, -0.0, float("nan"), float("inf"), 1e-310, 0.1, None]),
-        pytest.param("decimal", [decimal.Decimal("1.10"), decimal.Decimal("-99999.99"), None], marks=pytest.mark.long),
-        pytest.param("boolean", [True, False, None], marks=pytest.mark.long),
-        pytest.param("date", [dt.date(1, 1, 1), dt.date(2026, 11, 20), None], marks=pytest.mark.long),
-        ("timestamp", [dt.datetime(2026, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in range(4)]),
-        ("binary", [b"", b"\x00", b"\xff\xfe", b"abc", None]),
-        ("string", [*AWKWARD, None]),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_keys_of_every_type_come_out_unharmed(
-    spark: SparkSession, tmp_path: Path, kind: str, values: list[Any]
-) -> None:
-    rng = random.Random(7)
+KEYS: dict[str, list[Any]] = {
+    "bigint": [1, -1, 0, 2**63 - 1, -(2**63), None],
+    "double": [0.0, -0.0, float("nan"), float("inf"), 1e-310, 0.1, None],
+    "decimal": [decimal.Decimal("1.10"), decimal.Decimal("-99999.99"), None],
+    "boolean": [True, False, None],
+    "date": [dt.date(1, 1, 1), dt.date(2026, 11, 20), None],
+    "timestamp": [dt.datetime(2026, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in range(4)],
+    "binary": [b"", b"\x00", b"\xff\xfe", b"abc", None],
+    "string": [*AWKWARD, None],
+}
+
+
+@pytest.mark.parametrize("kind", mostly_long(KEYS, "string"))
+def test_keys_of_every_type_come_out_unharmed(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    rng, values = random.Random(7), KEYS[kind]
     column = pa.array([rng.choice(values) for _ in range(2000)], pa.decimal128(7, 2) if kind == "decimal" else None)
     path = write_input(tmp_path / "input", pa.table({"key": column}), files=8)
     run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 3}), tmp_path / "run")
     assert as_rows(result_of(run)) == as_rows(plain(spark, path, ["key"], F.count("*")).toArrow())
 
 
+@pytest.mark.long
 def test_keys_of_several_columns_come_out_unharmed(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(3)
     table = pa.table(
@@ -270,7 +237,7 @@ def test_keys_of_several_columns_come_out_unharmed(spark: SparkSession, tmp_path
     assert as_rows(result_of(run)) == as_rows(plain(spark, path, columns, F.count("*"), F.max("origin")).toArrow())
 
 
-@pytest.mark.parametrize("files", [0, 1], ids=["a folder without files", "a file without rows"])
+@pytest.mark.parametrize("files", mostly_long([0, 1], 0), ids=["a folder without files", "a file without rows"])
 def test_an_empty_input_publishes_an_empty_result(spark: SparkSession, tmp_path: Path, files: int) -> None:
     path = tmp_path / "input"
     path.mkdir()
@@ -284,13 +251,7 @@ def test_an_empty_input_publishes_an_empty_result(spark: SparkSession, tmp_path:
     assert pq.read_table(finished.publication.path).column_names[: 1 + len(aggregates)] == ["key", *aggregates]
 
 
-def test_one_file_makes_one_wave(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_input(tmp_path / "input", skewed(1000), files=1)
-    run, finished, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
-    assert len(run.job().waves) == 1
-    assert finished.publication.rows == 1000
-
-
+@pytest.mark.long
 def test_file_names_with_odd_characters_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "in put [1]{a,b}"
     path.mkdir()
@@ -300,25 +261,15 @@ def test_file_names_with_odd_characters_are_read(spark: SparkSession, tmp_path: 
     assert as_rows(result_of(run)) == [(f"'k{number}'", "3") for number in range(4)]
 
 
-def test_a_file_name_that_hadoop_cannot_read_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "input"
-    path.mkdir()
-    pq.write_table(pa.table({"key": ["a"]}), path / "b:c.parquet")
-    with pytest.raises(InputError, match=r"b:c\.parquet: expected a file name without ':'"):
-        list_input(Input(path=str(path)), str(path))
-
-
 def test_a_failed_expectation_leaves_the_published_day_and_its_report(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
-    good = spec_of(skewed_input, "key", {"n": "count"}, output={"path": str(tmp_path / "out")})
-    run, _, _ = run_job(spark, good, tmp_path / "good")
+    fields: dict[str, Any] = {"engine": "combine", "output": {"path": str(tmp_path / "out")}}
+    run, _, _ = run_job(spark, spec_of(skewed_input, "key", {"n": "count"}, **fields), tmp_path / "good")
     folder = Path(published_path(run.job()))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     never = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": 0}}
-    bad = spec_of(
-        skewed_input, "key", {"n": "count"}, output={"path": str(tmp_path / "out")}, quality={"expectations": [never]}
-    )
+    bad = spec_of(skewed_input, "key", {"n": "count"}, **fields, quality={"expectations": [never]})
     with pytest.raises(QualityError, match=r"expect_column_values_to_be_between.*n.*max_value"):
         run_job(spark, bad, tmp_path / "bad")
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
@@ -345,18 +296,17 @@ def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committe
 
 
 def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec_of(skewed_input, "key", {"n": "count"}, routing={"policy": "static"}), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(skewed_input, "key", {"n": "count"}, routing={"policy": "static"}))
     run_stage(spark, run, 0)
     with pytest.raises(LedgerError, match=r"[\d,]+ of 30,000 rows are processed after 1"):
         merge_states(spark, run)
 
 
+@pytest.mark.long
 def test_of_two_attempts_at_a_stage_the_second_waits_and_finds_it_done(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec_of(skewed_input, "key", {"n": "count"}), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(skewed_input, "key", {"n": "count"}))
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(lambda _: run_stage(spark, run, 0), range(2))
     assert first == second == run.report(0)
@@ -370,29 +320,7 @@ def _as_now(path: str) -> dict[str, Any]:
     return {"size_bytes": now.size_bytes, "version": now.version, "checksum": now.checksum}
 
 
-def test_an_input_file_rewritten_with_its_size_and_time_kept_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_input(tmp_path / "input", skewed(2000), files=10)
-    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
-    (tmp_path / "run" / "stages" / "0001" / "COMMIT.json").unlink()
-    unit = run.job().units[run.job().waves[1][0]]
-    file, before = Path(unit.path), Path(unit.path).stat()
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(InputError, match=r"was rewritten; nothing was committed"):
-        run_stage(spark, run, 1)
-    assert run.commit_of("stages/0001") is None
-
-
-def test_distinct_counts_see_empty_strings_but_no_nulls(spark: SparkSession, tmp_path: Path) -> None:
-    table = pa.table({"key": ["a", "a", "b", "b", "c"], "word": ["", "x", "", None, None]})
-    path = write_input(tmp_path / "input", table, files=1)
-    aggregates = {"words": {"function": "approx_count_distinct", "column": "word"}}
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates), tmp_path / "run")
-    assert as_rows(result_of(run)) == [("'a'", "2"), ("'b'", "1"), ("'c'", "0")]
-
-
+@pytest.mark.long
 def test_keys_that_are_no_utf8_are_counted_and_stay_on_the_ring(spark: SparkSession, tmp_path: Path) -> None:
     raw = pa.array(
         [b"caf\xe9"] * 3000 + [b"caf\xc3\xa9"] * 1000 + [b"k%d" % (n % 50) for n in range(1000)], pa.binary()

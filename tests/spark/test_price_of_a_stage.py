@@ -14,17 +14,18 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of, waterfall
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue, unrouted_queue
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
-from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
+from tests.tiers import mostly_long
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value"}}
+BOTH = {**NATIVE, **PYTHON}
 BUDGET = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "first_plan": []}
 
@@ -44,14 +45,17 @@ MOST_JOBS = 3
 
 @pytest.mark.parametrize(
     ("aggregates", "routing", "reads"),
-    [
-        (NATIVE, BUDGET, 1),
-        (NATIVE, NO_BUDGET, 1),
-        (PYTHON, BUDGET, 1),
-        (PYTHON, NO_BUDGET, 1),
-        ({**NATIVE, **PYTHON}, BUDGET, 2),
-        ({**NATIVE, **PYTHON}, NO_BUDGET, 2),
-    ],
+    mostly_long(
+        [
+            (NATIVE, BUDGET, 1),
+            (NATIVE, NO_BUDGET, 1),
+            (PYTHON, BUDGET, 1),
+            (PYTHON, NO_BUDGET, 1),
+            (BOTH, BUDGET, 2),
+            (BOTH, NO_BUDGET, 2),
+        ],
+        (BOTH, BUDGET, 2),
+    ),
     ids=["native, budget", "native", "python, budget", "python", "both, budget", "both"],
 )
 def test_a_routed_stage_is_one_query_of_few_jobs(
@@ -68,12 +72,12 @@ def test_a_routed_stage_is_one_query_of_few_jobs(
         assert 0 < work.shuffle_bytes_read <= (reads + 0.1) * work.shuffle_bytes_written
 
 
+@pytest.mark.long
 def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
     routing = {**BUDGET, "waves": [1]}
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec_of(skewed_input, "key", NATIVE, routing=routing), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(skewed_input, "key", NATIVE, routing=routing))
     run_stage(spark, run, 0)
     plan = run.decide(1, plan_next_stage).next_plan
     assert plan is not None
@@ -86,18 +90,17 @@ def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
         assert "LogicalRDD" not in str(rows._jdf.queryExecution().logical()), "a frame without rows"
 
 
-@pytest.mark.parametrize(
-    ("aggregates", "jobs"), [(NATIVE, 1), (PYTHON, 1), ({**NATIVE, **PYTHON}, 1)], ids=["native", "python", "both"]
-)
+@pytest.mark.parametrize("aggregates", mostly_long([NATIVE, PYTHON, BOTH], BOTH), ids=["native", "python", "both"])
 def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates, jobs: int
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates
 ) -> None:
     _, (report,) = reduce_job(spark, spec_of(skewed_input, "key", aggregates, engine="combine"), tmp_path / "run")
     assert report.work
-    assert (report.work.executions, report.work.jobs) == (1, jobs)
+    assert (report.work.executions, report.work.jobs) == (1, 1)
     assert report.work.shuffle_bytes_read == report.work.shuffle_bytes_written
 
 
+@pytest.mark.long
 def test_a_stage_asks_the_jvm_for_little_however_many_files_it_reads(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_stage_asks_the_jvm_for_little_however_many_files_it_reads(
     assert asked[0] < MOST_CALLS
 
 
+@pytest.mark.long
 def test_a_few_states_take_one_partition_however_many_tasks_there_are(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +128,7 @@ def test_a_few_states_take_one_partition_however_many_tasks_there_are(
         assert sum(load.states > 0 for load in report.tasks) == 4
 
 
+@pytest.mark.long
 def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
     adaptive = spark.conf.get("spark.sql.adaptive.enabled")
     run, _, reports = run_job(spark, spec_of(skewed_input, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
@@ -173,18 +178,21 @@ def without_null(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("aggregates", "engine", "waves", "jobs"),
-    [
+    mostly_long(
+        [
+            (NATIVE, "combine", [1, 2], []),
+            (NATIVE, "bypass", [1, 2], []),
+            (NATIVE, "staged", [3], []),
+            ({"mean": {"function": "avg", "column": "value"}}, "staged", [3], []),
+            (PYTHON, "staged", [3], []),
+            (PYTHON, "bypass", [3], []),
+            (NATIVE, "staged", [1, 2], [2]),
+            (PYTHON, "staged", [1, 2], [2]),
+            (PYTHON, "combine", [3], []),
+            (BOTH, "staged", [3], [2]),
+        ],
         (NATIVE, "combine", [1, 2], []),
-        (NATIVE, "bypass", [1, 2], []),
-        (NATIVE, "staged", [3], []),
-        ({"mean": {"function": "avg", "column": "value"}}, "staged", [3], []),
-        (PYTHON, "staged", [3], []),
-        (PYTHON, "bypass", [3], []),
-        (NATIVE, "staged", [1, 2], [2]),
-        (PYTHON, "staged", [1, 2], [2]),
-        (PYTHON, "combine", [3], []),
-        ({**NATIVE, **PYTHON}, "staged", [3], [2]),
-    ],
+    ),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_merge_runs_no_job_where_the_stage_has_evaluated_and_one_elsewhere(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
@@ -17,8 +16,9 @@ from skewless_spark.engines import stage as stages
 from skewless_spark.engines.stage import StageQuery, run_stage
 from skewless_spark.entries import run_stage as entry
 from skewless_spark.prepare.prepare import prepare
-from tests.spark.scenario import DATE, spec_of, write_input
+from tests.spark.scenario import DATE, spec_of, without_times, write_input
 from tests.spark.test_pipeline import skewed
+from tests.tiers import mostly_long
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value"}}
@@ -43,30 +43,20 @@ def after_a_stage(
     return run, entry._AHEAD.pop(str(run))
 
 
-def without_times(report: StageReport) -> dict[str, Any]:
-    tasks = tuple(task.model_copy(update={"busy_seconds": None, "slowness": None}) for task in report.tasks)
-    seconds = {"stage_seconds": 0.0, "work": None, "tasks": tasks}
-    return report.model_copy(update=seconds).model_dump(exclude={"histogram": {"head_seconds", "tail_seconds"}})
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "native": (NATIVE, {}),
+    "native and python": ({**NATIVE, **PYTHON}, {}),
+    # Rows are counted while they are read.
+    "with a map": (NATIVE, {"map": {"select": ["key", "value"], "where": "value >= 0"}}),
+    "states that go with their keys": (PYTHON, {"state": "forward"}),
+}
 
 
-@pytest.mark.parametrize(
-    ("aggregates", "fields"),
-    [
-        (NATIVE, {}),
-        ({**NATIVE, **PYTHON}, {}),
-        (NATIVE, {"map": {"select": ["key", "value"], "where": "value >= 0"}}),  # rows are counted while they are read
-        (PYTHON, {"state": "forward"}),
-    ],
-    ids=["native", "native and python", "with a map", "states that go with their keys"],
-)
+@pytest.mark.parametrize("case", mostly_long(CASES, "native and python"))
 def test_a_stage_has_the_same_outcome_with_the_query_that_was_built_ahead(
-    spark: SparkSession,
-    skewed_input: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    aggregates: dict[str, Any],
-    fields: dict[str, Any],
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
+    aggregates, fields = CASES[case]
     ahead, _ = after_a_stage(spark, skewed_input, tmp_path / "ahead", aggregates, **fields)
     usual, _ = after_a_stage(spark, skewed_input, tmp_path / "usual", aggregates, **fields)
     for run in (ahead, usual):
@@ -81,6 +71,7 @@ def test_a_stage_has_the_same_outcome_with_the_query_that_was_built_ahead(
     assert (found.work.executions, found.work.jobs) == (1, expected.work.jobs)
 
 
+@pytest.mark.long
 def test_a_query_of_another_plan_is_not_used(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
     run, ahead = after_a_stage(spark, skewed_input, tmp_path / "run", NATIVE)
     decided = plan_next_stage(run.job(), run.plan(0), run.report(0), [])
@@ -91,6 +82,7 @@ def test_a_query_of_another_plan_is_not_used(spark: SparkSession, skewed_input: 
     assert report.processed_rows == sum(task.queued_rows > 0 for task in report.tasks)
 
 
+@pytest.mark.long
 def test_a_query_over_a_stage_that_was_done_anew_is_not_used(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +93,7 @@ def test_a_query_over_a_stage_that_was_done_anew_is_not_used(
     assert run_stage(spark, run, 1, ahead).backlog_in_rows == again.backlog_rows > 0
 
 
+@pytest.mark.long
 def test_a_file_that_was_changed_since_the_query_was_built_is_refused(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +106,7 @@ def test_a_file_that_was_changed_since_the_query_was_built_is_refused(
         run_stage(spark, run, 1, ahead)
 
 
+@pytest.mark.long
 def test_a_run_without_a_next_stage_has_no_query_for_one(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:

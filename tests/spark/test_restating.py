@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 import sys
 from collections import Counter
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from skewless.errors import InputError
 from skewless.run.directory import RESULT_STEP, RunDirectory
@@ -25,7 +23,6 @@ from skewless.run.storage import file_checksum
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless.standing.store import StatesStore
-from skewless_cli import run_view
 from skewless_cli.main import main
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
@@ -34,9 +31,8 @@ from skewless_spark.quality.all_rows import sampled
 from skewless_spark.quality.verification import require_same_input
 from skewless_spark.result.merge import merge_states
 from skewless_spark.states.columns import JobColumns
-from tests.spark.scenario import Quiet, as_rows, result_of
+from tests.spark.scenario import Quiet, as_rows, result_of, shown, window_of
 from tests.spark.test_window import DAY, Lake
-from tests.tiers import mostly_long
 
 AGGREGATES: dict[str, Any] = {
     "n": "count",
@@ -102,6 +98,7 @@ def published(lake: Lake, number: int) -> list[tuple[Any, ...]]:
     return as_rows(result_of(RunDirectory(manifest.by.run)))
 
 
+@pytest.mark.long
 def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, command: Command) -> None:
     for number in range(3):
         lake.put(number, "b")
@@ -136,9 +133,9 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
     assert [(late.part, late.delay, late.rows) for late in quality.window.late] == [(day(1), 1, 7)]
     assert [one.part for one in quality.window.freshness] == [day(1), day(2)]
     assert quality.window.volume is None
-    console = Console(record=True, width=200, file=io.StringIO())
-    run_view.show(RunDirectory(_manifest_run(lake, 2)), console)
-    assert f"late by 1 part: {day(1)}, added to, 7 late rows, 7 rows read\n" in console.export_text()
+    assert f"late by 1 part: {day(1)}, added to, 7 late rows, 7 rows read\n" in shown(
+        RunDirectory(_manifest_run(lake, 2))
+    )
     told = command("restate", *span, "--json", window=2).json
     assert [(one["part"], one["rows_read"]) for one in told["results"]] == [(day(1), 0)]
 
@@ -238,7 +235,8 @@ EVERY: dict[str, Any] = {
 FEW = {**AGGREGATES, "some": EVERY["some"], "heavy": EVERY["heavy"]}
 
 
-@pytest.mark.parametrize("aggregates", mostly_long([FEW, EVERY], FEW), ids=["few", "every"])
+@pytest.mark.long
+@pytest.mark.parametrize("aggregates", [FEW, EVERY], ids=["few", "every"])
 def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     lake: Lake, command: Command, aggregates: dict[str, Any]
 ) -> None:
@@ -306,8 +304,7 @@ def test_runs_that_found_different_files_are_not_compared(lake: Lake) -> None:
 
 
 def _store(lake: Lake, number: int) -> StatesStore:
-    window = RunDirectory(_manifest_run(lake, number)).job().window
-    assert window is not None
+    window = window_of(RunDirectory(_manifest_run(lake, number)))
     return StatesStore(window.store)
 
 

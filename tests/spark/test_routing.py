@@ -20,6 +20,7 @@ from skewless_spark.aggregates.key_text import key_text
 from skewless_spark.stage.routing import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
 from skewless_spark.stage.routing import bucket_hash as spark_bucket_hash
 from skewless_spark.stage.routing import key_hash as spark_key_hash
+from tests.tiers import mostly_long
 
 #: One, two, three and four bytes in UTF-8, NUL and quotes among them.
 ALPHABET = "a0 \0\n'\"\\\u00e9\u03b1\u0436\u4e2d\u20ac\u200b\U0001f600\U00010348"
@@ -53,7 +54,7 @@ def test_spark_and_python_encode_several_columns_alike(spark: SparkSession) -> N
     assert len(set(texts.to_pylist())) == len(pairs)
 
 
-@pytest.mark.parametrize("placed_keys", [0, 20_000], ids=["few head keys", "more than slots"])
+@pytest.mark.parametrize("placed_keys", mostly_long([0, 20_000], 0), ids=["few head keys", "more than slots"])
 def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession, placed_keys: int) -> None:
     placed = [f"placed '{number}'" for number in range(placed_keys)]
     keys: list[str | None] = [*random_keys(3000), *["hot"] * 3000, *["warm"] * 500, *[None] * 500, *placed]
@@ -78,7 +79,7 @@ def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession, placed_key
     assert len(set(said.values())) == len(plan.tasks)
 
 
-@pytest.mark.parametrize("split_keys", [1, LISTED_KEYS + 1], ids=["a few split keys", "many"])
+@pytest.mark.parametrize("split_keys", mostly_long([1, LISTED_KEYS + 1], 1), ids=["a few split keys", "many"])
 def test_rows_that_are_added_up_first_go_to_the_tasks_of_the_plan(spark: SparkSession, split_keys: int) -> None:
     keys: list[str | None] = [*random_keys(500), *["warm"] * 500, *[None] * 500]
     keys += [f"hot '{number % split_keys}'" for number in range(200 * split_keys)]
@@ -97,6 +98,7 @@ def test_rows_that_are_added_up_first_go_to_the_tasks_of_the_plan(spark: SparkSe
     assert sorted(found, key=repr) == sorted(((*place, count) for place, count in counted.items()), key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("factors", [{}, {3: 4, 9999: 2}], ids=["one task each", "key buckets"])
 def test_the_largest_ring_routes_alike_and_its_table_is_in_no_plan(
     spark: SparkSession, factors: dict[int, int]

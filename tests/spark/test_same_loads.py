@@ -11,9 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.simulation import NULL, Simulation
-from skewless.documents.stage_report import StageReport
 from skewless.run.directory import RunDirectory
-from tests.spark.scenario import reduce_job, spec_of
+from tests.spark.scenario import reduce_job, spec_of, without_times
 from tests.tiers import mostly_long
 
 ROWS = 30_000
@@ -46,33 +45,14 @@ def simulated(run: RunDirectory) -> Simulation:
     return Simulation(job, texts, rows).play()
 
 
-def without_times(report: StageReport) -> StageReport:
-    tasks = tuple(load.model_copy(update={"busy_seconds": None}) for load in report.tasks)
-    return report.model_copy(update={"stage_seconds": 0.0, "tasks": tasks, "work": None})
-
-
 @pytest.mark.parametrize(
-    "policy",
-    mostly_long(
-        ["static", "halving", "doubling", "virtual_tasks", "d_choices", "adaptive"], "virtual_tasks", "adaptive"
-    ),
+    "policy", mostly_long(["static", "halving", "doubling", "virtual_tasks", "d_choices", "adaptive"], "adaptive")
 )
 def test_the_simulator_and_spark_give_every_task_the_same_rows(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, policy: str
 ) -> None:
-    spec = spec_of(
-        skewed_input,
-        "key",
-        {"occurrences": "count"},
-        routing={
-            "policy": policy,
-            "reducers": 6,
-            "slots": 8,
-            "stage_overhead": 0,
-            "first_plan": [],
-            "waves": [1, 4, 15],
-        },
-    )
+    routing = {"policy": policy, "reducers": 6, "slots": 8, "stage_overhead": 0, "first_plan": [], "waves": [1, 4, 15]}
+    spec = spec_of(skewed_input, "key", {"occurrences": "count"}, routing=routing)
     run, reports = reduce_job(spark, spec, tmp_path / "run")
     said = simulated(run)
     assert [without_times(report) for report in said.reports] == [without_times(report) for report in reports]

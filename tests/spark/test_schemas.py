@@ -118,6 +118,7 @@ def test_only_the_columns_that_are_read_must_fit_and_the_widest_type_counts(tmp_
 LACKING = {"0-base": BASE, "1-without": BASE.drop_columns(["v", "d"]), "2-bare": BASE.select(["f"]), "3-base": BASE}
 
 
+@pytest.mark.long
 def test_spark_reads_whole_files_of_other_schemas_as_they_are_read_cut(spark: SparkSession, tmp_path: Path) -> None:
     files = FILES | OF_PARQUET
     write("parquet", tmp_path / "in", files)
@@ -226,6 +227,7 @@ def test_json_of_a_window_is_compared_by_the_fields_that_are_read(tmp_path: Path
         frozen(path, "json", "v", tomorrow, window=2)
 
 
+@pytest.mark.long
 def test_a_table_of_the_catalog_is_null_where_older_files_lack_a_column(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"CREATE TABLE skewless_older (k string, v int, w bigint, p string) USING parquet PARTITIONED BY (p) "
               f"LOCATION '{tmp_path / 't'}'")  # fmt: skip
@@ -258,6 +260,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.long
 def test_a_csv_file_is_read_by_its_own_header_whole_and_in_each_range(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name, text in HEADERS.items():
@@ -280,6 +283,7 @@ def test_a_csv_file_is_read_by_its_own_header_whole_and_in_each_range(spark: Spa
     assert sum(batch.num_rows for unit in job.units for batch in read_unit(unit, job.source, [])) == 400_000
 
 
+@pytest.mark.long
 def test_headers_of_a_csv_table_have_its_columns_at_their_places(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "0.csv").write_text("v,k\n1,a\n")

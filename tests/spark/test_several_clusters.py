@@ -1,32 +1,30 @@
-"""Several clusters share the stages of a run: the answer of one alone, whoever is slow or sleeps; and the command."""
+"""Several clusters share the stages of a run: the answer of one alone, whoever is slow, sleeps or dies."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
-import subprocess
-import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.documents.shared_stage import SharedTask
+from skewless.documents.shared_stage import STAGE_SHARES, SharedTask, StageShares
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.clusters import Sharing
 from skewless_spark.engines import ENGINES
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
-from skewless_spark.sharing.participation import lease_address
+from skewless_spark.sharing.participation import ROUTING, lease_address
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from tests.leases.conftest import redis_server
 from tests.spark.clusters import await_that, leases, shares
-from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import prepared, reduce_job, result_of, spec_of, write_input
 from tests.spark.shared_runs import (
     DISTURBED,
     NATIVE,
@@ -42,14 +40,13 @@ from tests.spark.shared_runs import (
     stages_done,
     sums_in_the_states,
 )
+from tests.spark.test_command import command
 from tests.spark.test_forwarding import events
 from tests.tiers import mostly_long
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    mostly_long(["native", *(name for name in SCENARIOS if name not in DISTURBED)], "python alone, no budget"),
-)
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", ["native", *(name for name in SCENARIOS if name not in DISTURBED)])
 def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     spark: SparkSession, tmp_path: Path, scenario: str
 ) -> None:
@@ -116,6 +113,47 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("scenario", DISTURBED)
+def test_one_that_is_killed_in_the_middle_of_a_task_is_replaced(
+    spark: SparkSession, tmp_path: Path, scenario: str
+) -> None:
+    run, spec = shared_run(tmp_path, scenario)
+    with clusters(run, "east", "west") as (east, west):
+
+        def at_work() -> bool:
+            stage = run.committed_stages()
+            if stage == 0 or not run.exists(f"plans/{stage:04d}.json"):
+                return False
+            assert not stages_done(run)
+            return any(name.startswith("task-") for name in east.holds(leases(run, stage)))
+
+        await_that(at_work, east, west)
+        east.kill_driver()
+        assert west.ended_well(), west.log.read_text()
+    assert stages_done(run)
+    require_the_answer_of_one_alone(spark, run, spec, tmp_path)
+
+
+@pytest.mark.long
+def test_one_that_dies_with_its_machine_while_it_routes_is_replaced(
+    spark: SparkSession, packages: Path, tmp_path: Path
+) -> None:
+    run = paced_run(tmp_path, aggregates={"n": "count"}, map={"mapper": "up_to_twice"})
+    with clusters(run, "router", packages=packages, row_seconds=0.01) as (router,):
+        await_that(lambda: ROUTING in router.holds(leases(run, 0)), router)
+        with clusters(run, "other", packages=packages) as (other,):
+            router.signal(signal.SIGKILL)  # its heartbeat, too: nobody can say that it has gone
+            assert other.ended_well(), other.log.read_text()
+    commit = run.committed(stage_step(0))
+    assert run.committed_document(commit, STAGE_SHARES, StageShares).routed_by == "other"
+    merge_states(spark, run)
+    counted: Counter[str | None] = Counter()
+    for row in events(ROWS).to_pylist():
+        counted[row["key"]] += row["at"] % 3
+    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == +counted
+
+
+@pytest.mark.long
 def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, tmp_path: Path) -> None:
     _, spec = shared_run(tmp_path, "python")
     run, reports = reduce_job(spark, spec, tmp_path / "alone")
@@ -138,18 +176,10 @@ def test_a_stage_that_combines_rows_where_they_are_read_is_run_by_one_of_them(
 ) -> None:
     path = write_input(tmp_path / "input", events(ROWS), files=4)
     spec = spec_of(path, "key", NATIVE, engine="combine", sharing={"lease_seconds": 1})
-    run = RunDirectory(str(tmp_path / "shared"))
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec, "shared")
     share_stage(spark, run, 0, "east")
     assert share_stage(spark, run, 0, "west") == run.report(0)
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
-
-
-COMMAND = [sys.executable, "-m", "skewless_cli.main"]
-
-
-def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.long
@@ -171,19 +201,18 @@ def test_the_command_runs_a_job_on_those_clusters_that_are_there(tmp_path: Path)
     assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == counts(events(ROWS), mapped=False)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        pytest.param(["--cluster", "east"], r"NAME=MASTER, like .*'east'", id="no master"),
-        pytest.param(["--cluster", "a=x", "--cluster", "a=y"], r"a name of its own .*'a' twice", id="a name twice"),
-        pytest.param(["--cluster", "a/b=x"], r"at most 50 letters.*'a/b'", id="no name"),
-        pytest.param(["--cluster", "a=x", "--master", "y"], r"none beside --cluster.*'y'", id="beside a master"),
-        pytest.param(["--cluster", "a=spork://x"], r"a cluster that runs its stages.*none any more", id="all gone"),
-    ],
-)
-def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(
-    tmp_path: Path, given: list[str], said: str
-) -> None:
+WRONG = {
+    "no master": (["--cluster", "east"], r"NAME=MASTER, like .*'east'"),
+    "a name twice": (["--cluster", "a=x", "--cluster", "a=y"], r"a name of its own .*'a' twice"),
+    "no name": (["--cluster", "a/b=x"], r"at most 50 letters.*'a/b'"),
+    "beside a master": (["--cluster", "a=x", "--master", "y"], r"none beside --cluster.*'y'"),
+    "all gone": (["--cluster", "a=spork://x"], r"a cluster that runs its stages.*none any more"),
+}
+
+
+@pytest.mark.parametrize("what", mostly_long(WRONG, "a name twice"))
+def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(tmp_path: Path, what: str) -> None:
+    given, said = WRONG[what]
     write_input(tmp_path / "data" / "input", events(100), files=1)
     (tmp_path / "spec.yaml").write_text(
         "{name: words, input: {path: input}, key: key, aggregates: {n: count}, output: {path: out}}"
@@ -193,13 +222,12 @@ def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(
     assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
 
 
-@pytest.mark.parametrize("rows", [0, 100])
+@pytest.mark.parametrize("rows", mostly_long([0, 100], 0))
 def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path, rows: int) -> None:
     """The input has none, or its map leaves none over."""
     path = write_input(tmp_path / "input", events(100).slice(0, rows), files=1)
-    run = RunDirectory(str(tmp_path / "shared"))
     mapped = {"map": {"select": ["key", "at", "word"], "where": "at < 0"}} if rows else {}
-    prepare(run, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}, **mapped), DATE, str(tmp_path))
+    run = prepared(tmp_path, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}, **mapped), "shared")
     share_stage(spark, run, 0, "east")
     assert run.report(0).processed_rows == 0
     assert share_stage(spark, run, 0, "west") == run.report(0)

@@ -90,6 +90,7 @@ def test_hours_of_a_long_manual_run_are_named_on_the_night_of_two_equal_hours_to
     assert second.hour == "02b"
 
 
+@pytest.mark.long
 def test_the_command_catches_up_and_goes_past_a_part_without_input(spark: SparkSession, tmp_path: Path) -> None:
     assert spark
     nights = Nights(tmp_path, missed="catch_up")

@@ -15,6 +15,7 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job, spec_of, write_input
+from tests.tiers import mostly_long
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "user"}}
 PYTHON = {"n": "count", "seen": {"function": "value_counts", "column": "word"}}
@@ -38,25 +39,20 @@ def in_spec_order(row: dict[str, Any]) -> tuple[Any, ...]:
     return (*most, row["key"] is not None, row["key"] or "")
 
 
-@pytest.mark.parametrize(
-    ("engine", "routing"),
-    [
-        ("combine", {}),
-        ("bypass", {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}),
-        ("staged", {"reducers": 4, "waves": [4, 16], "stage_overhead": 0}),
-    ],
-)
-def test_files_are_sorted_and_follow_each_other(
-    spark: SparkSession, keyed: Path, tmp_path: Path, engine: str, routing: dict[str, Any]
-) -> None:
-    output = {"path": str(tmp_path / "published"), "files": 3}
-    plain, _ = reduce_job(
-        spark, spec_of(keyed, "key", NATIVE, engine=engine, routing=routing, output=output), tmp_path / "plain"
-    )
-    given = spec_of(
-        keyed, "key", NATIVE, engine=engine, routing=routing, output={**output, "sort": ["most desc", "key"]}
-    )
-    run, _, _ = run_job(spark, given, tmp_path / "sorted")
+ROUTINGS: dict[str, dict[str, Any]] = {
+    "combine": {},
+    "bypass": {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]},
+    "staged": {"reducers": 4, "waves": [4, 16], "stage_overhead": 0},
+}
+
+
+@pytest.mark.parametrize("engine", mostly_long(ROUTINGS, "combine"))
+def test_files_are_sorted_and_follow_each_other(spark: SparkSession, keyed: Path, tmp_path: Path, engine: str) -> None:
+    output: dict[str, Any] = {"path": str(tmp_path / "published"), "files": 3}
+    fields: dict[str, Any] = {"engine": engine, "routing": ROUTINGS[engine], "output": output}
+    plain, _ = reduce_job(spark, spec_of(keyed, "key", NATIVE, **fields), tmp_path / "plain")
+    output["sort"] = ["most desc", "key"]
+    run, _, _ = run_job(spark, spec_of(keyed, "key", NATIVE, **fields), tmp_path / "sorted")
     assert as_rows(result_of(run)) == as_rows(result_of(plain))
     assert run.committed("result").counts == plain.committed("result").counts
     published = sorted((tmp_path / "published" / f"date={DATE}").glob("part-*"))
@@ -68,6 +64,7 @@ def test_files_are_sorted_and_follow_each_other(
     assert rows != sorted(rows, key=lambda row: str(row["key"]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["csv", "orc"])
 def test_files_of_other_formats_are_sorted_too(spark: SparkSession, keyed: Path, tmp_path: Path, kind: str) -> None:
     output = {"path": str(tmp_path / "published"), "files": 2, "format": kind, "sort": ["n desc", "key"]}
@@ -79,6 +76,7 @@ def test_files_of_other_formats_are_sorted_too(spark: SparkSession, keyed: Path,
         assert counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.long
 def test_windows_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
     for day in (19, 20):
         table = pa.table({"key": [f"k{number * day % 50}" for number in range(500)]})
@@ -98,15 +96,11 @@ def test_windows_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sort", "sentence"),
-    [
-        (["nothing"], "expected columns of the result in output.sort, each once, but got 'nothing'"),
-        (["n", "n desc"], "expected columns of the result in output.sort, each once, but got 'n' twice"),
-        (["date"], "expected columns of the result in output.sort, each once, but got 'date'"),
-        (["n down"], "expected columns of the result in output.sort, each once, but got 'n down'"),
-    ],
+    ("sort", "got"),
+    [(["nothing"], "'nothing'"), (["n", "n desc"], "'n' twice"), (["date"], "'date'"), (["n down"], "'n down'")],
 )
-def test_a_result_is_sorted_by_columns_that_it_has(keyed: Path, sort: list[str], sentence: str) -> None:
+def test_a_result_is_sorted_by_columns_that_it_has(keyed: Path, sort: list[str], got: str) -> None:
+    sentence = f"expected columns of the result in output.sort, each once, but got {got}"
     with pytest.raises(SpecError, match=sentence):
         spec_of(keyed, "key", NATIVE, output={"path": "out", "sort": sort})
 

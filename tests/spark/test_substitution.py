@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.scenario import result_of, run_job, spec_of, write_input
+
+pytestmark = pytest.mark.long
 
 MARKS = ["${x}", "${env:HOME}", "${system:user.dir}", "${spark.master}", "plain"]
 _SUBMITTED = """

@@ -18,11 +18,11 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.engines import ENGINES
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.prepare.prepare import prepare
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
-from tests.spark.scenario import DATE, spec_of, write_input
+from tests.spark.scenario import prepared, spec_of, write_input
+from tests.tiers import mostly_long
 
 SLOTS = 4
 #: Two splits of what is read for each slot, of both tables that may be read, and the tasks of the plan.
@@ -63,10 +63,12 @@ def tasks_of(report: StageReport) -> int:
     return report.work.tasks
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", mostly_long(ENGINES, "staged"))
 @pytest.mark.parametrize(
     ("file_format", "rows", "waves"),
-    [("parquet", 2_000, [1]), ("parquet", 2_000, [1, 1]), ("json", 30_000, [1, 1])],
+    mostly_long(
+        [("parquet", 2_000, [1]), ("parquet", 2_000, [1, 1]), ("json", 30_000, [1, 1])], ("parquet", 2_000, [1, 1])
+    ),
     ids=["a backlog", "whole files and a backlog", "parts of a cut file and a backlog"],
 )
 def test_a_stage_has_few_tasks(
@@ -74,9 +76,8 @@ def test_a_stage_has_few_tasks(
 ) -> None:
     source = rows_of(tmp_path / "input", file_format, rows)
     total = {"total": {"function": "sum", "column": "value"}}
-    run = RunDirectory(str(tmp_path / "run"))
     spec = spec_of(tmp_path / "input", "key", total, input=source, routing={**ROUTING, "waves": waves})
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec)
     assert any(unit.span for unit in run.job().units) == (file_format == "json")
     first = run_stage(spark, run, 0)
     assert run.committed(stage_step(0)).of_kind(BACKLOG)
@@ -89,15 +90,15 @@ def test_a_stage_has_few_tasks(
     assert max(tasks_of(first), tasks_of(second)) <= MOST_TASKS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("waves", [(0, 0), (0, 2)], ids=["a backlog alone", "a wave and a backlog"])
 def test_splits_are_a_share_of_all_that_a_stage_reads(
     spark: SparkSession, tmp_path: Path, waves: tuple[int, int]
 ) -> None:
     """Only the settings of its query are looked at: cut byte by byte, the stage itself would take minutes."""
     source = rows_of(tmp_path / "input", "parquet", 2_000)
-    run = RunDirectory(str(tmp_path / "run"))
     spec = spec_of(tmp_path / "input", "key", {"n": "count"}, input=source, routing={**ROUTING, "waves": [1, 1]})
-    prepare(run, spec, DATE, str(tmp_path))
+    run = prepared(tmp_path, spec)
     plan = run.plan(0).model_copy(update={"engine": "combine", "waves": waves})
     backlog = [
         CommittedFile(kind=BACKLOG, path=f"{at}.parquet", rows=1, size_bytes=1 << 30, checksum="0" * 64)

@@ -84,6 +84,7 @@ def test_40_values_of_60_mib_go_to_python_and_back(tmp_path: Path, sources: Path
     assert found == {f"{number:04d}": 1 for number in range(_VALUES)}
 
 
+@pytest.mark.long
 def test_spark_writes_wide_rows_in_row_groups_of_some_bytes(spark: SparkSession, tmp_path: Path) -> None:
     """They are in memory until they are written."""
     values = pa.table({"v": [random.Random(number).randbytes(1 << 20) for number in range(24)]})

@@ -20,16 +20,15 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless.standing.kept_merges import choice_of
 from skewless.standing.store import StatesStore
-from skewless_cli import run_summary, run_view, states_view
+from skewless_cli import run_summary, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.windows import merge
 from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
-from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
+from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, window_of
 from tests.spark.shared_runs import clusters
-from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
 AGGREGATES: dict[str, Any] = {
@@ -128,7 +127,8 @@ def reduced(run: RunDirectory) -> int:
     return sum(report.processed_rows for report in run.reports())
 
 
-@pytest.mark.parametrize("engine", mostly_long(["combine", "bypass", "staged"], "staged"))
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["combine", "bypass", "staged"])
 def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str) -> None:
     spec = lake.spec(engine=engine)
     for day in range(3):
@@ -142,8 +142,7 @@ def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str)
     second = lake.night(3, spec)
     assert as_rows(result_of(second)) == lake.whole(range(1, 4))
     assert reduced(second) == 350
-    window = second.job().window
-    assert window is not None
+    window = window_of(second)
     assert window.counts() == {"reused": 2, "added": 2, "replaced": 0, "removed": 0}
     assert window.unchanged_rows == 600
 
@@ -158,13 +157,13 @@ def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str)
     assert reduced(again) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["combine", "staged"])
 def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine: str) -> None:
     """So that the least and the greatest key of a row group tell whether a key is in it."""
     for day in range(2):
         lake.put(day, "b")
-    window = lake.night(1, lake.spec(engine=engine)).job().window
-    assert window is not None
+    window = window_of(lake.night(1, lake.spec(engine=engine)))
     store, read = StatesStore(window.store), 0
     for part in window.parts:
         known, _ = store.newest(part.name)
@@ -177,6 +176,7 @@ def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine:
     assert read > 40
 
 
+@pytest.mark.long
 def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) -> None:
     lake.put(0, "b")
     calls = {"n": "count", "total": {"function": "sum", "column": "value"}}
@@ -188,8 +188,7 @@ def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) ->
     merge_states(lake.spark, run)
     (report,) = run.reports()
     assert sum(load.states or 0 for load in report.tasks) > len(lake.keys(0, "b")), "the key has two in the stage"
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     newest, _ = StatesStore(window.store).newest(f"{DAY}")
     assert newest is not None
     assert sum(file.rows for file in newest.version.states) == len(lake.keys(0, "b"))
@@ -202,6 +201,7 @@ MAPPED = {
 }
 
 
+@pytest.mark.long
 def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake: Lake) -> None:
     select = ["explode(array('x', word, concat(word, key))) AS letter", "key"]
     fields: dict[str, Any] = {
@@ -216,21 +216,20 @@ def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake:
     lake.put(0, "c", rows=40)
     lake.put(1, "a", rows=30)
     run = lake.night(2, lake.spec(**fields))
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert [part.name for part in window.parts] == ["2026-11-21", "2026-11-22"]
     assert sum(report.source_rows or 0 for report in run.reports()) == 90
     assert as_rows(result_of(run)) == lake.whole(range(1, 3), MAPPED, map=fields["map"])
     assert [line.unchanged_rows > 0 for line in run.part_lines()] == [True, False]
 
 
+@pytest.mark.long
 def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(lake: Lake) -> None:
     for day in range(3):
         lake.put(day, "b")
     run = lake.night(2)
     result = as_rows(result_of(run))
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     store = StatesStore(window.store)
     # As after a kill behind the first of three versions: neither result nor the others were committed.
     for part in window.parts[1:]:
@@ -241,6 +240,7 @@ def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(l
     assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
 
 
+@pytest.mark.long
 def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,8 +250,7 @@ def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
         lake.put(0, name, rows=50)
         run = lake.night(0)
         assert reduced(run) == 50
-        window = run.job().window
-        assert window is not None
+        window = window_of(run)
         version = StatesStore(window.store).version("2026-11-20", len(additions) + 1)
         additions.append(len({file.path.split("/")[2] for file in version.states}))
         assert version.rows == 50 * len(additions)
@@ -279,8 +278,7 @@ def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None
     assert set(shares(run)) == {"east", "west"}
     assert reduced(run) == 3 * 360
     assert as_rows(result_of(run)) == lake.whole(range(3), aggregates)
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert [StatesStore(window.store).numbers(part.name) for part in window.parts] == [[1, 2], [1], [1]]
 
 
@@ -305,12 +303,9 @@ def test_a_night_goes_on_from_the_merge_of_the_night_before(lake: Lake) -> None:
     (told,) = run_summary.as_object(run)["window_plan"]
     assert (told["window"], told["action"]) == ("4", "subtract")
     assert told["sentence"].startswith("a merge of 4 parts, 1 taken out and 2 added: ")
-    console = Console(record=True, width=200)
-    run_view.show(run, console)
-    assert f"states of parts: {choice.sentence}\n  window 4, not merge all: 4 parts at once: " in console.export_text()
+    assert f"states of parts: {choice.sentence}\n  window 4, not merge all: 4 parts at once: " in shown(run)
 
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     store = StatesStore(window.store)
     (name,) = store.merges()
     states = Path(store.path(store.merge(name).states[0].path))
@@ -323,19 +318,18 @@ def test_a_night_goes_on_from_the_merge_of_the_night_before(lake: Lake) -> None:
     assert name not in store.merges()
 
 
+@pytest.mark.long
 def test_states_that_are_damaged_are_made_anew_tonight_or_by_the_next_run(lake: Lake) -> None:
     for day in range(3):
         lake.put(day, "b")
     first = lake.night(2)
-    window = first.job().window
-    assert window is not None
+    window = window_of(first)
     store, right = StatesStore(window.store), as_rows(result_of(first))
     states = [Path(store.path(store.version(part.name, 1).states[0].path)) for part in window.parts]
     states[0].write_bytes(bytes(states[0].stat().st_size))
     second = lake.night(2)
     assert reduced(second) == 300
-    now = second.job().window
-    assert now is not None
+    now = window_of(second)
     assert "version 1 cannot be used" in now.parts[0].reasons[0]
     assert as_rows(result_of(second)) == right
     # A bit that turned within a page is seen by who reads it: the merge.
@@ -364,8 +358,7 @@ def test_late_and_missing_parts_fail_a_run_if_the_spec_says_so(lake: Lake) -> No
     lake.put(0, "b")
     lake.put(2, "b")
     run = lake.night(2)
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert window.missing == ("2026-11-21",)
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-21"):
         lake.night(2, lake.spec(window={"length": 3, "missing": "fail"}))
@@ -382,6 +375,7 @@ def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve
         lake.night(0, lake.spec(aggregates={"m": {"function": "exact_median", "column": "value"}}))
 
 
+@pytest.mark.long
 def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     for day in range(2):
         lake.put(day, "b")
@@ -400,9 +394,8 @@ def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
         ("2026-11-20", 2, 2, 350), ("2026-11-21", 1, 1, 300)
     ]  # fmt: skip
     console = Console(record=True, width=200)
-    run_view.show(run, console)
     states_view.show(location, console)
-    text = console.export_text()
+    text = shown(run) + console.export_text()
     assert "window: 2 parts; files: 1 reused, 2 added, 0 replaced, 0 removed; 350 rows read, 300 rows in kept" in text
     assert "parts: 1 added to, 1 new" in text
     assert "late by 1 part: 2026-11-20, added to, 50 late rows, 50 rows read" in text

@@ -23,6 +23,8 @@ from skewless_spark.windows.ways import WindowStates
 from tests.spark.scenario import as_rows
 from tests.spark.test_window import AGGREGATES, Lake
 
+pytestmark = pytest.mark.long
+
 EXACT: dict[str, Any] = {
     "n": "count",
     "total": {"function": "sum", "column": "value"},
@@ -168,7 +170,6 @@ def test_every_way_gives_the_bits_of_merging_all(exact: Corpus) -> None:
         assert [one.action for n, one in enumerate(made) if n != _AGAIN] == [way] * (len(NIGHTS) - 1)
 
 
-@pytest.mark.long
 def test_what_is_rounded_is_never_subtracted_and_touched_keys_are_merged_in_order(every: Corpus) -> None:
     wanted, touched = played(every, "merge all"), played(every, "touched keys")
     assert [one.rows for one in touched] == [one.rows for one in wanted]

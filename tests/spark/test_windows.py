@@ -1,4 +1,4 @@
-"""Several windows in one result, windows of all parts, late data that is left out, and states without a window."""
+"""Several windows in one result, windows of all parts, and late data that is left out."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import StatesStore
-from skewless_cli import run_summary, run_view
+from skewless_cli import run_summary
 from skewless_cli.running import check_job
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.result.merge import merge_states, result_schema
-from tests.spark.scenario import Quiet, as_rows, result_of
+from tests.spark.scenario import Quiet, as_rows, result_of, shown, window_of
 from tests.spark.test_window import AGGREGATES, DAY, Lake, lake, reduced
 
 __all__ = ["lake"]
@@ -84,8 +83,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     for length in (1, 2, 4):
         assert of_window(run, length) == of_days(lake, range(4 - length, 4))
 
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert [(one.length, one.first) for one in window.windows] == [(1, 2), (2, 2), (4, 0)]
     assert [(line.name, line.rows, line.of_parts_rows) for line in run.window_lines()] == [
         ("1", 100, 100), ("2", 100, 100), ("4", 340, 340)
@@ -105,6 +103,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     )
 
 
+@pytest.mark.long
 def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> None:
     spec = spec_of(lake, window="all")
     for day in (0, 1, 3, 4):
@@ -115,25 +114,23 @@ def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> N
     run = lake.night(3, spec)
     assert reduced(run) == 100
     assert as_rows(result_of(run)) == of_days(lake, range(4))
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert window.missing == ("2026-11-22",)
     by_column = spec_of(lake, window="all", input={"path": str(lake.folder / "lake"), "parts": "date"})
-    found = lake.prepared(3, by_column).job().window
-    assert found is not None
+    found = window_of(lake.prepared(3, by_column))
     assert [part.name for part in found.parts] == [part.name for part in window.parts]
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-22"):
         lake.prepared(3, spec_of(lake, window={"length": "all", "missing": "fail"}))
     for odd in (dt.date(1970, 1, 1), dt.date(2099, 1, 1)):
         lake.put((odd - DAY).days, "odd", rows=10)
-    found = lake.prepared(3, spec).job().window
-    assert found is not None
+    found = window_of(lake.prepared(3, spec))
     assert [part.name for part in found.parts] == ["1970-01-01", *(part.name for part in window.parts)]
     told = "1970-01-02, 1970-01-03, 1970-01-04, ..., 2026-11-18, 2026-11-19, 2026-11-22 (20,777 in all)"
     assert found.missing_words == told
     assert len(found.model_dump_json()) < 25_000
 
 
+@pytest.mark.long
 def test_the_newest_row_of_each_part_is_known_whatever_was_read_tonight(lake: Lake) -> None:
     """By a column that neither states nor the map need."""
 
@@ -169,9 +166,7 @@ def test_the_newest_row_of_each_part_is_known_whatever_was_read_tonight(lake: La
     run = lake.night(2, spec, publish=True)
     assert reduced(run) == 1
     assert newest(run) == {days[0]: moment(0, 70_000), days[1]: moment(1, 30_000), days[2]: moment(2, 86_399)}
-    console = Console(record=True, width=200)
-    run_view.show(run, console)
-    assert f"newest row of {days[2]} by at: {days[2]} 23:59:59 UTC" in console.export_text()
+    assert f"newest row of {days[2]} by at: {days[2]} 23:59:59 UTC" in shown(run)
     # Of states that were made while the field was not set, nothing is known.
     put(0, "later", 80_000)
     without = newest(lake.night(2, spec_of(lake, **fields), publish=True))
@@ -186,6 +181,7 @@ def test_the_newest_row_of_each_part_is_known_whatever_was_read_tonight(lake: La
             lake.prepared(2, spec_of(lake, **fields, quality={"freshness": column}))
 
 
+@pytest.mark.long
 def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: Lake) -> None:
     ignore = spec_of(lake, window={"length": 3, "late": "ignore"})
     for day in range(3):
@@ -199,13 +195,10 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     run = lake.night(2, ignore)
     assert reduced(run) == 100
     assert as_rows(result_of(run)) == before
-    window = run.job().window
-    assert window is not None
+    window = window_of(run)
     assert [(part.ignored_files, part.ignored_rows) for part in window.parts] == [(1, 40), (1, 0), (0, 0)]
     assert window.counts() == {"reused": 2, "added": 1, "replaced": 0, "removed": 0}
-    console = Console(record=True, width=200)
-    run_view.show(run, console)
-    text = console.export_text()
+    text = shown(run)
     assert "late: 2 files with 40 rows were left out (late: ignore)" in text
     assert "late.parquet was added, and left out" in text
     told = run_summary.as_object(run)
@@ -219,8 +212,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     assert (counted.path, counted.rows) == (str(lake.path(0, "late")), 40)
     marked = counted.model_copy(update={"rows": 41})
     store.commit(last.version.model_copy(update={"left_out": (marked,), "run": "marked"}))
-    next_night = lake.prepared(2, ignore).job().window
-    assert next_night is not None
+    next_night = window_of(lake.prepared(2, ignore))
     assert next_night.ignored_rows == 41
 
     lake.put(2, "late", rows=30)  # the run's own part is always up to date
@@ -231,18 +223,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     assert as_rows(result_of(taken)) == of_days(lake, range(3))
 
 
-def test_a_job_without_a_window_may_keep_its_states(lake: Lake) -> None:
-    spec = spec_of(lake, window={"length": 1, "keep": 2})
-    lake.put(0, "b", rows=100)
-    lake.put(1, "b", rows=100)
-    lake.night(1, spec)
-    lake.put(1, "c", rows=40)
-    run = lake.night(1, spec, publish=True)
-    assert reduced(run) == 40
-    assert result_of(run).column_names == ["key", *SOME]
-    assert as_rows(result_of(run)) == of_days(lake, [1])
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["removed", "overwritten"])
 def test_a_night_ends_well_if_its_newest_rows_are_gone_when_they_are_looked_for(
     lake: Lake, caplog: pytest.LogCaptureFixture, how: str
