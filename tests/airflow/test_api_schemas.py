@@ -22,7 +22,7 @@ from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.airflow.web_scenario import DAG, FORBIDDEN_DAG, OTHER_DAG, Moments, make_dags, served, synthetic_run, trigger
 
-pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.long, pytest.mark.usefixtures("airflow_database")]
 
 _BASE = "/skewless"
 _SCHEMA = f"{_BASE}/api/v1/openapi.json"

@@ -96,6 +96,7 @@ def test_tables_are_told_with_their_snapshots_and_their_names_in_catalogs(
     assert names == ([[("local", "raw.clicks")], [("local", "marts.clicks")]] if named else [])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("airflow_database")
 def test_a_publication_is_told_to_openlineage_with_its_input_and_output(
     run: RunDirectory, dags_folder: Path, tmp_path: Path

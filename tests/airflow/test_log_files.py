@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 import yaml
 from airflow.cli.cli_parser import get_parser
 
@@ -25,6 +26,7 @@ def test_neither_the_executor_nor_the_triggerer_serves_logs() -> None:
     assert get_parser().parse_args(["triggerer", *TRIGGERER_OPTIONS]).skip_serve_logs
 
 
+@pytest.mark.long
 def test_workers_are_forked_with_what_tasks_import() -> None:
     asked = (
         "import sys\n"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.airflow_setting import PROJECT
 from tests.packages import dependencies_alone
 
@@ -45,6 +47,7 @@ def test_airflow_loads_the_plugin_once_where_the_package_is_installed_and_the_fo
     assert loaded([], {}) == _ONCE
 
 
+@pytest.mark.long
 def test_airflow_loads_the_plugin_from_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
     dependencies = dependencies_alone(tmp_path / "dependencies")
     assert loaded(["-S"], {"PYTHONPATH": f"{dependencies}{os.pathsep}{PROJECT / 'plugins'}"}) == _ONCE

@@ -15,6 +15,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.event import listen, remove
 
+from benchmarks.simulation import Simulation
+from skewless.run.directory import RunDirectory
 from skewless.run.publication.places import turns_folder
 from skewless.run.publication.publish import publish
 from skewless.run.publication.records import superseded_by
@@ -27,8 +29,11 @@ from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.lake.outputs import output_of, staged
 from tests.unit.synthetic import simulated, zipf_rows
 
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
+
 #: Where Airflow notes what events have woken: plain DAGs, and partitioned ones.
 _QUEUES: tuple[Any, ...] = (AssetDagRunQueue, AssetPartitionDagRun)
+COUNTS = zipf_rows(50, 1.2, 2_000)
 KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
 _PUBLISHING = """
 from airflow.sdk import DAG, Asset
@@ -48,22 +53,29 @@ for name, schedule in {"waits_plainly": [Asset("skewless:python_tokens")], "wait
 """
 
 
-@airflow_setting.IN_PROCESS
-@pytest.mark.usefixtures("airflow_database")
-def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path
-) -> None:
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    """A run below a data root of its own, not played yet."""
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
-    counts = zipf_rows(50, 1.2, 2_000)
-    played = simulated(counts, waves=(1, 3), reducers=4)
-    played.job = played.job.model_copy(update={"output_path": str(tmp_path / "out")})
+    found = simulated(COUNTS, waves=(1, 3), reducers=4)
+    found.job = found.job.model_copy(update={"output_path": str(tmp_path / "out")})
+    return found
+
+
+def _validated(played: Simulation, dag_id: str, night: dt.datetime, turn: int) -> RunDirectory:
+    """A night's run directory that has all but its publication."""
+    run = record(played, dag_id, night, turn)
+    validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(COUNTS)})
+    return run
+
+
+def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads_it(
+    played: Simulation, tmp_path: Path, dags_folder: Path
+) -> None:
     played.play()
     run, killed, late = (
-        record(played, "publishing", night, turn) for night, turn in ((NIGHT, 2), (KILLED, 3), (LATE, 1))
+        _validated(played, "publishing", night, turn) for night, turn in ((NIGHT, 2), (KILLED, 3), (LATE, 1))
     )
-    for one in (run, killed, late):
-        validate(one, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
-
     (dags_folder / "publishing.py").write_text(_PUBLISHING)
     (dags_folder / "downstream.py").write_text(
         (airflow_setting.PROJECT / "dags/skewless_example_downstream.py").read_text()
@@ -74,7 +86,7 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
 
     (extra,) = _events()
     assert (extra["run"], extra["turn"]) == (str(run), 2)
-    assert (extra["rows"], extra["keys"]) == (int(np.sum(counts)), 50)
+    assert (extra["rows"], extra["keys"]) == (int(np.sum(COUNTS)), 50)
     assert extra["path"] == f"{tmp_path}/out/date={played.job.date}"
     assert extra["quality"] == {"passed": True, "expectations": 1, "failed": 0, "ledger_balanced": True}
     assert 1.0 <= extra["balance"]["max_over_mean"] < 1.2
@@ -107,20 +119,14 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
         assert [(event["run"], event["turn"]) for event in _events()] == [(str(run), 2), (str(killed), 3)]
 
 
-@airflow_setting.IN_PROCESS
-@pytest.mark.usefixtures("airflow_database")
+@pytest.mark.long
 def test_what_a_run_with_a_partition_key_publishes_starts_only_what_waits_for_its_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path
+    played: Simulation, dags_folder: Path
 ) -> None:
     """Airflow gives the key of a run to the plain event, too. So a job has such runs only if its spec says so."""
-    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
-    counts = zipf_rows(50, 1.2, 2_000)
-    played = simulated(counts, waves=(1, 3), reducers=4)
-    played.job = played.job.model_copy(update={"output_path": str(tmp_path / "out")})
     played.play()
     for turn, night in enumerate((NIGHT, LATE), 1):
-        run = record(played, "keyed", night, turn)
-        validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+        _validated(played, "keyed", night, turn)
     (dags_folder / "keyed.py").write_text(_PUBLISHING.replace('"publishing"', '"keyed"') + _WAITING)
     dag, part = DagBag(dags_folder).dags["keyed"], str(played.job.date)
 
@@ -140,20 +146,15 @@ def test_what_a_run_with_a_partition_key_publishes_starts_only_what_waits_for_it
     assert _woken() == ["waits_for_parts"]
 
 
-@airflow_setting.IN_PROCESS
-@pytest.mark.usefixtures("airflow_database")
+@pytest.mark.long
 def test_the_event_of_a_result_in_a_table_names_its_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path
+    played: Simulation, tmp_path: Path, dags_folder: Path
 ) -> None:
-    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
-    counts = zipf_rows(50, 1.2, 2_000)
-    played = simulated(counts, waves=(1, 3), reducers=4)
     output, path = output_of("iceberg", tmp_path)
     spec = played.job.spec.model_copy(update={"output": output})
     played.job = played.job.model_copy(update={"spec": spec, "output_path": path, "root": str(tmp_path)})
     played.play()
-    run = record(played, "publishing", NIGHT, 1)
-    validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    run = _validated(played, "publishing", NIGHT, 1)
     staged(run)
     (dags_folder / "publishing.py").write_text(_PUBLISHING)
     dag = DagBag(dags_folder).dags["publishing"]

@@ -14,6 +14,7 @@ from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
 
 
+@pytest.mark.long
 @airflow_setting.IN_PROCESS
 @pytest.mark.usefixtures("airflow_database")
 def test_a_field_that_the_form_does_not_have_fails_prepare_in_one_sentence_without_spark(

@@ -28,6 +28,7 @@ from skewless_airflow.runners.warm_driver import DriverStep, code_stamp, worker_
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
+from tests.tiers import mostly_long
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -115,7 +116,7 @@ class Toy:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize(("rows", "state"), [(10, "success"), (0, "failed")])
+@pytest.mark.parametrize(("rows", "state"), mostly_long([(10, "success"), (0, "failed")], (10, "success")))
 def test_one_more_runner_is_a_module_and_a_line_of_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path, rows: int, state: str
 ) -> None:

@@ -46,6 +46,7 @@ from tests.airflow.web_scenario import (
     synthetic_run,
     trigger,
 )
+from tests.tiers import mostly_long
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -199,8 +200,17 @@ def _page(viewer: TestClient, run_id: str, page: str = "skew") -> str:
     return answer.text
 
 
-@pytest.mark.parametrize("run_id", _MOMENTS)
-@pytest.mark.parametrize("page", _PAGES)
+@pytest.mark.parametrize(
+    ("page", "run_id"),
+    mostly_long(
+        [(page, run_id) for page in _PAGES for run_id in _MOMENTS],
+        *(("skew", run_id) for run_id in _MOMENTS),
+        ("parts", "window"),
+        ("quality", "finished"),
+        ("what-if", "finished"),
+        ("tasks/stage_01.plan/decision", "finished"),
+    ),
+)
 def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClient, run_id: str, page: str) -> None:
     text = _page(viewer, run_id, page)
     assert len(text.encode()) < _MOST_BYTES
@@ -288,6 +298,7 @@ def test_parts_over_time_tell_how_late_rows_come(viewer: TestClient) -> None:
     assert [(one["run_id"], one["late"]) for one in told["runs"]] == [("window", 60)]
 
 
+@pytest.mark.long
 def test_the_pages_of_four_hundred_parts_are_small_and_soon_there(viewer: TestClient) -> None:
     """Each part has thirty files with long paths, and all have changed."""
     days = [f"{dt.date(2025, 11, 1) + dt.timedelta(days=day)}" for day in range(400)]
@@ -384,6 +395,7 @@ def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: TestClient) ->
     assert OTHER_DAG not in viewer.get("/skewless/").text
 
 
+@pytest.mark.long
 def test_a_run_of_many_tasks_and_keys_is_a_small_page(viewer: TestClient) -> None:
     run = large_run(tasks=2000, keys=20_000)
     Moments(run_location(DAG, "large"), run).prepare().stages()
@@ -421,6 +433,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
+@pytest.mark.long
 def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_their_documents(
     viewer: TestClient, huge: Simulation
 ) -> None:
@@ -527,12 +540,6 @@ def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(viewer: T
     assert "failed" in text
 
 
-def test_a_dag_without_runs_says_so(viewer: TestClient) -> None:
-    text = viewer.get("/skewless/").text
-    assert f"dags/{DAG}/over-time" in text
-    assert "failed" in text or "passed" in text or "none yet" in text
-
-
 def test_an_expectation_is_shown_with_its_history(viewer: TestClient) -> None:
     text = _page(viewer, "finished", "quality")
     assert "max_value=5" in text
@@ -570,6 +577,7 @@ def test_what_an_expectation_requires_is_said_in_words_where_it_is_a_number(aske
     assert required_words(asked) == said
 
 
+@pytest.mark.long
 def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     await_that(lambda: "Being replayed" not in _page(viewer, "finished", _TWO_POLICIES), "the replays")
     text = _page(viewer, "finished", _TWO_POLICIES)
@@ -609,6 +617,7 @@ def test_an_unknown_policy_is_refused_with_a_hint(viewer: TestClient) -> None:
     assert "did you mean &#39;static&#39;" in answer.text
 
 
+@pytest.mark.long
 def test_all_links_are_relative_and_lead_somewhere(viewer: TestClient) -> None:
     seen, waiting = set(), ["/skewless/"]
     while waiting:
