@@ -10,41 +10,20 @@ from typing import Any
 
 import pytest
 from airflow.cli.cli_parser import get_parser as airflow_command
-from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
-from airflow.utils.types import DagRunType
 from pydantic import JsonValue
 
 from deploy import PROJECT
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import hours_of
-from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.operators.prepare import PrepareOperator
-from skewless_airflow.run_store import part_of_run, run_location
+from skewless_airflow.run_store import part_of_run
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
-
-DAYS = [dt.datetime(2026, 3, day, 2, tzinfo=dt.UTC) for day in (1, 2, 3)]
-
-
-def _run_id(kind: DagRunType, moment: dt.datetime) -> str:
-    return DagRun.generate_run_id(run_type=kind, logical_date=moment, run_after=moment)
-
-
-def test_each_date_has_its_own_run_directory_and_its_own_day() -> None:
-    ids = [_run_id(kind, day) for day in DAYS for kind in (DagRunType.BACKFILL_JOB, DagRunType.MANUAL)]
-    assert len({run_location("small", run_id) for run_id in ids}) == 6
-    schedule = Schedule(cron="0 2 * * *")
-    runs: list[Any] = [
-        SimpleNamespace(run_type="backfill", logical_date=day, run_after=day, consumed_asset_events=[]) for day in DAYS
-    ]
-    assert [part_of_run(run, schedule, "job").date.isoformat() for run in runs] == [
-        "2026-02-28", "2026-03-01", "2026-03-02",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -57,6 +36,8 @@ def test_each_date_has_its_own_run_directory_and_its_own_day() -> None:
 )
 def test_a_date_of_the_form_is_for_one_run(run_type: str, conf: dict[str, JsonValue], date: dt.date | None) -> None:
     assert _choice(run_type, conf) == date
+    with pytest.raises(SpecError, match="no date for a backfill, whose runs have their own, but got 2026-02-01"):
+        _choice("backfill", {"date": "2026-02-01"})
 
 
 @airflow_setting.IN_PROCESS
@@ -143,11 +124,6 @@ def _computed(schedule: dict[str, JsonValue], first: dt.datetime, last: dt.datet
     return [str(part_of_run(run, spec.schedule, "job")) for run in made]
 
 
-def test_a_date_for_all_runs_of_a_backfill_is_refused() -> None:
-    with pytest.raises(SpecError, match="no date for a backfill, whose runs have their own, but got 2026-02-01"):
-        _choice("backfill", {"date": "2026-02-01"})
-
-
 def _choice(run_type: str, conf: dict[str, JsonValue]) -> dt.date | None:
     dag = build_dag(JobSpec.model_validate(SPEC))
     prepare = dag.get_task("prepare")
@@ -169,11 +145,12 @@ def _choice(run_type: str, conf: dict[str, JsonValue]) -> dt.date | None:
 def test_what_prepare_is_told_to_compute(
     schedule: str | None, spec_schedule: dict[str, JsonValue], date: list[str], tmp_path: Path
 ) -> None:
-    with DAG("own", schedule=schedule, start_date=DAYS[0]) as dag:
+    with DAG("own", schedule=schedule, start_date=dt.datetime(2026, 3, 1, 2, tzinfo=dt.UTC)) as dag:
         adaptive_aggregation(JobSpec.model_validate({**SPEC, "schedule": spec_schedule}))
     prepare = dag.get_task("aggregation.prepare")
     assert isinstance(prepare, PrepareOperator)
-    run = SimpleNamespace(run_type="scheduled", run_after=DAYS[1], logical_date=DAYS[1], consumed_asset_events=[])
+    moment = dt.datetime(2026, 3, 2, 2, tzinfo=dt.UTC)
+    run = SimpleNamespace(run_type="scheduled", run_after=moment, logical_date=moment, consumed_asset_events=[])
     context: Any = {"dag": dag, "dag_run": run}
     told = prepare.arguments(context, RunDirectory(str(tmp_path)))
     assert told[: len(date) + 1] == ["--date", *date]

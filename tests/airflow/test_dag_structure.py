@@ -78,10 +78,6 @@ def test_a_day_is_never_computed_twice_at_once_and_tasks_are_tried_again(dag: DA
     assert all(task.execution_timeout and task.retry_delay <= dt.timedelta(minutes=1) for task in dag.tasks)
 
 
-def test_without_a_cron_expression_a_dag_runs_only_by_hand(dag: DAG) -> None:
-    assert dag.schedule is None
-
-
 def test_the_schedule_is_the_specs(small: Path) -> None:
     schedule = {"cron": "30 0 * * *", "timezone": "Europe/Zurich", "start": dt.date(2026, 3, 1)}
     small.write_text(yaml.safe_dump({**SPEC, "schedule": schedule}))

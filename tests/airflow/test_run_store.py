@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skewless.documents.commit import StepCommit
@@ -21,6 +21,7 @@ from skewless.spec import Schedule
 from skewless_airflow.run_store import part_of_run, run_directory, run_location, safe_run_id
 from skewless_airflow.web.run_folders import groups_with_runs, open_run, run_folders, stamp
 from tests.object_stores import as_client, object_server
+from tests.unit.hostile import fuzz
 
 UTC = dt.UTC
 
@@ -41,20 +42,33 @@ class Run:
     partition_key: str | None = None
 
 
-@given(st.text(max_size=300))
-def test_a_safe_run_id_is_a_name_that_hadoop_and_spark_take(run_id: str) -> None:
-    safe = safe_run_id(run_id)
-    assert re.fullmatch(r"[A-Za-z0-9=-][A-Za-z0-9_.=-]*", safe)
-    assert len(safe) < 255
+IDS = st.lists(st.sampled_from(["..", ".", "/", "\\", "~", "%", "_", "\0", "\n", " ", "x"]) | st.text(max_size=3)).map(
+    "".join
+)
 
 
-@given(st.sets(st.text(alphabet="ab:/._ é", max_size=4), max_size=50))
-def test_ids_that_differ_stay_different(run_ids: set[str]) -> None:
-    assert len({safe_run_id(run_id) for run_id in run_ids}) == len(run_ids)
+@fuzz(60)
+@given(st.text(max_size=300) | IDS)
+@example("")
+@example(".")
+@example("..")
+@example("../../etc/passwd")
+@example("_hidden")
+@example("a" * 1_000)
+@example("manual__2026-11-20T02:00:00+00:00")
+def test_a_run_id_is_one_folder_that_no_reader_passes_over(run_id: str) -> None:
+    folder = safe_run_id(run_id)
+    assert re.fullmatch(r"[A-Za-z0-9=-][A-Za-z0-9_.=-]{0,254}", folder)
+    assert safe_run_id(folder) == folder, "a page takes the name of a folder for a run id"
 
 
-def test_an_id_that_is_safe_is_kept() -> None:
-    assert safe_run_id("backfill__2026-11-20_a.b=c") == "backfill__2026-11-20_a.b=c"
+@fuzz(60)
+@given(IDS, IDS)
+@example("a/b", "a-b")
+@example("", "run-")
+@example("a" * 300, "a" * 301)
+def test_run_ids_that_differ_have_folders_that_differ(one: str, other: str) -> None:
+    assert (safe_run_id(one) == safe_run_id(other)) == (one == other)
 
 
 def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +76,8 @@ def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: py
     assert run_location("job", "manual__2026-11-20T02:00:00+00:00") == (
         "/data/runs/job/manual__2026-11-20T02-00-00-00-00-1c58a377"
     )
+    safe = "backfill__2026-11-20_a.b=c"
+    assert run_location("job", safe) == f"/data/runs/job/{safe}"
 
 
 def test_the_folder_of_runs_may_be_elsewhere_also_on_an_object_store(
@@ -89,30 +105,22 @@ TICK = dt.datetime(2026, 11, 22, 1, tzinfo=UTC)
 LATER = dt.datetime(2026, 12, 24, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("run_type", ["scheduled", "backfill"])
-def test_a_night_computes_the_day_before(run_type: str) -> None:
-    run = Run(logical_date=TICK, run_after=TICK, run_type=run_type)
-    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
-
-
-def test_a_night_with_a_data_interval_computes_the_day_before_its_end() -> None:
-    """As with Airflow's CronDataIntervalTimetable, in a DAG of somebody's own."""
-    run = Run(logical_date=TICK - dt.timedelta(days=1), run_after=TICK, run_type="scheduled")
-    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
-
-
 @pytest.mark.parametrize(
-    ("logical_date", "day"),
+    ("run_type", "logical_date", "run_after", "day"),
     [
-        pytest.param(TICK, "2026-11-21", id="logical-date"),
-        pytest.param(None, "2026-12-23", id="none"),
-        pytest.param(dt.datetime(2026, 11, 22, 23, 30, tzinfo=UTC), "2026-11-22", id="after-midnight-there"),
+        pytest.param("scheduled", TICK, TICK, "2026-11-21", id="night"),
+        pytest.param("backfill", TICK, TICK, "2026-11-21", id="night-of-a-backfill"),
+        # As with Airflow's CronDataIntervalTimetable, in a DAG of somebody's own.
+        pytest.param("scheduled", TICK - dt.timedelta(days=1), TICK, "2026-11-21", id="data-interval"),
+        pytest.param("manual", TICK, LATER, "2026-11-21", id="by-hand"),
+        pytest.param("manual", None, LATER, "2026-12-23", id="by-hand-without-a-date"),
+        pytest.param("manual", dt.datetime(2026, 11, 22, 23, 30, tzinfo=UTC), LATER, "2026-11-22", id="after-midnight"),
     ],
 )
-def test_a_manual_run_computes_what_the_schedule_would_at_its_logical_date(
-    logical_date: dt.datetime | None, day: str
+def test_a_run_computes_the_day_before_its_end_or_its_logical_date(
+    run_type: str, logical_date: dt.datetime | None, run_after: dt.datetime, day: str
 ) -> None:
-    run = Run(logical_date=logical_date, run_after=LATER, run_type="manual")
+    run = Run(logical_date=logical_date, run_after=run_after, run_type=run_type)
     assert str(part_of_run(run, NIGHTLY, "job")) == day
 
 
@@ -200,19 +208,3 @@ def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group
         run = Run(None, dt.datetime(2026, 11, 20, tzinfo=UTC), run_id=f"run-{mode:o}")
         run_directory(run).write_once("spec.json", document)
         assert stat.S_IMODE(Path(run_location("job", run.run_id)).stat().st_mode) == mode
-
-
-@pytest.mark.parametrize(
-    ("own", "scheduled", "day"),
-    [
-        pytest.param({}, True, "2026-11-21", id="night-of-an-own-dag"),
-        pytest.param({}, False, "2026-11-22", id="own-dag-by-hand"),
-        pytest.param({"day": "current"}, True, "2026-11-22", id="said"),
-    ],
-)
-def test_an_aggregation_in_a_dag_of_ones_own_computes_the_day_before_if_that_has_a_schedule(
-    own: dict[str, Any], scheduled: bool, day: str
-) -> None:
-    run = Run(logical_date=TICK, run_after=TICK, run_type="scheduled")
-    schedule = Schedule.model_validate(own).of_dag(scheduled=scheduled)
-    assert str(part_of_run(run, schedule, "job")) == day

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from skewless_airflow.runners.process_session import Session, begin, end
+from skewless_airflow.runners.process_session import Session, ask, begin, end
+from tests.airflow.players import await_that
 
 #: As a Makefile or a CI job does: take a lock by a file that is open in the shell, then start something under it.
 _UNDER_A_LOCK = 'exec 9>"$1"; flock 9; shift; "$@"'
@@ -60,11 +60,8 @@ def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_pat
     )
     begun = begin([sys.executable, "-c", script], dict(os.environ), tmp_path, tmp_path / "said")
     try:
-        give_up = time.monotonic() + 30
-        while len(begun.processes()) < 2 and time.monotonic() < give_up:
-            time.sleep(0.05)
+        await_that(lambda: len(begun.processes()) == 2, "a child of the session")
         assert begun.leads()
-        assert len(begun.processes()) == 2
         reused = Session(begun.pid, begun.born - 1)  # its number was given to another process since
         assert (reused.leads(), reused.processes()) == (False, [])
         os.kill(begun.pid, signal.SIGKILL)
@@ -73,3 +70,16 @@ def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_pat
     finally:
         end([begun], 5)
     assert begun.processes() == []
+
+
+def test_a_session_ends_with_all_that_it_started_though_it_does_not_listen(tmp_path: Path) -> None:
+    # A child of a process group of its own, as components of Airflow make.
+    script = "set -m; (trap '' TERM; sleep 60) & echo up; wait"
+    session = begin(["bash", "-c", script], dict(os.environ), tmp_path, tmp_path / "output")
+    await_that(lambda: "up" in (tmp_path / "output").read_text(), "its child")
+    assert len(session.processes()) >= 2
+    ask({session: signal.SIGTERM}, seconds=0.3)
+    assert not session.leads()
+    assert session.processes(), "the child did not listen"
+    end([session], seconds=0.3)
+    assert session.processes() == []

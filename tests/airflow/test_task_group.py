@@ -87,19 +87,15 @@ def test_spark_steps_take_the_pool_that_somebody_made(monkeypatch: pytest.Monkey
         ({}, type(None)),
         ({"cron": "0 2 * * *"}, PartTimetable),
         ({"cron": ["0 2 * * 1-5", "0 6 * * 0"], "timezone": "Europe/Zurich"}, PartTimetable),
-        ({"asset": "orders"}, list),
-        ({"asset": "skewless:other"}, list),
         ({"asset": "skewless:other", "partitioned": True}, PartitionedAssetTimetable),
     ],
-    ids=["by-hand", "cron", "several-crons", "asset", "result", "asset-of-parts"],
+    ids=["by-hand", "cron", "several-crons", "asset-of-parts"],
 )
 def test_a_schedule_is_by_hand_by_cron_or_after_assets(schedule: dict[str, object], kind: type) -> None:
     dag = build_dag(_spec(schedule=schedule))
-    made = DAG("x", schedule=dag.schedule, start_date=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-    assert isinstance(dag.schedule, kind) or "asset" in schedule
+    assert isinstance(dag.schedule, kind)
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
     DagSerialization.from_dict(DagSerialization.to_dict(dag))
-    assert made
 
 
 @pytest.mark.parametrize(
@@ -113,7 +109,9 @@ def test_a_schedule_is_by_hand_by_cron_or_after_assets(schedule: dict[str, objec
     ids=["foreign", "one-is-foreign", "several", "one-result"],
 )
 def test_a_job_that_waits_for_assets_names_them(schedule: dict[str, object], waits_for: list[str]) -> None:
-    assert build_dag(_spec(schedule=schedule)).schedule == [Asset(name=name) for name in waits_for]
+    dag = build_dag(_spec(schedule=schedule))
+    assert dag.schedule == [Asset(name=name) for name in waits_for]
+    DagSerialization.from_dict(DagSerialization.to_dict(dag))
 
 
 @pytest.mark.parametrize(
@@ -139,9 +137,13 @@ def test_a_job_waits_for_each_part_of_the_results_of_others_if_its_spec_says_so(
         assert dag.max_active_runs == 1
 
 
-def test_partitioned_without_an_asset_is_refused() -> None:
-    with pytest.raises(ValueError, match="partitioned beside asset"):
-        _spec(schedule={"cron": "0 2 * * *", "partitioned": True})
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"partitioned": True}, "partitioned beside asset"), ({"asset": "skewless:other"}, "either cron or asset")],
+)
+def test_what_contradicts_a_cron_expression_is_refused(more: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        _spec(schedule={"cron": "0 2 * * *", **more})
 
 
 @pytest.mark.parametrize("partitioned", [True, False])
@@ -155,11 +157,6 @@ def test_the_parts_of_a_result_are_waited_for_by_the_name_of_the_result(partitio
 def test_a_timetable_of_your_own_goes_before_the_specs() -> None:
     own = CronTriggerTimetable("0 5 * * *", timezone="UTC")
     assert build_dag(_spec(schedule={"cron": "0 2 * * *"}), schedule=own).schedule == own
-
-
-def test_both_cron_and_asset_are_refused() -> None:
-    with pytest.raises(ValueError, match="either cron or asset"):
-        _spec(schedule={"cron": "0 2 * * *", "asset": "skewless:other"})
 
 
 def test_approval_is_a_task_only_where_the_spec_asks_for_it() -> None:

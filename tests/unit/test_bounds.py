@@ -252,7 +252,7 @@ def test_a_third_of_the_rows_on_three_tasks_needs_no_fourth_piece() -> None:
         (True, 1250, "balanced: the largest task is at the fair share"),
         (True, 1500, "the largest task is 20% above the bound"),
     ],
-    ids=["whole", "at will", "straggler"],
+    ids=["whole", "balanced", "straggler"],
 )
 def test_the_conclusion_is_plain(splittable: bool, makespan: float, conclusion: str) -> None:
     for weights in ([3100, 1000, 1000], None):

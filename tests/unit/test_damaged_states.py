@@ -17,6 +17,7 @@ from skewless.run.directory import Attempt
 from skewless.standing.store import STATES_STEP, StatesStore, borrow_states, version_path
 from skewless.standing.window_choice import name_of
 from tests.object_stores import BUCKET, as_client, object_server
+from tests.tiers import mostly_long
 
 PART = "2026-11-20"
 #: What may befall a file; a bit that turns within a page is found by who reads the page.
@@ -29,7 +30,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-@pytest.fixture(params=["disk", "object store"])
+@pytest.fixture(params=mostly_long(["disk", "object store"], "disk"))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StatesStore]:
     if request.param == "disk":
         yield StatesStore(str(tmp_path / "kept" / "f"))

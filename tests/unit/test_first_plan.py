@@ -78,7 +78,7 @@ def test_where_the_keys_of_the_last_two_runs_differ_the_plain_ring_is_taken_and_
     assert f"more than the {DRIFT_LIMIT:.0%} up to which" in plan.sentence
 
 
-@pytest.mark.parametrize("bits", [8, 16], ids=["coarser", "finer"])
+@pytest.mark.parametrize("bits", [8, pytest.param(16, marks=pytest.mark.long)], ids=["coarser", "finer"])
 def test_a_run_on_a_ring_of_another_size_is_a_guide_as_good(bits: int) -> None:
     """The last run counted 4,096 slots: its keys are placed as before, and its slots are folded."""
     same, other = (warm_plan(job_from("/runs/b", ring_bits=size), seen(2), None) for size in (12, bits))

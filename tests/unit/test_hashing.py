@@ -7,7 +7,7 @@ import struct
 import mmh3
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skewless.routing.hashing import (
@@ -129,8 +129,12 @@ ROWS = st.lists(st.none() | st.text(st.sampled_from("~:,01a\0ä"), max_size=4), 
 
 
 @given(ROWS, ROWS)
+@example(["a,1:b"], ["a", "b"])
+@example([None], ["~"])
+@example(["~,"], [None, None])
 def test_different_columns_never_encode_alike(left: list[str | None], right: list[str | None]) -> None:
     assert (encode_columns(left) == encode_columns(right)) == (left == right)
+    assert encode_columns(left) + encode_columns(right) == encode_columns([*left, *right])
 
 
 @given(st.lists(KEYS | KEYS.map(lambda text: text * 40)))

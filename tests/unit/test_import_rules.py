@@ -53,6 +53,7 @@ def test_the_tree_keeps_all_contracts() -> None:
 
 
 PLANTED = [
+    ("plugins/skewless/planner/planner.py", "import time", "The core knows no framework, no network, no clock"),
     ("plugins/skewless/routing/ring.py", "import pyspark", "The core knows no framework"),
     ("plugins/skewless/documents/ledger.py", "import pyarrow", "Arrow is for code that sees rows"),
     ("plugins/skewless/planner/planner.py", "import skewless.aggregates", "Arrow is for code that sees rows"),
@@ -95,24 +96,13 @@ def plant(tree: Path, module: str, line: str) -> None:
     path.write_text(f"{path.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
 
 
-def broken(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return [row for row in done.stdout.splitlines() if " BROKEN" in row]
-
-
 def reasons(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     """What lint-imports says about each broken contract, by the contract's name."""
     sections = re.split(r"^(.+)\n-+\n", done.stdout.partition("Broken contracts")[2], flags=re.MULTILINE)
     return dict(zip(sections[1::2], sections[2::2], strict=True))
 
 
-def test_a_planted_violation_fails(tree: Path) -> None:
-    plant(tree, "plugins/skewless/planner/planner.py", "import time")
-    done = lint_imports(tree)
-    assert done.returncode == 1, done.stderr
-    assert len(broken(done)) == 1
-    assert broken(done)[0].startswith("The core knows no framework, no network, no clock")
-
-
+@pytest.mark.long
 def test_every_contract_finds_its_violation(tree: Path) -> None:
     for module, line, _ in PLANTED:
         plant(tree, module, line)

@@ -164,11 +164,14 @@ def harm(nights: Nights, how: str, merge: str) -> None:
         document.write_bytes(document.read_bytes()[:-9])
 
 
+@pytest.mark.parametrize("nights", [8, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
-def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(algebra: Mapping[str, Algebra]) -> None:
+def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(
+    algebra: Mapping[str, Algebra], nights: int
+) -> None:
     ways: Counter[str] = Counter()
 
-    @settings(max_examples=60, phases=[Phase.generate], deadline=None)
+    @settings(max_examples=nights, phases=[Phase.generate], deadline=None)
     @given(preferred=st.sampled_from(["", *WAYS]), events=st.lists(EVENTS, min_size=8, max_size=20))
     def check(preferred: str, events: list[tuple[object, ...]]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -198,7 +201,7 @@ def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(algeb
 
     check()
     possible = set(WAYS) if algebra is EXACT else set(WAYS) - {"subtract"}
-    assert all(ways[way] > 5 for way in possible), ways
+    assert nights < 60 or all(ways[way] > 5 for way in possible), ways
 
 
 def three_nights(folder: Path, preferred: str = "subtract") -> Nights:

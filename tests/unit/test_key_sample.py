@@ -15,6 +15,7 @@ from skewless.planner.first_plan import PROBE, first_plan, sampled_plan
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
+from tests.tiers import mostly_long
 from tests.unit.synthetic import zipf_rows
 
 NATIVE = Algebra(mergeable=True, ordered=False, row_seconds=1e-6)
@@ -103,7 +104,7 @@ def test_one_large_partition_is_a_probe_too() -> None:
     assert sampled_plan(job, first_plan(job), sample_of()).waves == (0, 1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", mostly_long(range(3), 0))
 @pytest.mark.parametrize("slow", [False, True])
 def test_where_a_probe_would_be_small_slots_take_several_tasks_and_none_is_long_behind(seed: int, slow: bool) -> None:
     """Neither where costs of keys are log-normal, nor where one slot takes three times as long."""
@@ -171,6 +172,7 @@ def largest_over_mean(plan: RoutingPlan, counts: np.ndarray, setup_rows: float) 
     return float(loads.max() / loads.mean())
 
 
+@pytest.mark.long
 def test_where_a_set_up_takes_as_long_as_many_rows_keys_are_spread_by_both() -> None:
     counts = zipf_rows(20_000, 1.2, 400_000)
     keys = np.random.default_rng(3).permutation(np.repeat(np.arange(len(counts)), counts))

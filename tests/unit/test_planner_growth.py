@@ -19,6 +19,8 @@ from skewless.routing.plan import RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
+pytestmark = pytest.mark.long
+
 #: Between 4, which is linear, and 16, which is quadratic.
 AT_MOST = 9.0
 Documents = tuple[Job, RoutingPlan, StageReport]
@@ -55,7 +57,6 @@ def seconds(job: Job, plan: RoutingPlan, report: StageReport) -> float:
     [(MERGEABLE, {}), (WHOLE, {}), (WHOLE, {"policy": "bounded_load"})],
     ids=["split keys", "whole keys", "bounded load"],
 )
-@pytest.mark.long
 def test_four_times_the_tasks_and_keys_take_about_four_times_as_long(algebra: Algebra, routing: dict[str, Any]) -> None:
     small, large = (seconds(*documents(tasks, algebra, **routing)) for tasks in (500, 2000))
     assert large < AT_MOST * small

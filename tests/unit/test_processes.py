@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from tests.processes import side_by_side
+from tests.tiers import mostly_long
 
 _PARENT = (
     "import subprocess, sys, time\n"
@@ -19,7 +20,7 @@ _PARENT = (
 )
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["a test that passes", "a test that fails"])
+@pytest.mark.parametrize("fails", mostly_long([False, True], True))
 def test_a_test_leaves_neither_a_process_nor_what_that_has_started(fails: bool) -> None:
     begun: list[int] = []
     with (

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from skewless.errors import SpecError
 from skewless.planner.policies import POLICIES
@@ -179,3 +181,102 @@ def test_a_cron_that_airflow_refuses_is_refused_in_the_spec(cron: str) -> None:
         parse_spec(
             f"{{name: x, schedule: {{cron: {cron}}}, input: {{path: i}}, key: k, aggregates: {{n: count}}, output: {{path: o}}}}"
         )
+
+
+WINDOWED: dict[str, Any] = {
+    "name": "visits",
+    "input": {"path": "/lake/visits/date={date}"},
+    "window": 28,
+    "key": "page",
+    "aggregates": {"n": "count"},
+    "output": {"path": "marts/visits"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"input": {"path": "/lake/visits"}},
+            "input.parts: a window is made of parts, but got the path '/lake/visits'",
+        ),
+        (
+            {"input": {"path": "/lake/{date:%Y-%m}"}},
+            "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02",
+        ),
+        (
+            {"input": {"path": "/lake/{date:%m-%d}"}},
+            "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01",
+        ),
+        (
+            {"input": {"path": "/lake/{date}"}, "schedule": {"hour": "previous"}},
+            "expected {hour} in input.path, or the partition column in input.parts",
+        ),
+        (
+            {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
+            "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
+        ),
+        (
+            {"window": {"length": 28, "keep": 7}},
+            "field window: expected keep of at least the longest length, 28, but got 7",
+        ),
+        (
+            {"input": {"format": "catalog", "path": "lake.visits"}},
+            "expected an input whose parts can be told, with a window",
+        ),
+        ({"state": "forward"}, "expected state: merge with a window, which keeps states, but got state: forward"),
+        ({"output": {"path": "marts/{date}"}}, "expected window.states, as output.path differs from part to part"),
+        (
+            {"window": 0},
+            "field window: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 0",
+        ),
+        (
+            {"window": {"length": "every"}},
+            "window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'",
+        ),
+        ({"window": [7, 1]}, "expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got [7, 1]"),
+        ({"window": [7, 7]}, "1 to 1,000, ascending, each once, but got [7, 7]"),
+        (
+            {"window": ["all"]},
+            "field window: expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got ['all']",
+        ),
+        (
+            {"window": [1, 7], "key": "Window"},
+            "got 'Window' twice: as the column that tells windows apart and as a key column",
+        ),
+        (
+            {"window": {"length": "all", "keep": 60}},
+            "expected no keep with length all, which needs the states of all parts, but got 60",
+        ),
+        (
+            {"window": {"length": 7, "verify": 9, "late": "ignore"}},
+            "expected late: recompute or fail with verify, which reads all rows, but got late: ignore",
+        ),
+        (
+            {"window": None, "input": {"path": "/lake/visits", "parts": "date"}},
+            "expected input.parts only with a window, but got no window",
+        ),
+        (
+            {"window": None, "quality": {"freshness": "at"}},
+            "expected quality.freshness only with a window, but got no window",
+        ),
+    ],
+)
+def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_spec(yaml.safe_dump({**WINDOWED, **changed}))
+    assert sentence in str(refused.value)
+
+
+def test_the_lengths_of_windows_are_said_in_one_place() -> None:
+    cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
+        ({"window": 28}, (28,), 35),
+        ({"window": "all"}, (None,), None),
+        ({"window": [1, 7]}, (1, 7), 14),
+        ({"window": {"length": 1, "keep": 3}}, (1,), 3),
+        ({}, (), 0),
+    ]
+    for given, lengths, kept in cases:
+        spec = parse_spec(yaml.safe_dump({**WINDOWED, "window": None, **given}))
+        assert (spec.lengths, spec.kept_parts) == (lengths, kept)
+        assert spec.result_key == (("page", "window") if len(lengths) > 1 else ("page",))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
 import hashlib
 import itertools
 import os
@@ -22,16 +21,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
-from skewless.errors import DocumentError, SpecError
+from skewless.errors import DocumentError
 from skewless.run.directory import RunDirectory
 from skewless.run.storage import Storage
-from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
+from skewless.spec.part import Part, parts_until
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, pin, remove_states
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
+from tests.tiers import mostly_long
 
 DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]
 NAMES = ["a", "b", "c", "d"]
@@ -241,7 +241,7 @@ def file_of(path: str, rows: int) -> CommittedFile:
     return CommittedFile(kind="standing", path=path, rows=rows, size_bytes=len(FILE), checksum=checksum)
 
 
-@pytest.mark.parametrize("sequences", [200, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sequences", mostly_long([40, 200, 2000], 40))
 def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> None:
     run_state_machine_as_test(
         Nights,
@@ -250,37 +250,6 @@ def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> Non
             suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("path", "unit"),
-    [
-        ("/lake/date={date}", "day"),
-        ("/lake/{date:%Y/%m/%d}/*.parquet", "day"),
-        ("lake/x-{date:%y%j}-?[ab].csv", "day"),
-        ("s3://lake/100%%/{date:%G-W%V}/{date:%u}", "day"),
-        ("/lake/{date}/{hour}", "hour"),
-        ("/lake/{date:%Y}/{date:%m-%d}/h{hour:%H}z", "hour"),
-    ],
-)
-def test_a_path_tells_of_which_part_it_is(path: str, unit: str) -> None:
-    dated = DatedPath(path, "spec")
-    last = Part(dt.date(2026, 10, 25), "02b" if unit == "hour" else None)  # an hour that comes twice
-    for part in parts_between(Part(dt.date(2026, 10, 24), last.hour and "23"), last, "Europe/Zurich"):
-        found = resolve_path(path, part, "spec").replace("?[ab]", "xb")
-        found = "/".join(found.split("/")[: dated.pattern.count("/") + 1])
-        assert dated.part_at(found, "Europe/Zurich") == part
-        assert fnmatch.fnmatch(found, dated.pattern)
-    assert "**" not in dated.pattern
-
-
-def test_a_path_that_is_no_part_is_of_none() -> None:
-    dated = DatedPath("/lake/{date}/{date:%Y}-{hour}", "spec")
-    for other in ("2026-02-30/2026-00", "2026-02-03/2025-00", "2026-3-04/2026-00", "2026-02-03/2026-02b", "x/y", ""):
-        assert dated.part_at(f"/lake/{other}", "Europe/Zurich") is None
-    for path in ("/lake/{date:%Y-%m}/**/{date:%d}", "/lake/{date:%G%m%d}"):
-        with pytest.raises(SpecError, match="with window: all, but got"):
-            DatedPath(path, "spec")
 
 
 def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path: Path) -> None:
@@ -341,116 +310,6 @@ SPEC: dict[str, Any] = {
     "aggregates": {"n": "count"},
     "output": {"path": "marts/visits"},
 }
-
-
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        (
-            {"input": {"path": "/lake/visits"}},
-            "input.parts: a window is made of parts, but got the path '/lake/visits'",
-        ),
-        (
-            {"input": {"path": "/lake/{date:%Y-%m}"}},
-            "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02",
-        ),
-        (
-            {"input": {"path": "/lake/{date:%m-%d}"}},
-            "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01",
-        ),
-        (
-            {"input": {"path": "/lake/{date}"}, "schedule": {"hour": "previous"}},
-            "expected {hour} in input.path, or the partition column in input.parts",
-        ),
-        (
-            {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
-            "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
-        ),
-        (
-            {"window": {"length": 28, "keep": 7}},
-            "field window: expected keep of at least the longest length, 28, but got 7",
-        ),
-        (
-            {"input": {"format": "catalog", "path": "lake.visits"}},
-            "expected an input whose parts can be told, with a window",
-        ),
-        ({"state": "forward"}, "expected state: merge with a window, which keeps states, but got state: forward"),
-        ({"output": {"path": "marts/{date}"}}, "expected window.states, as output.path differs from part to part"),
-        (
-            {"window": 0},
-            "field window: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 0",
-        ),
-        (
-            {"window": {"length": "every"}},
-            "window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'",
-        ),
-        ({"window": [7, 1]}, "expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got [7, 1]"),
-        ({"window": [7, 7]}, "1 to 1,000, ascending, each once, but got [7, 7]"),
-        (
-            {"window": ["all"]},
-            "field window: expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got ['all']",
-        ),
-        (
-            {"window": [1, 7], "key": "Window"},
-            "got 'Window' twice: as the column that tells windows apart and as a key column",
-        ),
-        (
-            {"window": {"length": "all", "keep": 60}},
-            "expected no keep with length all, which needs the states of all parts, but got 60",
-        ),
-        (
-            {"window": {"length": 7, "verify": 9, "late": "ignore"}},
-            "expected late: recompute or fail with verify, which reads all rows, but got late: ignore",
-        ),
-        (
-            {"window": None, "input": {"path": "/lake/visits", "parts": "date"}},
-            "expected input.parts only with a window, but got no window",
-        ),
-        (
-            {"window": None, "quality": {"freshness": "at"}},
-            "expected quality.freshness only with a window, but got no window",
-        ),
-    ],
-    ids=[
-        "no parts",
-        "one path",
-        "one path a year",
-        "hours by day",
-        "one hour",
-        "keep",
-        "table",
-        "order",
-        "output",
-        "none",
-        "word",
-        "descending",
-        "twice",
-        "list with all",
-        "column",
-        "keep of all",
-        "verify what is left out",
-        "parts for nothing",
-        "freshness without states",
-    ],
-)
-def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SpecError) as refused:
-        parse_spec(yaml.safe_dump({**SPEC, **changed}))
-    assert sentence in str(refused.value)
-
-
-def test_the_lengths_of_windows_are_said_in_one_place() -> None:
-    cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
-        ({"window": 28}, (28,), 35),
-        ({"window": "all"}, (None,), None),
-        ({"window": [1, 7]}, (1, 7), 14),
-        ({"window": {"length": 1, "keep": 3}}, (1,), 3),
-        ({}, (), 0),
-    ]
-    for given, lengths, kept in cases:
-        spec = parse_spec(yaml.safe_dump({**SPEC, "window": None, **given}))
-        assert (spec.lengths, spec.kept_parts) == (lengths, kept)
-        assert spec.result_key == (("page", "window") if len(lengths) > 1 else ("page",))
 
 
 @pytest.mark.parametrize("come", [["b"], ["b", "c"], ["a", "b"]], ids=["nothing", "a file behind", "a file before"])
@@ -670,6 +529,7 @@ def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) ->
         remove_states(str(tmp_path), doomed, NOW, limits)
 
 
+@pytest.mark.long
 def test_prunes_at_once_end_well_and_remove_together_what_one_would(tmp_path: Path) -> None:
     """A version, a pin or a file of states may be gone when a prune looks at what it has listed."""
     limits = StatesLimits(parts=2)

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import UNTIL, last_change
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,7 @@ def files_of(listed: str) -> list[str]:
     return list(dict.fromkeys(line.partition("::")[0] for line in listed.splitlines() if line.startswith("tests/")))
 
 
+@pytest.mark.long
 def test_with_a_limit_what_changed_last_comes_first() -> None:
     changed = {file: last_change(ROOT, ROOT / file) for file in FILES}
     expected = sorted(sorted(FILES), key=lambda file: -changed[file])
@@ -36,6 +39,7 @@ def test_a_file_that_was_never_committed_comes_before_all_others(tmp_path: Path)
     assert last_change(tmp_path, tmp_path / "test_new.py") > time.time()
 
 
+@pytest.mark.long
 def test_after_the_time_is_up_no_test_begins_and_each_is_named() -> None:
     told = said(time.time() - 1, "-n", "1")
     assert " passed" not in told

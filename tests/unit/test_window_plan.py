@@ -16,6 +16,7 @@ from skewless.documents.job import Algebra
 from skewless.errors import PlanError
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
 from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Window, plan_windows
+from tests.tiers import mostly_long
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
 FLOATS = {**EXACT, "mean": Algebra(mergeable=True, ordered=False)}
@@ -187,14 +188,15 @@ def played(nights: Nights, events: Iterable[tuple[Any, ...]]) -> None:
     nights.night()
 
 
+@pytest.mark.parametrize("sequences", [12, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("preferred", ["", *sorted(WAYS)])
 @pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
 def test_the_merges_of_a_night_give_exactly_the_parts_of_its_windows(
-    algebra: Mapping[str, Algebra], preferred: str
+    algebra: Mapping[str, Algebra], preferred: str, sequences: int
 ) -> None:
     ways: Counter[str] = Counter()
 
-    @settings(max_examples=60, phases=[Phase.generate])  # making a failing example small takes minutes
+    @settings(max_examples=sequences, phases=[Phase.generate])  # making a failing example small takes minutes
     @given(
         lengths=st.sampled_from([(7,), (1, 3, 8), (None,), (5, None)]),
         unsettled=st.integers(0, 2),
@@ -206,7 +208,7 @@ def test_the_merges_of_a_night_give_exactly_the_parts_of_its_windows(
         ways.update(nights.chosen)
 
     check()
-    assert ways[preferred or "merge all"] > 10
+    assert ways[preferred or "merge all"] > sequences // 6
 
 
 def sliding(nights: Nights, count: int, keys: int = 10**6) -> list[WindowChoice]:
@@ -223,7 +225,7 @@ def taken(choices: Iterable[WindowChoice], window: str) -> list[WindowCandidate]
     return [one for choice in choices for one in choice.candidates if one.chosen and one.window == window]
 
 
-@pytest.mark.parametrize("length", [14, 28, 60])
+@pytest.mark.parametrize("length", mostly_long([14, 28, 60], 14))
 def test_running_merges_merge_at_most_three_times_a_night_however_long_the_window_is(length: int) -> None:
     """On average: once per window all of its suffixes are made. Merging all merges as often as there are parts."""
     nights = Nights(FLOATS, (length,))
@@ -315,7 +317,7 @@ def test_parts_that_late_rows_reach_are_left_out_of_running_merges() -> None:
 
     def merges_of(unsettled: int) -> list[int]:
         nights, merges = Nights(FLOATS, (28,), unsettled=unsettled, preferred="running merges"), []
-        for number in range(100):
+        for number in range(60):
             if number:
                 nights.change(day(number - 1), frozenset({1}), 10**6)
             nights.change(day(number), frozenset({2}), 10**6)
@@ -324,8 +326,8 @@ def test_parts_that_late_rows_reach_are_left_out_of_running_merges() -> None:
             merges.append(sum(step.merges for step in choice.steps))
         return merges[40:]
 
-    assert sum(merges_of(2)) <= 5 * 60
-    assert sum(merges_of(0)) > 10 * 60
+    assert sum(merges_of(2)) <= 5 * 20
+    assert sum(merges_of(0)) > 10 * 20
 
 
 def test_an_old_day_that_is_computed_again_keeps_and_drops_nothing() -> None:
@@ -378,6 +380,7 @@ def test_windows_that_do_not_end_together_are_refused() -> None:
         plan_windows([Window(2, ())], EXACT)
 
 
+@pytest.mark.long
 def test_a_plan_over_a_month_of_hours_takes_under_a_second() -> None:
     """All suffixes of 672 parts; seconds of this process, not of the clock."""
     parts = tuple(PartStates(f"{day(number // 24)}/{number % 24:02}", 1, 10**6, 10**7) for number in range(673))

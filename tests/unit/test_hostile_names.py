@@ -1,55 +1,71 @@
-"""Keys are data: whatever their text, they are hashed, named and shown, and do nothing."""
+"""Paths and keys by somebody who means no good: nothing leads out of where it belongs, and keys are data."""
 
 from __future__ import annotations
 
+import datetime as dt
 import html
 import json
+import re
 
-import mmh3
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from skewless.documents.commit import inner_path
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, ReportWithoutTails, StageReport
+from skewless.errors import SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.hashing import KEY_SEED, bucket_hash, encode_columns, key_hash
+from skewless.spec.part import Part, resolve_path
 from skewless_airflow.web.rendering.words import LONGEST_KEY, shown_key
 from tests.unit import synthetic
-from tests.unit.hostile import fuzz
+from tests.unit.hostile import fuzz, refused, require_sentence
 
+DAY = dt.date(2026, 1, 31)
+_PIECES = st.sampled_from([
+    "..", ".", "/", "\\", "~", "%", "{", "}", "{date}", "{date:%Y}", "{date:..}", "{date:.}", "{date:%s}", "{date!r}",
+    "{date.__class__}", "{0}", "$HOME", "*", "[", "]", "file:", "://", "\0", "\n", " ", "x", "\u202e", "\U0001f642",
+])  # fmt: skip
 #: All text that UTF-8 can hold, of odd characters more than of others.
 KEYS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\0\n\r\t\\'\"<>&~:,{}%\u202e\ufeff\u2028"))
+PATHS = st.lists(_PIECES | st.text(max_size=3), max_size=8).map("".join)
 
 
-@fuzz(80)
-@given(KEYS)
-@example("")
-@example("\0")
-@example("abc")
-@example("abcd")
-@example("<img src=x onerror=alert(1)>")
-def test_a_key_hashes_as_its_bytes_filled_to_four(key: str) -> None:
-    raw = key.encode()
-    filled = raw.ljust(-(-len(raw) // 4) * 4, b"\0")
-    assert len(filled) % 4 == 0
-    assert len(filled) - len(raw) < 4
-    assert key_hash(key) == mmh3.hash(filled, KEY_SEED, signed=False)
-    assert 0 <= bucket_hash(key) < 1 << 32
+@fuzz(20)
+@given(PATHS, st.dates())
+@example("{date:..}/x", DAY)
+@example(".{date:.}/x", DAY)
+@example("x/{date:%Y%}", DAY)
+def test_a_dated_path_never_steps_up_and_is_refused_in_one_sentence(path: str, date: dt.date) -> None:
+    if "\0" in path or not path.isprintable():
+        return  # the spec's model has refused it
+    try:
+        found = resolve_path(path, Part(date), "spec, field input.path")
+    except SpecError as err:
+        require_sentence(err)
+        return
+    assert ".." not in re.split(r"[/\\]", found)
+    assert "{date" not in found or "{date" in re.sub(r"\{\s*date[^{}]*\}", "", path)
 
 
-@fuzz(80)
-@given(st.lists(st.none() | KEYS, min_size=1, max_size=4), st.lists(st.none() | KEYS, min_size=1, max_size=4))
-@example(["a,1:b"], ["a", "b"])
-@example([None], ["~"])
-@example(["~,"], [None, None])
-def test_keys_of_several_columns_are_never_taken_for_one_another(
-    left: list[str | None], right: list[str | None]
-) -> None:
-    assert (encode_columns(left) == encode_columns(right)) == (left == right)
-    assert encode_columns(left) + encode_columns(right) == encode_columns([*left, *right])
+@pytest.mark.parametrize("path", ["{date:..}/x", ".{date:.}/x", "a/{date:..}", "a\\{date:..}\\b"])
+def test_a_form_of_dots_is_no_step_up(path: str) -> None:
+    assert "a path without a step up" in refused(SpecError, lambda: resolve_path(path, Part(DAY), "spec"))
 
 
-@fuzz(80)
+@pytest.mark.parametrize(
+    ("path", "inner"),
+    [
+        ("a", True), ("a/b.parquet", True), ("a/..b/c", True), ("kind=native/part-0.parquet", True), ("", False),
+        ("/a", False), ("a/", False), ("a//b", False), (".", False), ("a/./b", False), ("..", False), ("a/../b", False),
+        ("a\0", False), ("s3://a/b", False),
+    ],
+)  # fmt: skip
+def test_what_leads_from_a_folder_to_something_in_it(path: str, inner: bool) -> None:
+    assert inner_path(path) == inner
+
+
+@fuzz(20)
 @given(KEYS)
 @example("a" * 100_000)
 @example("\U0001f642" * 200)
@@ -65,7 +81,7 @@ def test_a_shown_key_is_one_line_of_bounded_length_that_a_page_can_escape(key: s
         assert shown == key
 
 
-@fuzz(30)
+@fuzz(10)
 @given(st.dictionaries(KEYS, st.integers(1, 10_000), min_size=1, max_size=6))
 @example({'","seen_tail":[1],"': 7})
 def test_a_plan_routes_any_key_and_says_so_in_a_document(rows: dict[str, int]) -> None:
