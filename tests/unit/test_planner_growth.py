@@ -69,3 +69,16 @@ def test_key_buckets_for_thousands_of_free_slots_take_about_as_long_as_there_are
         return seconds(job, plan, synthetic.report(plan, {f"key-{number}": 20 for number in range(1000)}))
 
     assert needed(2000) < AT_MOST * needed(500)
+
+
+def test_a_call_for_many_keys_and_tasks_takes_seconds_not_minutes() -> None:
+    counts = synthetic.zipf_rows(20_000, 1.0, 2_000_000)
+    job = synthetic.job([2_000_000, 90_000_000], reducers=2000, ring_bits=15, tokens=16)
+    plan = first_plan(job)
+    report = synthetic.report(plan, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    began = time.process_time()
+    decision = plan_next_stage(job, plan, report)
+    assert time.process_time() - began < 3
+    assert decision.certificate is not None
+    assert decision.certificate.gap is not None
+    assert decision.certificate.gap < 0.02
