@@ -74,14 +74,10 @@ def at_most(bound: float, optimum: Fraction) -> bool:
     return bound <= float(optimum) * (1 + 1e-12)
 
 
-@given(WEIGHTS, st.integers(1, 4))
-def test_no_placement_of_whole_keys_beats_the_bound(weights: list[int], tasks: int) -> None:
-    assert at_most(whole_bound(weights, tasks), best_whole(weights, [1] * tasks))
-
-
 @given(WEIGHTS, FEW_SPEEDS)
 def test_no_placement_of_whole_keys_at_speeds_beats_the_bound(weights: list[int], speeds: list[int]) -> None:
     assert at_most(whole_bound_at_speeds(weights, speeds), best_whole(weights, speeds))
+    assert at_most(whole_bound(weights, len(speeds)), best_whole(weights, [1] * len(speeds)))
 
 
 @given(WEIGHTS, st.integers(1, 4), st.integers(0, 6), st.booleans())
@@ -95,38 +91,29 @@ def test_a_bound_from_some_of_the_keys_holds_for_all(
 
 
 @pytest.mark.parametrize(
-    ("weights", "tasks", "optimum", "name"),
-    [
-        ([2, 1, 1], 2, 2, "fair share"),
-        ([5, 1, 1], 2, 5, "heaviest key"),
-        ([3, 3, 3], 2, 6, "several heavy keys"),
-        ([4, 3, 2], 2, 5, "several heavy keys"),
-        ([1, 1, 1, 1, 1], 2, 3, "several heavy keys"),
-        ([9, 5, 4, 4, 1], 4, 9, "heaviest key"),
-    ],
-    ids=["even", "one giant", "three equal on two", "unequal pair", "three together", "giant among many"],
-)
-def test_each_bound_of_whole_keys_is_attained(weights: list[int], tasks: int, optimum: float, name: BoundName) -> None:
-    assert whole_bound(weights, tasks) == optimum == best_whole(weights, [1] * tasks)
-    certificate = certify(sum(weights), tasks, optimum, None, splittable=False, weights=weights)
-    assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
-
-
-@pytest.mark.parametrize(
     ("weights", "speeds", "optimum", "name"),
     [
-        ([6, 2, 1], [2, 1], 3, "fair share"),
-        ([6, 1], [2, 1], 3, "heaviest key"),
-        ([3, 3], [2, 1, 1], 3, "several heavy keys"),
-        ([10, 1], [10, 1, 1], 1, "heaviest key"),
+        pytest.param([2, 1, 1], [1, 1], 2, "fair share", id="even"),
+        pytest.param([5, 1, 1], [1, 1], 5, "heaviest key", id="one giant"),
+        pytest.param([3, 3, 3], [1, 1], 6, "several heavy keys", id="three equal on two"),
+        pytest.param([4, 3, 2], [1, 1], 5, "several heavy keys", id="unequal pair"),
+        pytest.param([1, 1, 1, 1, 1], [1, 1], 3, "several heavy keys", id="three together"),
+        pytest.param([9, 5, 4, 4, 1], [1, 1, 1, 1], 9, "heaviest key", id="giant among many"),
+        pytest.param([6, 2, 1], [2, 1], 3, "fair share", id="even at speeds"),
+        pytest.param([6, 1], [2, 1], 3, "heaviest key", id="on the fastest"),
+        pytest.param([3, 3], [2, 1, 1], 3, "several heavy keys", id="both on the fastest"),
+        pytest.param([10, 1], [10, 1, 1], 1, "heaviest key", id="k keys on k"),
     ],
-    ids=["even at speeds", "on the fastest", "both on the fastest", "k keys on k"],
 )
-def test_each_bound_of_whole_keys_at_speeds_is_attained(
+def test_each_bound_of_whole_keys_is_attained(
     weights: list[int], speeds: list[int], optimum: float, name: BoundName
 ) -> None:
-    assert whole_bound_at_speeds(weights, speeds) == optimum == best_whole(weights, speeds)
-    certificate = certify(sum(weights), len(speeds), optimum, None, splittable=False, weights=weights, speeds=speeds)
+    alike = max(speeds) == 1
+    bound = whole_bound(weights, len(speeds)) if alike else whole_bound_at_speeds(weights, speeds)
+    assert bound == optimum == best_whole(weights, speeds)
+    certificate = certify(
+        sum(weights), len(speeds), optimum, None, splittable=False, weights=weights, speeds=None if alike else speeds
+    )
     assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
 
 

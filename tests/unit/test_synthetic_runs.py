@@ -9,10 +9,11 @@ from benchmarks.simulation import Simulation
 from skewless.documents.ledger import balance
 from skewless.planner.first_plan import first_plan
 from skewless.routing.hashing import pack_origin
+from tests.tiers import mostly_long
 from tests.unit.synthetic import simulated, zipf_rows
 
 SKEWS = pytest.mark.parametrize(
-    ("keys", "exponent"), [(20_000, 1.0), (5000, 1.2), (2000, 1.6)], ids=["natural", "skewed", "very skewed"]
+    ("keys", "exponent"), mostly_long([(20_000, 1.0), (5000, 1.2), (2000, 1.6)], (2000, 1.6))
 )
 
 
@@ -47,7 +48,7 @@ def test_static_gives_what_the_hash_gives(keys: int, exponent: float) -> None:
 
 
 @pytest.mark.parametrize("waves", [(1,), (1, 9), (1, 1, 1, 1, 1)], ids=["one wave", "two waves", "equal waves"])
-@pytest.mark.parametrize("reducers", [1, 8, 16])
+@pytest.mark.parametrize("reducers", [1, 8])
 def test_rows_are_conserved_however_the_input_is_cut(waves: tuple[float, ...], reducers: int) -> None:
     run = simulated(zipf_rows(1000, 1.3, 30_000), waves, reducers=reducers).play()
     check(run)
@@ -55,12 +56,6 @@ def test_rows_are_conserved_however_the_input_is_cut(waves: tuple[float, ...], r
         assert run.reports[0].backlog_rows > 0
         assert run.reports[1].max_over_mean
         assert run.reports[1].max_over_mean <= 1.10
-
-
-def test_a_single_key_is_split_over_all_reducers() -> None:
-    run = simulated(np.array([50_000])).play()
-    check(run)
-    assert sum(run.makespans) <= 1.05 * 50_000 / 8
 
 
 def test_keys_that_change_half_way_are_caught_by_the_budget() -> None:
@@ -73,17 +68,12 @@ def test_keys_that_change_half_way_are_caught_by_the_budget() -> None:
 
 def test_a_stage_that_costs_more_than_it_saves_is_not_started() -> None:
     """One probe, one big wave, and a drain if that pays."""
-    counts = zipf_rows(5000, 1.4, 200_000)
+    counts = zipf_rows(5000, 1.4, 50_000)
     run = simulated(counts, stage_overhead=None)
-    run.overhead_seconds = 0.1 * 200_000 / 8
+    run.overhead_seconds = 0.1 * 50_000 / 8
     check(run.play())
     assert len(run.reports) <= 3
     assert "admitted at once" in run.decisions[0].sentence
-
-
-def test_the_same_input_gives_the_same_decisions() -> None:
-    first, second = (simulated(zipf_rows(1000, 1.2, 20_000)).play() for _ in range(2))
-    assert [one.to_json() for one in first.decisions] == [one.to_json() for one in second.decisions]
 
 
 def test_rows_are_drawn_as_the_plan_says_one_by_one() -> None:

@@ -1,21 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.errors import PlanError
-from skewless.planner.placement.token_moves import (
-    doubled,
-    doubling_rounds,
-    halved,
-    halving_rounds,
-    is_power_of_two,
-    overloaded,
-)
+from skewless.planner.placement.token_moves import doubled, doubling_rounds, halved, halving_rounds, overloaded
 from skewless.routing.ring import Ring
 
 #: Tokens of reducers that need not be numbered without gaps.
@@ -55,11 +48,6 @@ def test_at_most_the_only_longest_queue_is_overloaded(queues: list[int], thresho
     assert threshold > 0 or len(queues) < 2 or (found is not None) == alone
 
 
-@pytest.mark.parametrize(("n", "expected"), [(-2, False), (0, False), (1, True), (2, True), (6, False), (64, True)])
-def test_powers_of_two_are_known(n: int, expected: bool) -> None:
-    assert is_power_of_two(n) is expected
-
-
 @given(POWERS, BITS, st.data())
 def test_halving_moves_slots_only_away_from_the_reducer(tokens: dict[int, int], bits: int, data: st.DataObject) -> None:
     ring, reducer = Ring(ring_bits=bits, tokens=tokens), data.draw(st.sampled_from(sorted(tokens)))
@@ -84,19 +72,6 @@ def test_doubling_moves_no_slot_to_the_reducer(tokens: dict[int, int], bits: int
     assert reducer not in after.slot_owners[ring.slot_owners != after.slot_owners]
 
 
-@given(TOKENS, BITS, st.integers(0, 41), st.integers(1, 30))
-def test_a_reducer_that_joins_takes_slots_and_one_that_leaves_gives_only_its_own(
-    tokens: dict[int, int], bits: int, new: int, count: int
-) -> None:
-    tokens.pop(new, None)
-    if not tokens:
-        return
-    without, with_it = Ring(ring_bits=bits, tokens=tokens), Ring(ring_bits=bits, tokens={**tokens, new: count})
-    differ = without.slot_owners != with_it.slot_owners
-    assert set(with_it.slot_owners[differ]) <= {new}
-    assert new not in without.slot_owners
-
-
 @pytest.mark.parametrize(
     ("tokens", "reducer", "limit"),
     [({3: 1}, 3, 64), ({0: 1, 1: 4}, 0, 7), ({0: 4, 1: 1, 2: 3}, 1, 7)],
@@ -110,10 +85,6 @@ def test_doubling_may_reach_the_limit_and_asks_it_only_of_those_it_doubles() -> 
     after = doubled(Ring(tokens={0: 64, 1: 4}), 0, 8)
     assert after is not None
     assert after.tokens == {0: 64, 1: 8}
-
-
-def test_halving_runs_out_at_one_token() -> None:
-    assert halved(Ring(tokens={0: 1, 1: 8}), 0) is None
 
 
 def moves(reducers: int) -> st.SearchStrategy[list[int]]:
@@ -142,40 +113,36 @@ def test_doublings_are_read_off_the_ring_in_whatever_order_they_were_done(done: 
         assert found == [asked[one] for one in range(reducers)]
 
 
-def test_a_reducer_alone_was_never_doubled_for() -> None:
-    assert doubling_rounds(Ring(tokens={5: 1}), 1, 5) == 0
+def halvings(tokens: dict[int, int], reducer: int) -> int:
+    return halving_rounds(Ring(tokens=tokens), 8, reducer)
+
+
+def doublings(tokens: dict[int, int], reducer: int) -> int:
+    return doubling_rounds(Ring(tokens=tokens), 1, reducer)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "reducer", "sentence"),
-    [({0: 6, 1: 8}, 0, "a power of two"), ({0: 16, 1: 8}, 0, "halved or not"), ({0: 8, 1: 8}, 2, "on the ring")],
-    ids=["no power of two", "more than at first", "no such reducer"],
-)
-def test_halvings_are_not_read_off_a_ring_that_halving_cannot_give(
-    tokens: dict[int, int], reducer: int, sentence: str
-) -> None:
-    with pytest.raises(PlanError, match=sentence):
-        halving_rounds(Ring(tokens=tokens), 8, reducer)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "reducer", "sentence"),
+    ("rounds", "tokens", "reducer", "sentence"),
     [
-        ({0: 3, 1: 2}, 0, "a power of two"),
-        ({0: 1, 1: 2, 2: 1}, 0, "from 1 each"),
-        ({0: 8, 1: 1, 2: 1, 3: 1}, 0, "from 1 each"),
-        ({0: 2}, 0, "from 1 each"),
-        ({0: 1, 1: 2}, 2, "on the ring"),
+        pytest.param(halvings, {0: 6, 1: 8}, 0, "a power of two", id="halved no power of two"),
+        pytest.param(halvings, {0: 16, 1: 8}, 0, "halved or not", id="more than at first"),
+        pytest.param(halvings, {0: 8, 1: 8}, 2, "on the ring", id="no such reducer to halve"),
+        pytest.param(doublings, {0: 3, 1: 2}, 0, "a power of two", id="doubled no power of two"),
+        pytest.param(doublings, {0: 1, 1: 2, 2: 1}, 0, "from 1 each", id="a broken round"),
+        pytest.param(doublings, {0: 8, 1: 1, 2: 1, 3: 1}, 0, "from 1 each", id="too many of one"),
+        pytest.param(doublings, {0: 2}, 0, "from 1 each", id="alone with two"),
+        pytest.param(doublings, {0: 1, 1: 2}, 2, "on the ring", id="no such reducer to double"),
     ],
-    ids=["no power of two", "a broken round", "too many of one", "alone with two", "no such reducer"],
 )
-def test_doublings_are_not_read_off_a_ring_that_doubling_cannot_give(
-    tokens: dict[int, int], reducer: int, sentence: str
+def test_rounds_are_not_read_off_a_ring_that_they_cannot_give(
+    rounds: Callable[[dict[int, int], int], int], tokens: dict[int, int], reducer: int, sentence: str
 ) -> None:
     with pytest.raises(PlanError, match=sentence):
-        doubling_rounds(Ring(tokens=tokens), 1, reducer)
+        rounds(tokens, reducer)
 
 
-def test_a_ring_whose_tokens_are_no_power_of_two_is_not_halved() -> None:
+def test_rounds_at_the_ends_of_what_there_is() -> None:
+    assert halved(Ring(tokens={0: 1, 1: 8}), 0) is None
+    assert doublings({5: 1}, 5) == 0, "a reducer alone was never doubled for"
     with pytest.raises(PlanError, match="a power of two"):
         halved(Ring(tokens={0: 6}), 0)
