@@ -19,6 +19,7 @@ from skewless.bounds import (
     fastest_first,
     heaviest_first,
     known_bounds,
+    makespan,
     needed_states,
     states_upper,
 )
@@ -26,7 +27,6 @@ from skewless.documents.decision import BoundName
 from skewless.errors import PlanError
 
 WEIGHTS = st.lists(st.integers(0, 12), min_size=1, max_size=6)
-FEW_WEIGHTS = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 FEW_SPEEDS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
 
@@ -117,21 +117,6 @@ def test_each_bound_of_whole_keys_is_attained(
     assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
 
 
-def test_several_keys_on_as_many_tasks_may_be_the_best_bound_known() -> None:
-    weights, speeds = [10, 5], [10, 1, 1]
-    assert whole_bound_at_speeds(weights, speeds) == pytest.approx(15 / 11)
-    assert best_whole(weights, speeds) == Fraction(3, 2)
-
-
-@given(WEIGHTS, st.integers(1, 5))
-def test_the_bounds_agree_where_they_speak_of_the_same(weights: list[int], tasks: int) -> None:
-    alike = [1.0] * tasks
-    assert whole_bound_at_speeds(weights, alike) <= whole_bound(weights, tasks) * (1 + 1e-12)
-    ordered = sorted(weights, reverse=True)
-    for together in range(1, (len(weights) - 1) // tasks + 1):
-        assert whole_bound_at_speeds(weights, alike) >= (together + 1) * ordered[together * tasks] * (1 - 1e-12)
-
-
 @given(WEIGHTS, FEW_SPEEDS, st.integers(1, 9))
 def test_bounds_grow_with_the_rows_and_do_not_depend_on_the_order(
     weights: list[int], speeds: list[int], factor: int
@@ -141,46 +126,12 @@ def test_bounds_grow_with_the_rows_and_do_not_depend_on_the_order(
     assert whole_bound_at_speeds(weights[::-1], speeds[::-1]) == bound
 
 
-def test_a_few_rows_of_a_dear_key_may_be_what_binds() -> None:
-    costs = np.array([100, 100, 10]) * [1.0, 1.0, 50.0]
-    assert costs.tolist() == [100, 100, 500]
-    assert whole_bound(costs, 2) == 500 == best_whole([100, 100, 500], [1, 1])
-    assert whole_bound([100, 100, 10], 2) == 110
-
-
-def wrapped(weights: Sequence[int], tasks: int) -> dict[tuple[int, int], Fraction]:
-    """The wrap-around rule: keys end to end, cut at every multiple of the fair share."""
-    level = Fraction(sum(weights), tasks)
-    pieces: dict[tuple[int, int], Fraction] = {}
-    begin = Fraction(0)
-    for key, weight in enumerate(weights):
-        end = begin + weight
-        for task in range(tasks):
-            piece = min(end, (task + 1) * level) - max(begin, task * level)
-            if piece > 0:
-                pieces[key, task] = piece
-        begin = end
-    return pieces
-
-
-@given(FEW_WEIGHTS, st.integers(1, 6))
-def test_the_wrap_around_rule_is_even_and_between_the_bounds_on_states(weights: list[int], tasks: int) -> None:
-    pieces = wrapped(weights, tasks)
-    level = Fraction(sum(weights), tasks)
-    assert all(sum(rows for (_, at), rows in pieces.items() if at == task) == level for task in range(tasks))
-    assert states_lower(weights, tasks, float(level), splittable=True) <= len(pieces)
-    assert len(pieces) <= states_upper(len(weights), tasks)
-
-
 @pytest.mark.parametrize(
     ("weights", "tasks", "states"), [([7], 4, 4), ([4, 5], 3, 4), ([1, 1, 1], 1, 3)], ids=["one", "two", "one task"]
 )
-def test_both_bounds_on_states_are_attained_by_the_wrap_around_rule(
-    weights: list[int], tasks: int, states: int
-) -> None:
+def test_both_bounds_on_states_are_attained(weights: list[int], tasks: int, states: int) -> None:
     level = sum(weights) / tasks
     assert states_lower(weights, tasks, level, splittable=True) == states == states_upper(len(weights), tasks)
-    assert len(wrapped(weights, tasks)) == states
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 6))
@@ -346,3 +297,11 @@ def test_a_hundred_thousand_keys_on_ten_thousand_tasks_take_no_second() -> None:
     certify(total, 10_000, 1e6, ("k", 1e6), splittable=False, weights=weights, speeds=speeds)
     certify(total, 10_000, 1e6, ("k", 1e6), splittable=False, weights=weights)
     assert time.perf_counter() - began < 1
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 8))
+def test_tasks_take_the_slot_that_is_free_next(loads: list[int], slots: int) -> None:
+    ends = [0] * slots
+    for load in loads:
+        ends[ends.index(min(ends))] += load
+    assert makespan(np.array(loads, dtype=float), slots) == max(ends)

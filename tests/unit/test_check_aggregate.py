@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from skewless.aggregates import Accumulator, Argument, GroupsAccumulator, PythonAggregate, RegisteredAggregates
+from skewless.aggregates import Accumulator, GroupsAccumulator, PythonAggregate, RegisteredAggregates
 from skewless.errors import AggregateError
 from skewless.testing import check_aggregate
 from tests.tiers import mostly_long
@@ -435,23 +435,6 @@ def test_floating_point_sums_need_a_tolerance() -> None:
     with pytest.raises(AssertionError):
         check_aggregate(FLOATS, tenths)
     check_aggregate(FLOATS, tenths, tolerance=1e-9, seeds=[0])
-
-
-def test_further_arguments_come_as_a_struct() -> None:
-    class Products(Totals):
-        def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-            column, by = values.flatten()
-            both = column.fill_null(0).to_numpy(zero_copy_only=False) * by.fill_null(0).to_numpy(zero_copy_only=False)
-            super().update(pa.array(both), groups, groups_total)
-
-        def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-            Totals.update(self, states, groups, groups_total)
-
-    product = replace(TOTAL, further={"by": Argument(lambda _: "", pa.int64())}, create=lambda _: Products())
-    assert product.types(product.options(), ["int", "int"]).argument == pa.struct(
-        [("column", pa.int64()), ("by", pa.int64())]
-    )
-    check_aggregate(product, [{"column": value, "by": value + 1} for value in VALUES])
 
 
 EVENTS = [1.0, 2.5, 2.0, 9.0, 9.5, 3.0, 3.0, math.nan, 50.0, 51.0, math.inf, math.inf, -math.inf, -0.0, 0.0, 1.0, 4.0]

@@ -18,7 +18,6 @@ from skewless.documents.steps import Failure, Span, StepTimes
 from skewless.errors import DocumentError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.plan import RoutingPlan
 from skewless.run.publication.records import Identity, Overtaken, Publication, PublishedFile, VersionManifest
 from tests.unit import synthetic
 
@@ -143,16 +142,6 @@ def test_a_stored_document_that_was_cut_or_changed_anywhere_is_refused(data: st.
 def test_a_stored_document_of_another_version_is_refused_by_its_version() -> None:
     with pytest.raises(DocumentError, match="expected StageReport version 1, but got version 99"):
         StageReport.from_sealed(b'{"version":99,"seal":"of tomorrow"}', where="run/x.json")
-
-
-def test_reading_what_was_cached_does_not_change_a_document() -> None:
-    plan, report = samples()["RoutingPlan"], samples()["StageReport"]
-    assert isinstance(plan, RoutingPlan)
-    assert isinstance(report, StageReport)
-    before = plan.to_json(), report.to_json()
-    assert len(plan.slot_factors) == len(plan.slot_tasks)
-    assert report.max_over_mean
-    assert (plan.to_json(), report.to_json()) == before
 
 
 def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -395,26 +394,6 @@ def test_no_piece_is_a_sliver() -> None:
     assert placed.split.tolist() == [0]
 
 
-def needs(shares: list[float], head: int, tasks: int, choices: int) -> bool:
-    """Whether so many candidates are enough: the constraint of the paper, word by word."""
-    for h in range(1, head + 1):
-        b = tasks - tasks * ((tasks - 1) / tasks) ** (h * choices)
-        left = math.fsum(shares[:h]) + (b / tasks) ** choices * math.fsum(shares[h:head])
-        left += (b / tasks) ** 2 * math.fsum(shares[head:])
-        if left > b / tasks + 1e-4:
-            return False
-    return True
-
-
-@given(st.integers(3, 60), st.floats(0.2, 3.0), st.integers(1, 300))
-def test_the_number_of_choices_is_the_least_that_the_constraint_allows(tasks: int, exponent: float, keys: int) -> None:
-    weights = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
-    shares = weights / weights.sum()
-    head = int(heavy(shares, tasks).sum())
-    expected = next((d for d in range(2, tasks) if needs(shares.tolist(), head, tasks, d)), tasks)
-    assert enough_choices(shares[:head], tasks) == (expected if head else 2)
-
-
 #: d of the authors' own program (LBDChoice of their SLBSimulator) for 10,000 keys by Zipf's law and epsilon 1e-4.
 PUBLISHED_CHOICES = {
     (5, 1.4): 5, (5, 1.6): 5, (5, 1.8): 5, (5, 2.0): 5,
@@ -460,11 +439,6 @@ def test_keys_that_may_not_be_split_go_whole_to_one_candidate(policy: str) -> No
     ((task, _),) = one.head()["hot"]
     offered = {"partial_key": 2, "d_choices": 50, "w_choices": 50}[policy]
     assert task in choices_of("hot", 50, offered)
-
-
-def test_one_choice_is_plain_hashing() -> None:
-    (one,) = asked("partial_key", {f"key-{n}": 10 + n for n in range(100)}, choices=1)
-    assert one.head() == {key: ((choices_of(key, 8, 1)[0], WHOLE_WEIGHT),) for key in one.forecast.keys}
 
 
 @pytest.mark.parametrize("policy", [*CHOOSERS, "bounded_load"])

@@ -48,13 +48,6 @@ def test_tasks_come_to_the_level_with_few_pairs_and_every_share_adds_up(scene: t
     assert loads_after(old, amounts, base, placed).max() <= max(level, base.max()) * (1 + 4 * SLIVER) + coarse + 1e-6
 
 
-@given(scenes())
-def test_input_order_and_repetition_change_nothing(scene: tuple[Placement, Rows, Rows]) -> None:
-    old, amounts, base = scene
-    one, two = rebalance(old, amounts, base), rebalance(old, amounts.copy(), base.copy())
-    assert all(np.array_equal(getattr(one, part), getattr(two, part)) for part in ("key", "task", "weight"))
-
-
 @given(HEAVY_FIRST, st.integers(1, 12))
 def test_what_is_at_the_level_already_stays_where_it_is(rows: Rows, tasks: int) -> None:
     base = np.zeros(tasks)

@@ -19,10 +19,6 @@ def registered(**points: str) -> RegisteredAggregates:
     return RegisteredAggregates([EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in points.items()])
 
 
-def test_what_the_package_ships_is_registered() -> None:
-    assert RegisteredAggregates()["streaming_histogram"].name == "streaming_histogram"
-
-
 def test_an_aggregate_is_imported_when_it_is_asked_for() -> None:
     code = (
         "import sys\n"

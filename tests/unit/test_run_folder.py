@@ -67,13 +67,6 @@ def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @only_root
-def test_nobody_else_reads_a_run_directory(place: Path) -> None:
-    RunDirectory(str(place / "run")).write_once("job.json", document())
-    assert tries(READS, place / "run") != 0
-    assert tries(READS, place / "run", grp.getgrnam(GROUP).gr_gid) != 0
-
-
-@only_root
 def test_the_group_of_a_setting_reads_and_writes_below_it_and_nobody_else_does(place: Path) -> None:
     ident, run = grp.getgrnam(GROUP).gr_gid, RunDirectory(str(place / "runs" / "one"), GROUP)
     run.write_once("job.json", document())

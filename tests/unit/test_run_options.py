@@ -55,7 +55,7 @@ def test_another_policy_has_its_own_defaults_and_the_same_one_keeps_what_the_spe
 
 def test_options_are_one_json_object() -> None:
     assert parse_options('{"policy": "static"}', "--options") == {"policy": "static"}
-    for text in ("[1]", "policy=static", ""):
+    for text in ("[1]", "policy=static", "", "nan", "\ud800", "[" * 100_000, '{"a":' * 100_000, '"' + "x" * 100_000):
         with pytest.raises(SpecError, match="a JSON object of options"):
             parse_options(text, "--options")
 

@@ -34,11 +34,6 @@ def test_the_largest_task_is_leased_first_and_each_has_one_name() -> None:
     assert [names[name] for name in sorted(names)] == [0, 7, 3, 1]
 
 
-def test_what_was_routed_survives_its_storage() -> None:
-    document = routed({11: 4, 2: 1})
-    assert RoutedRows.from_sealed(document.sealed().encode()) == document
-
-
 def test_shares_are_counted_by_cluster() -> None:
     tasks = {f"{n}-0-1": TaskShare(cluster="ab"[n % 3 == 0], seconds=1) for n in range(7)}
     assert StageShares(stage=0, routed_by="a", tasks=tasks).done == {"a": 4, "b": 3}
