@@ -8,9 +8,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
-from airflow.sdk import DAG
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG, get_parsing_context
 
 from skewless.spec.reading import load_spec
+from skewless_airflow.dags.catalog import read_catalog
 from skewless_airflow.dags.factory import build_dag
 from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.operators.share_stage import ShareStageOperator
@@ -123,3 +125,71 @@ def test_each_stage_of_a_shared_run_has_a_task_for_each_further_cluster(small: P
     assert dag.get_task("merge").upstream_task_ids == set(stages)
     assert dag.get_task("publish").downstream_task_ids == set()
     assert [task.task_id for task in dag.leaves] == ["publish"]
+
+
+# A broken spec takes no other DAG down, and is told in one sentence.
+
+DAGS = PROJECT / "dags"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A catalog of one sound spec."""
+    monkeypatch.setenv("SKEWLESS_CATALOG", str(tmp_path))
+    _write(tmp_path / "sound.yaml")
+    return tmp_path
+
+
+def _catalog_dags(bag: DagBag) -> list[str]:
+    """The DAGs of specs; examples and maintenance have tags of their own."""
+    return sorted(name for name, dag in bag.dags.items() if "skewless" in dag.tags)
+
+
+def _write(path: Path, **changes: object) -> None:
+    path.write_text(yaml.safe_dump({**SPEC, **changes}))
+
+
+def test_a_sound_catalog_gives_one_dag_for_each_spec_and_no_errors(catalog: Path) -> None:
+    _write(catalog / "other.yaml", name="other")
+    bag = DagBag(DAGS)
+    assert (_catalog_dags(bag), bag.import_errors) == (["other", "small"], {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        pytest.param({"name": "b", "agregates": {}}, "did you mean 'aggregates'", id="typo"),
+        pytest.param({"name": "b", "schedule": {"cron": "0 99 * * *"}}, "0 99 * * *", id="bad-cron"),
+        pytest.param({"name": "small"}, "which broken.yaml has, rename one of the two", id="same-name"),
+    ],
+)
+def test_a_broken_spec_is_an_import_error_beside_the_sound_dags(
+    catalog: Path, changes: dict[str, object], words: str
+) -> None:
+    _write(catalog / "broken.yaml", **changes)
+    bag = DagBag(DAGS)
+    assert _catalog_dags(bag) == ["small"]
+    (where,), (sentence,) = bag.import_errors.keys(), bag.import_errors.values()
+    assert Path(where).name == "skewless_broken_specs.py"
+    assert words.partition(",")[0] in sentence
+    assert "\n" not in sentence
+
+
+def test_all_broken_specs_are_named(catalog: Path) -> None:
+    _write(catalog / "b.yaml", name="b", agregates={})
+    (catalog / "c.yaml").write_text("name: [")
+    (sentence,) = DagBag(DAGS).import_errors.values()
+    assert "2 that cannot" in sentence
+    assert "b.yaml" in sentence
+    assert "c.yaml" in sentence
+
+
+def test_a_task_builds_its_own_dag_only_and_no_other_spec_can_keep_it_from_that(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (catalog / "a_broken_one.yaml").write_text("name: [")
+    _write(catalog / "other.yaml", name="other")
+    assert list(read_catalog().dags) == ["other", "small"]
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "small")  # as Airflow does in a task
+    assert get_parsing_context().dag_id == "small"
+    assert list(read_catalog().dags) == ["small"]

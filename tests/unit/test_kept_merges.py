@@ -25,24 +25,13 @@ from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import NightPlan, kept_merge, plan_night, unsettled
 from skewless.standing.retention import StatesLimits, doomed_states, remove_states
 from skewless.standing.store import Numbered, StatesStore, dropped_path, merge_path, open_states, version_path
-from skewless.standing.window_choice import MergeStep, name_of
+from skewless.standing.window_choice import name_of
+from tests.unit.states import Counts, follow, merged
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
 FLOATS = {"mean": Algebra(mergeable=True, ordered=False)}
 WAYS = ["merge all", "running merges", "subtract", "touched keys"]
-#: Of each key, how often each file of a part is in its state.
-States = dict[str, Counter[str]]
 LIMITS = StatesLimits(parts=9)
-
-
-def merged(many: Sequence[States], sign: int = 1) -> States:
-    total: States = {}
-    for states in many:
-        for key, seen in states.items():
-            of = total.setdefault(key, Counter())
-            for name, count in seen.items():
-                of[name] += sign * count
-    return total
 
 
 class Nights:
@@ -55,7 +44,7 @@ class Nights:
         self.store.begin(fingerprint)
         self._attempts = itertools.count()
 
-    def write(self, states: States) -> tuple[CommittedFile, ...]:
+    def write(self, states: Counts) -> tuple[CommittedFile, ...]:
         path = f"states/attempts/{next(self._attempts)}/states.json"
         full = Path(self.store.path(path))
         full.parent.mkdir(parents=True)
@@ -64,7 +53,7 @@ class Nights:
         checksum = file_checksum(self.store.fs, str(full))
         return (CommittedFile(kind="standing", path=path, rows=len(states), size_bytes=size, checksum=checksum),)
 
-    def read(self, files: Sequence[CommittedFile]) -> States:
+    def read(self, files: Sequence[CommittedFile]) -> Counts:
         for file in files:
             self.store.verify(file)
         loaded = [json.loads(Path(self.store.path(file.path)).read_text()) for file in files]
@@ -98,7 +87,7 @@ class Nights:
         """Do what the plan says; the result is that of all parts."""
         found = dict(plan.files)
         for step in plan.choice.steps:
-            files = self.write(self._made(step, found))
+            files = self.write(follow(step, lambda name: self.read(found[name])))
             found[step.makes] = files
             if step.keep:
                 self.store.keep_merge(kept_merge(plan.choice, step, self.parts, files, "run"))
@@ -107,16 +96,6 @@ class Nights:
         assert self.read(found[plan.choice.results["1"]]) == whole[-1]
         for name in plan.choice.dropped:
             self.store.drop_merge(name, "run")
-
-    def _made(self, step: MergeStep, found: Mapping[str, Sequence[CommittedFile]]) -> States:
-        added = merged([self.read(found[name]) for name in step.add])
-        if step.copy_from:
-            touched = {key for name in step.touched_by for key in self.read(found[name])}
-            copied = {key: seen for key, seen in self.read(found[step.copy_from]).items() if key not in touched}
-            return copied | {key: seen for key, seen in added.items() if key in touched}
-        left = merged([added, merged([self.read(found[name]) for name in step.subtract], -1)])
-        kept = {key: Counter({name: count for name, count in seen.items() if count}) for key, seen in left.items()}
-        return {key: seen for key, seen in kept.items() if seen}
 
     def night(self, last: int, preferred: str = "") -> NightPlan:
         plan = self.plan(last, preferred)
@@ -164,7 +143,7 @@ def harm(nights: Nights, how: str, merge: str) -> None:
         document.write_bytes(document.read_bytes()[:-9])
 
 
-@pytest.mark.parametrize("nights", [8, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("nights", [5, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
 def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(
     algebra: Mapping[str, Algebra], nights: int
