@@ -138,21 +138,6 @@ def test_no_place_of_a_container_is_left_in_a_process(topology: Topology) -> Non
             assert not re.search(rf"(?:{'|'.join(SERVICES)}):\d", value), value
 
 
-def test_processes_find_each_other_at_the_same_ports(topology: Topology) -> None:
-    airflow, worker = (topology.programs[name].environment for name in ("scheduler", "spark-worker-2"))
-    api, database, spark, store = (topology.ports[port] for port in (8080, 5432, 7077, 9000))
-    assert topology.programs["object-store"].command[-1] == f"127.0.0.1:{store}"
-    assert airflow["AWS_ENDPOINT_URL"] == worker["AWS_ENDPOINT_URL"] == f"http://127.0.0.1:{store}"
-    assert airflow["PYICEBERG_CATALOG__LAKE__S3__ENDPOINT"] == f"http://127.0.0.1:{store}"
-    assert airflow["PYICEBERG_CATALOG__LAKE__URI"].endswith(f"@127.0.0.1:{database}/lake")
-    assert airflow["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == f"http://127.0.0.1:{api}/execution/"
-    assert airflow["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].endswith(f"@127.0.0.1:{database}/airflow")
-    assert f"spark://127.0.0.1:{spark}" in airflow["AIRFLOW_CONN_SPARK_DEFAULT"]
-    assert topology.programs["spark-worker-1"].command[-1] == f"spark://127.0.0.1:{spark}"
-    assert str(spark) in topology.programs["spark-master"].command
-    assert str(api) in topology.programs["api-server"].command
-
-
 def test_services_start_after_those_they_wait_for(services: dict[str, Service]) -> None:
     order = list(services)
     for one in services.values():

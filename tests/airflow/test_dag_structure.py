@@ -56,17 +56,9 @@ def test_stages_are_unrolled_one_per_wave_and_one_that_drains(dag: DAG) -> None:
 
 def test_skips_reach_the_stage_but_neither_the_next_plan_nor_the_merge(dag: DAG) -> None:
     rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
-    assert rules == {
-        "prepare": "all_success",
-        "stage_00.run": "all_success",
-        "stage_01.plan": "none_failed",
-        "stage_01.run": "all_success",
-        "stage_02.plan": "none_failed",
-        "stage_02.run": "all_success",
-        "merge": "none_failed_min_one_success",
-        "validate": "all_success",
-        "publish": "all_success",
-    }
+    assert {name: rule for name, rule in rules.items() if rule != "all_success"} == {
+        "stage_01.plan": "none_failed", "stage_02.plan": "none_failed", "merge": "none_failed_min_one_success",
+    }  # fmt: skip
 
 
 def test_the_merge_waits_for_every_stage(dag: DAG) -> None:

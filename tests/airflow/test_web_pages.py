@@ -25,7 +25,6 @@ from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.steps import Failure
 from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
-from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import PART_LINES, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, WINDOW_CHOICE, RunDirectory
 from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.result import Window
@@ -188,12 +187,6 @@ def viewer(clients: dict[str, TestClient]) -> TestClient:
     return clients["viewer"]
 
 
-@pytest.fixture
-def admin(clients: dict[str, TestClient]) -> TestClient:
-    """Who starts runs."""
-    return clients["admin"]
-
-
 def _page(viewer: TestClient, run_id: str, page: str = "skew") -> str:
     answer = viewer.get(f"/skewless/dags/{DAG}/runs/{run_id}/{page}")
     assert answer.status_code == 200, answer.text
@@ -348,9 +341,9 @@ def _before_the_certificate(text: str) -> str:
 
 
 def test_of_a_failed_run_the_step_and_its_sentence_come_before_the_certificate(
-    viewer: TestClient, admin: TestClient, simulation: Simulation
+    viewer: TestClient, clients: dict[str, TestClient], simulation: Simulation
 ) -> None:
-    trigger(admin, DAG, "broken", "failed")
+    trigger(clients["admin"], DAG, "broken", "failed")
     run = Moments(run_location(DAG, "broken"), simulation).prepare().stages(1).run
     words = ("wave 1 was cut.", "first the disk was full.", f"then row {EVIL} was lost.")
     for name, sentence in zip(("stage_00.run-1", "stage_01.run-2", "stage_01.run-10"), words, strict=True):
@@ -370,9 +363,9 @@ def test_of_a_failed_validation_the_expectations_come_before_the_certificate(vie
 
 
 def test_a_run_that_failed_without_a_word_says_so_and_one_that_did_not_has_no_such_box(
-    viewer: TestClient, admin: TestClient, simulation: Simulation
+    viewer: TestClient, clients: dict[str, TestClient], simulation: Simulation
 ) -> None:
-    trigger(admin, DAG, "wordless", "failed")
+    trigger(clients["admin"], DAG, "wordless", "failed")
     Moments(run_location(DAG, "wordless"), simulation).prepare()
     assert "This run failed" in _page(viewer, "wordless")
     for run_id in set(_MOMENTS) - {"failed-quality"}:
@@ -393,21 +386,6 @@ def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: TestClient) ->
     assert "refresh.js" not in run, "there is nothing to wait for"
     assert "This DAG has no run directory" in viewer.get(f"/skewless/dags/{OTHER_DAG}/over-time").text
     assert OTHER_DAG not in viewer.get("/skewless/").text
-
-
-@pytest.mark.long
-def test_a_run_of_many_tasks_and_keys_is_a_small_page(viewer: TestClient) -> None:
-    run = large_run(tasks=2000, keys=20_000)
-    Moments(run_location(DAG, "large"), run).prepare().stages()
-    assert len(run.reports) == 3
-    text = _page(viewer, "large")
-    assert len(text.encode()) < _MOST_BYTES
-    assert "The 60 longest queues of 2,000 tasks" in text
-    assert "1,940 other tasks" in text
-    assert "The 50 hottest of 20,000 head keys" in text
-    begun = time.monotonic()
-    assert _page(viewer, "large") == text
-    assert time.monotonic() - begun < 1.0, "what was read once is not read again"
 
 
 @pytest.fixture(scope="module")
@@ -442,11 +420,13 @@ def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_t
         with _huge_run(run_id, huge) as folder:
             decodings.append(_seconds(lambda: [json.loads(file.read_bytes()) for file in folder.rglob("*.json")]))
             looks.append(_seconds(lambda: texts.append(_page(viewer, run_id))))  # noqa: B023
+            assert _seconds(lambda: _page(viewer, run_id)) < 1.0, "what was read once is not read again"  # noqa: B023
     assert len(huge.reports) == 3
     assert min(looks) < 1.6 * min(decodings), (looks, decodings)
     text = texts[-1]
     assert "The 60 longest queues of 10,000 tasks" in text
     assert "9,940 other tasks" in text
+    assert "The 50 hottest of 20,000 head keys" in text
     assert len(text.encode()) < _MOST_BYTES
 
 
@@ -482,14 +462,10 @@ def test_hot_keys_are_named_with_where_they_go(viewer: TestClient, simulation: S
 def test_the_ring_is_shown_before_and_after_where_it_changed(viewer: TestClient) -> None:
     halved = synthetic_run(policy="halving", threshold=0.0, strict=True)
     Moments(run_location(DAG, "halved"), halved).prepare().stages()
-    assert any(_tokens(first) != _tokens(second) for first, second in zip(halved.plans, halved.plans[1:], strict=False))
+    assert len({tuple(plan.ring.tokens.values()) for plan in halved.plans}) > 1
     text = _page(viewer, "halved")
     assert "Share of the ring of each reducer, before" in text
     assert "Share of the ring of each reducer, after" in text
-
-
-def _tokens(plan: RoutingPlan) -> dict[int, int]:
-    return plan.ring.tokens
 
 
 def test_a_plan_task_shows_its_one_decision(viewer: TestClient, simulation: Simulation) -> None:
@@ -499,6 +475,8 @@ def test_a_plan_task_shows_its_one_decision(viewer: TestClient, simulation: Simu
     assert "Based on stage 1" in text
     grouped = _page(viewer, "finished", "tasks/my_group.stage_02.plan/decision")
     assert "Decision about stage 2" in grouped
+    for other in ("stage_00.run", "%3Cimg%20src=x%3E"):
+        assert "takes no decision" in _page(viewer, "finished", f"tasks/{other}/decision")
 
 
 def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simulation: Simulation) -> None:
@@ -523,11 +501,6 @@ def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simula
     # Other tests of this process may have left DAGs in Airflow's database, and groups of this one on disk.
     ours = [(one["dag_id"], one["group"]) for one in jobs if one["dag_id"] == DAG and one["group"] != "many"]
     assert ours == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
-
-
-def test_another_task_says_kindly_that_it_decides_nothing(viewer: TestClient) -> None:
-    assert "takes no decision" in _page(viewer, "finished", "tasks/stage_00.run/decision")
-    assert "takes no decision" in _page(viewer, "finished", "tasks/%3Cimg%20src=x%3E/decision")
 
 
 def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(viewer: TestClient) -> None:
@@ -635,7 +608,7 @@ def test_all_links_are_relative_and_lead_somewhere(viewer: TestClient) -> None:
     assert len(seen) > 40
 
 
-def test_a_document_of_another_release_is_told_in_one_sentence(viewer: TestClient) -> None:
+def test_a_document_that_cannot_be_read_is_told_in_one_sentence(viewer: TestClient) -> None:
     place = Path(run_location(DAG, "later"))
     place.mkdir(parents=True)
     (place / "job.json").write_text('{"version": 99}')
@@ -644,7 +617,11 @@ def test_a_document_of_another_release_is_told_in_one_sentence(viewer: TestClien
     assert "read it with the release of Skewless that wrote it" in answer.text
     assert "unreadable" in viewer.get(f"/skewless/dags/{DAG}/over-time").text
     (place / "job.json").unlink()
-    place.rmdir()
+    (place / "job.json").mkdir()
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/later/skew")
+    assert answer.status_code == 404
+    assert "job.json" in answer.text
+    shutil.rmtree(place)
 
 
 def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -656,16 +633,6 @@ def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient, monkeypatch: 
     assert answer.status_code == 500
     assert "Skewless could not make this page" in answer.text
     assert "Traceback" not in answer.text
-
-
-def test_a_folder_in_the_place_of_a_document_is_a_sentence(viewer: TestClient) -> None:
-    place = Path(run_location(DAG, "odd"))
-    (place / "job.json").mkdir(parents=True)
-    answer = viewer.get(f"/skewless/dags/{DAG}/runs/odd/skew")
-    assert answer.status_code == 404
-    assert "job.json" in answer.text
-    (place / "job.json").rmdir()
-    place.rmdir()
 
 
 # The JSON API.
