@@ -266,22 +266,6 @@ def test_nothing_to_place_has_bounds_of_nothing() -> None:
             "certificate: expected speeds of 2 tasks, but got 1 speeds",
         ),
     ],
-    ids=[
-        "no task",
-        "negative total",
-        "no number",
-        "no task for keys",
-        "negative weight",
-        "infinite weight",
-        "a table",
-        "total below the weights",
-        "no speeds",
-        "a task that stands",
-        "too low a level",
-        "key above the level",
-        "another heaviest key",
-        "too few speeds",
-    ],
 )
 def test_numbers_that_make_no_sense_are_refused(call: Callable[[], object], sentence: str) -> None:
     with pytest.raises(PlanError) as raised:

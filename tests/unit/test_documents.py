@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job, SentSpec
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, QualityReport
@@ -99,22 +98,6 @@ def test_an_unknown_field_is_refused_and_the_nearest_named(document: Document) -
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(DocumentError, match=r"^x, field attempt: this field is missing"):
         StepCommit.from_json('{"version":1,"step":"a","files":[]}', where="x")
-
-
-@pytest.mark.parametrize(
-    ("text", "came"),
-    [
-        ("", "does not parse"),
-        ('{"a":', "does not parse"),
-        (b"\xff\xfe", "does not parse"),
-        ("[1]", "a list"),
-        ("null", "a NoneType"),
-    ],
-    ids=["empty", "torn", "no utf-8", "a list", "null"],
-)
-def test_text_that_is_no_document_is_refused(text: str | bytes, came: str) -> None:
-    with pytest.raises(DocumentError, match=came):
-        Decision.from_json(text)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity"])

@@ -29,7 +29,7 @@ from skewless.run.publication.records import Publication
 from skewless.spec.part import Part, resolve_path
 from skewless_airflow.web.rendering.words import LONGEST_KEY, shown_key
 from tests.unit import synthetic
-from tests.unit.hostile import VALUES, as_json, fuzz, miscounted, mutated, refused, require_sentence
+from tests.unit.hostile import as_json, fuzz, miscounted, mutated, refused, require_sentence
 from tests.unit.test_documents import samples
 
 SAMPLES = samples()
@@ -80,12 +80,6 @@ def _use(plan: RoutingPlan) -> None:
 
 
 @fuzz()
-@given(st.sampled_from(sorted(KINDS)), VALUES)
-def test_any_json_is_no_document_and_told_so(name: str, value: Any) -> None:
-    read(KINDS[name], as_json(value))
-
-
-@fuzz()
 @given(st.sampled_from(sorted(KINDS)), st.binary(max_size=60))
 @example("Job", b"\xff\xfe{\x00}\x00")
 @example("Job", b"[" * 100_000)
@@ -98,16 +92,6 @@ def test_any_bytes_are_refused_in_one_sentence(name: str, text: bytes) -> None:
     with pytest.raises(DocumentError) as raised:
         KINDS[name].from_sealed(text, where="run/x.json")
     require_sentence(raised.value)
-
-
-@fuzz()
-@given(st.sampled_from(sorted(KINDS)), st.data())
-def test_bytes_that_turned_are_read_as_what_they_say_or_refused(name: str, data: st.DataObject) -> None:
-    text = bytearray(as_json(RAW[name]))
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(text) - 1))
-        text[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    read(KINDS[name], bytes(text))
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -25,7 +25,6 @@ from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import NightPlan, kept_merge, plan_night, unsettled
 from skewless.standing.retention import StatesLimits, doomed_states, remove_states
 from skewless.standing.store import Numbered, StatesStore, dropped_path, merge_path, open_states, version_path
-from skewless.standing.window_choice import name_of
 from tests.unit.states import Counts, follow, merged
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
@@ -209,16 +208,6 @@ def test_a_running_merge_that_is_damaged_is_passed_over_with_a_sentence(tmp_path
     assert "other content" in plan.choice.passed_over[0]
 
 
-def test_states_of_a_part_that_left_are_not_subtracted_once_they_are_gone(tmp_path: Path) -> None:
-    nights = three_nights(tmp_path)
-    nights.change(7, [1])
-    (left,) = nights.store.version(part(2), 1).states
-    Path(nights.store.path(left.path)).unlink()
-    plan = nights.night(7, "subtract")
-    assert not plan.choice.steps[0].subtract
-    assert plan.choice.passed_over[0].startswith(f"{part(2)}@1 (")
-
-
 def test_states_that_a_prune_may_remove_at_any_time_are_not_subtracted(tmp_path: Path) -> None:
     nights = three_nights(tmp_path)
     nights.change(7, [1])
@@ -324,9 +313,3 @@ def test_late_rows_are_expected_where_the_last_parts_had_some() -> None:
     assert unsettled(parts(1)) == 0
     assert unsettled(parts(1, 1, 4, 1, 1)) == 0, "one late file"
     assert unsettled(parts(9, 9, 3, 3, 3, 3, 3, 2, 1)) == 3, "every part changes twice, on the two nights after its own"
-
-
-def test_names_are_of_the_versions(tmp_path: Path) -> None:
-    nights = three_nights(tmp_path)
-    (name,) = nights.store.merges()
-    assert name == name_of([(part(day), 1) for day in range(2, 7)])

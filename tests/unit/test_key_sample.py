@@ -102,11 +102,6 @@ def test_a_sample_that_is_good_enough_needs_no_probe() -> None:
     assert planned(job, sample_of(rows=100_000)).waves == (0, len(job.waves))
 
 
-def test_one_large_partition_is_a_probe_too() -> None:
-    job = job_with(UNKNOWN, [2_000_000], first_plan=["last_run", "sample", "probe"])
-    assert planned(job).waves == (0, 1)
-
-
 @pytest.mark.parametrize("seed", mostly_long(range(3), 0))
 @pytest.mark.parametrize("slow", [False, True])
 def test_where_a_probe_would_be_small_slots_take_several_tasks_and_none_is_long_behind(seed: int, slow: bool) -> None:

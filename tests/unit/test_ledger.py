@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skewless.documents.job import Job
 from skewless.documents.ledger import (
@@ -77,16 +75,6 @@ def test_an_imbalance_is_named(reports: list[StageReport], state_rows: int, prob
 
 def test_an_empty_input_balances() -> None:
     assert balance(synthetic.job([]), [], 0).balanced
-
-
-@given(
-    st.integers(0, 2),
-    st.sampled_from(["admitted_rows", "backlog_in_rows", "processed_rows", "backlog_rows"]),
-    st.integers(1, 9),
-)
-def test_no_count_can_change_unnoticed(number: int, name: str, by: int) -> None:
-    changed = [one.model_copy(update={name: getattr(one, name) + by}) if one.stage == number else one for one in GOOD]
-    assert not balance(JOB, changed, 500).balanced
 
 
 @pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])

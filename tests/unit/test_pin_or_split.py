@@ -99,14 +99,6 @@ def test_whole_keys_in_place_are_as_even_as_keys_can_be_moved(rows: Rows, base: 
     assert loads_of(placed, rows, base).max() <= max(base.max(), ideal) + ideal * (1 + 2 * SLIVER) + 1e-6
 
 
-@pytest.mark.parametrize("tasks", [2, 8, 300, 2000])
-def test_one_key_heavier_than_all_levels_is_spread_over_all_tasks(tasks: int) -> None:
-    rows = np.array([1e9])
-    placed = pour(rows, np.zeros(tasks))
-    assert placed.pieces.tolist() == [tasks]
-    assert loads_of(placed, rows, np.zeros(tasks)).max() <= 1e9 / tasks * 1.04
-
-
 def test_many_light_keys_on_many_tasks_do_not_add_up_on_the_last() -> None:
     rows = np.sort(np.random.default_rng(1).pareto(1.2, 5000) + 1)[::-1]
     base = np.random.default_rng(2).uniform(0, 10, 1000)
@@ -130,10 +122,6 @@ def test_degenerate_heads_are_placed(rows: list[float], base: list[float]) -> No
     on_task_0 = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
     for placed in (pour(weights, loads), place_whole(weights, loads), place_whole_in_place(weights, loads, on_task_0)):
         check_shares(placed, len(base))
-
-
-def test_no_keys_are_no_head() -> None:
-    assert pour(np.zeros(0), np.array([1.0, 2.0])).as_head([]) == {}
 
 
 @given(st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=300))
@@ -200,15 +188,6 @@ def test_tasks_come_to_the_level_with_few_pairs_and_every_share_adds_up(scene: t
     # A cut is rounded to a part of a piece's weight, and a weight may be small.
     coarse = max((amounts / old.weight).max() * len(old.key), amounts.max() * 1e-3)
     assert loads_after(old, amounts, base, placed).max() <= max(level, base.max()) * (1 + 4 * SLIVER) + coarse + 1e-6
-
-
-@given(POSITIVE_ROWS, st.integers(1, 12))
-def test_what_is_at_the_level_already_stays_where_it_is(rows: Rows, tasks: int) -> None:
-    base = np.zeros(tasks)
-    old = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
-    base[1:] = rows.sum()
-    placed = rebalance(old, rows, base)
-    assert (placed.task.tolist(), placed.weight.tolist()) == (old.task.tolist(), old.weight.tolist())
 
 
 def test_only_what_is_too_much_moves_and_draws_stay() -> None:

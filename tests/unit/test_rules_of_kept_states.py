@@ -369,32 +369,24 @@ def names(found: frozenset[FileName]) -> str:
     return "".join(sorted(one.path for one in found))
 
 
-def followed(known: str, *rewrites: tuple[str, str]) -> tuple[str, str]:
+@pytest.mark.parametrize(
+    ("known", "rewrites", "covered", "lost"),
+    [
+        pytest.param("abc", [("abc", "xc")], "cx", "", id="of known files alone"),
+        pytest.param("abc", [("abcn", "xn")], "x", "", id="beside a new file"),
+        pytest.param("abc", [("abc", "xc"), ("xcn", "yn")], "y", "", id="twice"),
+        pytest.param("a", [("amn", "ax")], "a", "", id="of new files alone"),
+        pytest.param("ab", [("abn", "x")], "", "ab", id="of known and new files"),
+        pytest.param("ab", [("abn", "bx")], "b", "a", id="of a known and a new file"),
+        pytest.param("abc", [("bc", "x")], "x", "a", id="after a file was removed"),
+        pytest.param("a", [("a", "ax")], "a", "", id="new rows"),
+    ],
+)
+def test_a_rewrite_is_followed_unless_it_mixes_known_and_new_files(
+    known: str, rewrites: list[tuple[str, str]], covered: str, lost: str
+) -> None:
     found = standing_for(files(known), [Rewrite(files(before), files(after)) for before, after in rewrites])
-    return names(found.covered), names(found.lost)
-
-
-def test_a_rewrite_of_known_files_alone_is_followed() -> None:
-    assert followed("abc", ("abc", "xc")) == ("cx", "")
-    assert followed("abc", ("abcn", "xn")) == ("x", "")
-    assert followed("abc", ("abc", "xc"), ("xcn", "yn")) == ("y", "")
-
-
-def test_a_rewrite_of_new_files_alone_leaves_the_known_ones() -> None:
-    assert followed("a", ("amn", "ax")) == ("a", "")
-
-
-def test_a_rewrite_that_mixes_known_and_new_files_cannot_be_followed() -> None:
-    assert followed("ab", ("abn", "x")) == ("", "ab")
-    assert followed("ab", ("abn", "bx")) == ("b", "a")
-
-
-def test_a_file_that_was_removed_before_a_rewrite_is_lost() -> None:
-    assert followed("abc", ("bc", "x")) == ("x", "a")
-
-
-def test_new_files_for_none_are_new_rows() -> None:
-    assert followed("a", ("a", "ax")) == ("a", "")
+    assert (names(found.covered), names(found.lost)) == (covered, lost)
 
 
 def test_more_deletes_in_a_file_are_another_file() -> None:

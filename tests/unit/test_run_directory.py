@@ -3,9 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -55,21 +53,6 @@ def test_the_first_writer_wins(run: RunDirectory) -> None:
     assert run.read("a/b.json", StepCommit) == numbered(1)
 
 
-def test_of_eight_threads_one_wins(local: RunDirectory) -> None:
-    for race in range(10):
-        start = threading.Barrier(8)
-
-        def write(number: int, race: int = race, start: threading.Barrier = start) -> bool:
-            start.wait()
-            return local.write_once(f"race-{race}.json", numbered(number))
-
-        with ThreadPoolExecutor(8) as threads:
-            won = list(threads.map(write, range(8)))
-        assert sum(won) == 1
-        assert local.read(f"race-{race}.json", StepCommit) == numbered(won.index(True))
-    assert not list(Path(str(local)).glob("*.draft"))
-
-
 #: Forked, so that a process costs no imports.
 FORK = multiprocessing.get_context("fork")
 
@@ -90,6 +73,7 @@ def test_of_three_processes_one_wins_each_time(local: RunDirectory) -> None:
     won = [writer.exitcode for writer in writers]
     winners = [local.read(f"{document}.json", StepCommit).counts["rows"] for document in range(50)]
     assert [winners.count(number) for number in range(3)] == won
+    assert not list(Path(str(local)).glob("*.draft"))
 
 
 def die_while_writing(run: RunDirectory) -> None:

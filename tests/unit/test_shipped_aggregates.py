@@ -215,15 +215,6 @@ def plain_sessions(values: list[float | None], gap: float) -> list[tuple[float, 
     return sessions
 
 
-@given(rows=st.lists(st.tuples(st.integers(0, 3), PLACES), max_size=80), batch_rows=st.integers(1, 30))
-def test_sessions_are_those_of_one_loop(rows: Rows, batch_rows: int) -> None:
-    results = fed("sessions", rows, pa.float64(), "double", batch_rows, gap=1.5).evaluate().to_pylist()
-    groups = by_group(rows)
-    for group, result in enumerate(results):
-        told = [(one["start"], one["end"], one["rows"]) for one in result]
-        assert told == plain_sessions(groups.get(group, []), 1.5)
-
-
 def test_sessions_of_moments_have_a_gap_in_seconds() -> None:
     start = dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
     moments = [start + dt.timedelta(seconds=seconds) for seconds in (0, 30, 60.000001, 60.000001, 50)]

@@ -308,16 +308,6 @@ def test_parts_that_late_rows_reach_are_left_out_of_running_merges() -> None:
     assert sum(merges_of(0)) > 10 * 20
 
 
-def test_an_old_day_that_is_computed_again_keeps_and_drops_nothing() -> None:
-    nights = Nights(EXACT, (28,))
-    sliding(nights, 60)
-    kept = dict(nights.kept)
-    choice = nights.night(upto=day(40))
-    assert choice is not None
-    assert not any(step.keep for step in choice.steps)
-    assert (nights.kept, choice.dropped) == (kept, ())
-
-
 def test_a_night_that_is_planned_again_has_nothing_to_merge() -> None:
     nights = Nights(EXACT, (28,))
     sliding(nights, 60)
