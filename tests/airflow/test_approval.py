@@ -1,21 +1,26 @@
-"""A decision that would forward much waits for somebody; one that does not goes on at once.
-
-A whole Airflow waits and is answered through its API, as by the page *Required actions*.
-"""
+"""Plan tasks, and decisions that would forward much and wait for an answer, which a whole Airflow is given by its API."""
 
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.utils.types import DagRunType
 
 from benchmarks.simulation import Simulation
+from skewless.documents.decision import Decision
 from skewless.planner.planner import plan_next_stage
+from skewless.run.directory import RunDirectory
+from skewless_airflow.observability.links import DecisionLink
+from skewless_airflow.observability.planning_log import planning_lines
 from skewless_airflow.operators.approval import ApproveForwardingOperator, forwarded_share, question
+from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record
 from tests.served_airflow import ServedAirflow, await_that
 from tests.unit.synthetic import simulated, zipf_rows
@@ -166,3 +171,85 @@ def _forwarding(run: Simulation) -> int:
 def _run_id(night: dt.datetime) -> str:
     """The id that ``record`` knows a night's run by."""
     return DagRun.generate_run_id(run_type=DagRunType.MANUAL, logical_date=night, run_after=night)
+
+
+# The plan tasks, run by Airflow over the documents of a run that was reduced by arithmetic alone.
+
+LAST = 4
+
+_PLANNING = f"""
+from airflow.sdk import DAG
+from skewless_airflow.operators.plan_stage import PlanStageOperator
+
+with DAG("planning", schedule=None) as dag:
+    before = None
+    for stage in range(1, {LAST + 1}):
+        plan = PlanStageOperator(task_id=f"plan_{{stage}}", stage=stage, trigger_rule="none_failed")
+        if before is not None:
+            before >> plan
+        before = plan
+"""
+
+
+@pytest.fixture
+def recorded(synthetic: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+    """The run directory that a Spark run of it would have left, without the decisions."""
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    return record(synthetic, "planning")
+
+
+@airflow_setting.IN_PROCESS
+@pytest.mark.usefixtures("airflow_database")
+def test_plan_tasks_decide_what_the_planner_decides_and_skip_what_is_not_needed(
+    synthetic: Simulation, recorded: RunDirectory, dags_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (dags_folder / "planning.py").write_text(_PLANNING)
+    done = DagBag(dags_folder / "planning.py").dags["planning"].test(logical_date=NIGHT, run_after=NIGHT)
+    states = [str(done.get_task_instance(f"plan_{stage}").state) for stage in range(1, LAST + 1)]
+    needed = len(synthetic.reports) - 1
+    assert needed < LAST - 1, "the run should end before the stages are used up"
+    assert states == ["success"] * needed + ["skipped"] * (LAST - needed)
+    decided = [recorded.decision(stage) for stage in range(1, needed + 2)]
+    assert decided == synthetic.decisions
+    assert recorded.plan(1) == synthetic.plans[1]
+    assert not recorded.exists(f"decisions/{needed + 2:04d}.json")
+    told = capsys.readouterr().out
+    assert "stand still" in told
+    assert "the input is used up and no backlog is left" in told
+    assert f"stage {needed} was the last" in told
+    for stage in range(1, LAST + 1):
+        ti = done.get_task_instance(f"plan_{stage}")
+        page = f"/dags/planning/runs/{quote(done.run_id, safe='')}/tasks/plan_{stage}/plugin/decision"
+        assert ti.xcom_pull(task_ids=ti.task_id, key=DecisionLink().xcom_key) == page, "a skipped task has its link too"
+
+
+def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: Simulation) -> None:
+    report, decision = synthetic.reports[0], synthetic.decisions[0]
+    lines = list(planning_lines(report, decision))
+    assert [line for line in lines if line.startswith("::group::")] == [
+        f"::group::Backlog of stage 0, {report.backlog_rows:,} rows in 4 tasks",
+        f"::group::Candidates for stage 1, {decision.queued_rows:,} rows queued",
+        "::group::Decision about stage 1, policy adaptive",
+    ]
+    assert lines.count("::endgroup::") == 3
+    for load in report.tasks:
+        assert any(
+            line.split()[:4] == [load.task, *_thousands(load.queued_rows, load.processed_rows, load.backlog_rows)]
+            for line in lines
+        )
+    for one in decision.candidates:
+        assert any(one.action in line and one.sentence in line for line in lines)
+    assert sum(line.startswith("> ") for line in lines) == 1
+    assert decision.sentence in lines
+
+
+def test_a_decision_to_finish_has_no_candidates_to_show(synthetic: Simulation) -> None:
+    last: Decision = synthetic.decisions[-1]
+    assert last.next_plan is None
+    lines = list(planning_lines(synthetic.reports[-1], last))
+    assert not any("Candidates" in line for line in lines)
+    assert last.sentence in lines
+
+
+def _thousands(*numbers: int) -> list[str]:
+    return [f"{number:,}" for number in numbers]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime as dt
 import json
@@ -31,9 +30,8 @@ from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words
-from skewless_airflow.web.replaying import REPLAYS
 from tests import airflow_setting
-from tests.airflow.players import await_that, end_all, the_player
+from tests.airflow.players import await_that
 from tests.airflow.web_scenario import (
     DAG,
     EVIL,
@@ -388,23 +386,6 @@ def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: TestClient) ->
     assert OTHER_DAG not in viewer.get("/skewless/").text
 
 
-@pytest.fixture(scope="module")
-def huge() -> Simulation:
-    """A run of ten thousand tasks."""
-    return large_run(tasks=10_000, keys=20_000)
-
-
-@contextlib.contextmanager
-def _huge_run(run_id: str, huge: Simulation) -> Iterator[Path]:
-    """The documents of a run of ten thousand tasks; they are gone after the block, as lists of runs read them too."""
-    folder = Path(run_location(DAG, run_id))
-    Moments(str(folder), huge).prepare().stages()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
 def _seconds(work: Callable[[], object]) -> float:
     begun = time.process_time()  # ours alone, whatever else the machine does
     work()
@@ -413,15 +394,18 @@ def _seconds(work: Callable[[], object]) -> float:
 
 @pytest.mark.long
 def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_their_documents(
-    viewer: TestClient, huge: Simulation
+    viewer: TestClient,
 ) -> None:
     looks, decodings, texts = [], [], []
-    for run_id in ("huge", "huge_2", "huge_3"):  # the best of three: the same one takes up to twice as long
-        with _huge_run(run_id, huge) as folder:
-            decodings.append(_seconds(lambda: [json.loads(file.read_bytes()) for file in folder.rglob("*.json")]))
-            looks.append(_seconds(lambda: texts.append(_page(viewer, run_id))))  # noqa: B023
-            assert _seconds(lambda: _page(viewer, run_id)) < 1.0, "what was read once is not read again"  # noqa: B023
+    huge = large_run(tasks=10_000, keys=20_000)
     assert len(huge.reports) == 3
+    for run_id in ("huge", "huge_2", "huge_3"):  # the best of three: the same one takes up to twice as long
+        folder = Path(run_location(DAG, run_id))
+        Moments(str(folder), huge).prepare().stages()
+        decodings.append(_seconds(lambda: [json.loads(file.read_bytes()) for file in folder.rglob("*.json")]))  # noqa: B023
+        looks.append(_seconds(lambda: texts.append(_page(viewer, run_id))))  # noqa: B023
+        assert _seconds(lambda: _page(viewer, run_id)) < 1.0, "what was read once is not read again"  # noqa: B023
+        shutil.rmtree(folder)  # as lists of runs read it too
     assert min(looks) < 1.6 * min(decodings), (looks, decodings)
     text = texts[-1]
     assert "The 60 longest queues of 10,000 tasks" in text
@@ -564,24 +548,6 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
         await_that(lambda: said in _page(viewer, run_id, page), said)  # noqa: B023  # asked at once
     measured = "what-if?policy=static"
     await_that(lambda: shown.search(_page(viewer, "combined-measured", measured)) is not None, shown.pattern)
-
-
-@pytest.mark.long
-def test_a_replay_of_ten_thousand_tasks_holds_up_no_other_page(viewer: TestClient, huge: Simulation) -> None:
-    with _huge_run("to_play", huge):
-        slow = "what-if?policy=static&policy=d_choices&policy=w_choices"  # so that it lasts longer than all other pages
-        text = _page(viewer, "to_play", slow)
-        player = the_player()
-        try:
-            assert "Being replayed: the run as it ran, static, d_choices, w_choices." in text
-            assert "refresh.js" in text
-            assert "Certificate" in _page(viewer, "finished")
-            assert viewer.get("/api/v2/monitor/health").status_code == 200
-            assert "Being replayed" in _page(viewer, "to_play", slow)
-            assert player.is_running()
-            assert the_player() == player, "who asks again waits for the same replay"
-        finally:
-            end_all(REPLAYS)
 
 
 def test_an_unknown_policy_is_refused_with_a_hint(viewer: TestClient) -> None:

@@ -368,14 +368,6 @@ def test_a_key_is_poured_up_to_the_lowest_level_that_its_candidates_have_in_comm
     assert placed.loads(np.array([3000.0]), 5)[[first, second, third]] == pytest.approx([2000, 1000, 0], abs=10)
 
 
-def test_a_key_that_may_not_be_split_goes_to_the_least_loaded_candidate() -> None:
-    first, second = choices_of("key", 5, 2)
-    base = np.zeros(5)
-    base[first] = 1
-    placed = pour_over_choices(["key"], np.array([3000.0]), base, np.array([2]), splittable=False)
-    assert placed.task.tolist() == [second]
-
-
 def test_no_piece_is_a_sliver() -> None:
     rows = np.array([4000.0, *[1.0] * 300])
     placed = pour_over_choices([f"key-{n}" for n in range(301)], rows, np.zeros(8), np.full(301, 8), splittable=True)

@@ -26,24 +26,13 @@ WAYS = {"merge all", "running merges", "subtract", "touched keys"}
 
 @dataclass
 class Nights:
-    """A store of states, and what is done there: parts come, change and go; a night's plan is followed.
-
-    Attributes:
-        algebra: of the aggregates.
-        lengths: of the windows.
-        files: of each part version: the versions with which its files came.
-        keys: of what came with each part version: those that it really has, and how many it says it has.
-        current: the version of each part that there is.
-        gone: part versions whose states are not there any more.
-        kept: running merges by name: their parts, and their states.
-        chosen: the actions that were taken.
-        unsettled: as for the plan.
-        preferred: as for the plan.
-    """
+    """A store of states, and what is done there: parts come, change and go; a night's plan is followed."""
 
     algebra: Mapping[str, Algebra]
     lengths: tuple[int | None, ...]
+    #: Of each part version the versions with which its files came.
     files: dict[PartId, tuple[PartId, ...]] = field(default_factory=dict)
+    #: Of what came with each part version the keys that it really has, and how many it says it has.
     keys: dict[PartId, tuple[frozenset[int], int]] = field(default_factory=dict)
     current: dict[str, int] = field(default_factory=dict)
     gone: set[PartId] = field(default_factory=set)
