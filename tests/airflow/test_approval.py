@@ -1,4 +1,4 @@
-"""Plan tasks, and decisions that would forward much and wait for an answer, which a whole Airflow is given by its API."""
+"""Plan tasks; and decisions that would forward much wait for an answer, which a whole Airflow is given by its API."""
 
 from __future__ import annotations
 

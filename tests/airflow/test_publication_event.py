@@ -33,14 +33,13 @@ from skewless_airflow.observability.lineage import dataset_name, published_linea
 from skewless_airflow.observability.links import quality_page, skew_page
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
-from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
 from skewless_lake.staged import STAGED, StagedResult
 from skewless_leases import Turns, open_store
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.airflow.test_dag_structure import SPEC
-from tests.lake.outputs import NOW, output_of, ready, staged
+from tests.lake.outputs import NOW, ready
 from tests.unit.synthetic import simulated, zipf_rows
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -158,30 +157,6 @@ def test_what_a_run_with_a_partition_key_publishes_starts_only_what_waits_for_it
         remove(DagRun, "before_insert", with_key)
     assert ("skewless:python_tokens", "of-the-run") in _keys("keyed")
     assert _woken() == ["waits_for_parts"]
-
-
-@pytest.mark.long
-def test_the_event_of_a_result_in_a_table_names_its_snapshot(
-    played: Simulation, tmp_path: Path, dags_folder: Path
-) -> None:
-    output, path = output_of("iceberg", tmp_path)
-    spec = played.job.spec.model_copy(update={"output": output})
-    played.job = played.job.model_copy(update={"spec": spec, "output_path": path, "root": str(tmp_path)})
-    played.play()
-    run = _validated(played, "publishing", NIGHT, 1)
-    staged(run)
-    (dags_folder / "publishing.py").write_text(_PUBLISHING)
-    dag = DagBag(dags_folder).dags["publishing"]
-    assert str(dag.test(logical_date=NIGHT, run_after=NIGHT).state) == "success"
-    table = open_catalog("local", str(tmp_path)).load_table("marts.clicks")
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    extra = _events()[-1]
-    assert (extra["snapshot"], extra["path"]) == (snapshot.snapshot_id, f"{path}/date={played.job.date}")
-    assert len(table.scan().to_arrow()) == 50
-    (written,) = published_lineage(run).outputs
-    assert (written.namespace, written.name) == ("file", table.location())
-    assert [(one.namespace, one.name) for one in written.facets["symlinks"].identifiers] == [("local", "marts.clicks")]
 
 
 def _events() -> list[dict[str, Any]]:

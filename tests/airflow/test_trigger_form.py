@@ -87,22 +87,11 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("policy", "eval"),
-        ("mode", "dry"),
-        ("reducers", 0),
-        ("reducers", 1.5),
-        ("waves", []),
-        ("waves", [1, 2, 3]),
-        ("waves", ["1"]),
-        ("waves", [0]),
-        ("budget", 0.5),
-        ("date", "tomorrow"),
-        ("driver_memory", "much"),
-        ("executor_memory", "2g --jars x"),
-        ("executor_cores", 0),
-        ("cores", "2"),
+        ("policy", "eval"), ("mode", "dry"), ("reducers", 0), ("reducers", 1.5), ("waves", []), ("waves", [1, 2, 3]),
+        ("waves", ["1"]), ("waves", [0]), ("budget", 0.5), ("date", "tomorrow"), ("driver_memory", "much"),
+        ("executor_memory", "2g --jars x"), ("executor_cores", 0), ("cores", "2"),
     ],
-)
+)  # fmt: skip
 def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonValue) -> None:
     with pytest.raises(ParamValidationError):
         dag.params.get_param(name).resolve(value)

@@ -6,11 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from skewless.aggregates import PythonAggregate, RegisteredAggregates
+from skewless.aggregates import RegisteredAggregates
 from skewless.documents.decision import Candidate, Certificate, Decision
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
@@ -21,16 +19,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 PACKAGES = {
-    "skewless": "plugins",
-    "skewless_airflow": "plugins",
-    "skewless_cli": "plugins",
-    "skewless_leases": "plugins",
-    "skewless_spark": "jobs",
-    "benchmarks": "",
-    "deploy": "",
-    "examples": "",
-    "tests": "",
-}
+    "skewless": "plugins", "skewless_airflow": "plugins", "skewless_cli": "plugins", "skewless_leases": "plugins",
+    "skewless_spark": "jobs", "benchmarks": "", "deploy": "", "examples": "", "tests": "",
+}  # fmt: skip
 #: A name that begins so is a path of the repository.
 FOLDERS = ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks", "docs", "tests", "docker")
 #: Look like names of ours, and are a file of the reader's, a group of entry points, metrics and pages of the docs.
@@ -174,13 +165,6 @@ def test_the_other_aggregates_of_the_page_keep_the_laws(page: dict[str, Any]) ->
     check_aggregate(page["CHANGES"], ["on", "on", "off", "idle"] * 5)
     pairs = [{"column": value, "weight": value + 1} for value in numbers]
     check_aggregate(page["WEIGHTED_SUM"], pairs, {"weight": "w"}, tolerance=1e-9)
-
-
-def test_the_longest_is_the_longest(page: dict[str, Any]) -> None:
-    longest: PythonAggregate = page["LONGEST"]
-    made = longest.accumulator(longest.options())
-    made.update(pa.array(["a", "bcd", None, "ef"]), np.array([0, 1, 0, 1]), 3)
-    assert made.evaluate().to_pylist() == ["a", "bcd", None]
 
 
 def test_the_page_names_the_entry_point_group() -> None:

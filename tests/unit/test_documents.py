@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job, SentSpec
-from skewless.documents.ledger import Ledger, balance
+from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
@@ -138,21 +138,13 @@ def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:
 
 
 def test_json_field_names_are_what_others_code_against() -> None:
-    assert sorted(json.loads(samples()["Ledger"].to_json())) == [
-        "input_rows",
-        "lines",
-        "parts",
-        "problems",
-        "state_rows",
-        "unchanged_rows",
-        "version",
-        "windows",
-    ]
-    assert sorted(json.loads(samples()["Decision"].to_json())) == [
+    assert set(json.loads(samples()["Ledger"].to_json())) == {
+        "input_rows", "lines", "parts", "problems", "state_rows", "unchanged_rows", "version", "windows",
+    }  # fmt: skip
+    assert set(json.loads(samples()["Decision"].to_json())) == {
         "candidates", "certificate", "engine", "next_plan", "observed", "policy", "queued_rows", "sentence", "stage",
         "version",
-    ]  # fmt: skip
-    assert isinstance(samples()["Ledger"], Ledger)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

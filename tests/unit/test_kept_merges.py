@@ -435,6 +435,11 @@ def test_borrowed_states_are_the_users_own_and_follow_no_link_of_others(tmp_path
     borrow_states(str(tmp_path / "kept"), borrowed)
     assert stat.S_IMODE(borrowed.stat().st_mode) == 0o700
     assert stat.S_IMODE((borrowed / document.relative_to(tmp_path / "kept")).stat().st_mode) == 0o640
+    mine = StatesStore(str(borrowed / "f"))
+    mine.commit(version_of(mine, "s", "y"))
+    assert (kept.numbers(PART), mine.numbers(PART)) == ([1], [1, 2]), (
+        "what is added there is not added to the kept ones"
+    )
     of_others = tmp_path / "of others"
     of_others.mkdir()
     planted = tmp_path / "planted"

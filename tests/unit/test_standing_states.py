@@ -355,22 +355,6 @@ def _begun(folder: Path, name: str) -> Path:
     return run
 
 
-def test_a_prune_leaves_the_files_that_a_run_under_way_needs_however_old_they_are(tmp_path: Path) -> None:
-    store = _store_with(tmp_path / "states", 3, dt.timedelta(days=99))
-    location, run, limits = str(tmp_path / "states"), _begun(tmp_path, "backfill"), StatesLimits(parts=1)
-    assert pin(window_of(store), RunDirectory(str(run)))
-    needed = {file.path for part in window_of(store).parts for file in part.base_states}
-    for _ in range(2):  # also when the versions are gone, and nothing but the pin names the files
-        remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
-        assert store.parts() == ["2026-11-01", "2026-11-02", "2026-11-03"]
-        assert [store.numbers(part) for part in store.parts()] == [[], [], [2]]
-        assert needed <= _state_files(store)
-    (run / "result").mkdir()
-    (run / "result" / "COMMIT.json").write_text("{}")
-    remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
-    assert _state_files(store) == {"states/attempts/2-1/x.parquet", "states/attempts/2-2/x.parquet"}
-
-
 def test_a_prune_and_a_run_that_begins_beside_it_find_each_other(tmp_path: Path) -> None:
     store, limits = _store_with(tmp_path / "states", 3, dt.timedelta(days=99)), StatesLimits(parts=1)
     location = str(tmp_path / "states")

@@ -25,16 +25,8 @@ BITS = st.integers(4, 10)
 @pytest.mark.parametrize(
     ("queues", "expected"),
     [
-        ([], None),
-        ([7], None),
-        ([0, 0, 0], None),
-        ([5, 5], None),
-        ([3, 5, 5], None),
-        ([0, 0, 1], 2),
-        ([10, 12], None),
-        ([10, 13], 1),
-        ([13, 10, 13], None),
-        ([1, 60, 49, 2], 1),
+        ([], None), ([7], None), ([0, 0, 0], None), ([5, 5], None), ([3, 5, 5], None), ([0, 0, 1], 2),
+        ([10, 12], None), ([10, 13], 1), ([13, 10, 13], None), ([1, 60, 49, 2], 1),
     ],
     ids=[
         "no reducer", "one reducer", "nothing queued", "a tie", "a tie of the longest", "all others are idle",
