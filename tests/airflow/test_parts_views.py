@@ -38,14 +38,9 @@ def window_of(parts: Sequence[WindowPart], missing: Sequence[str]) -> JobWindow:
 
 
 def night(location: str, window: int, changes: dict[int, tuple[str, int]], own: int = 0, rest: str = "reused") -> None:
-    """A merged run.
+    """A merged run, so many days after ``OWN``: by delay what it does about a part, and the rows that it reads of it.
 
-    Args:
-        location: of its directory.
-        window: parts of its window, days.
-        changes: by delay what it does about a part, ``missing`` for nothing, and the rows that it reads of it.
-        own: the days from ``OWN`` to its own.
-        rest: what it does about the others.
+    It does nothing about a part that is ``missing``, and ``rest`` about the others.
     """
     last = Part(OWN + dt.timedelta(days=own))
     parts, lines, missing, ordinal = [], [], [], 0

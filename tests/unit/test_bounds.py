@@ -117,15 +117,6 @@ def test_each_bound_of_whole_keys_is_attained(
     assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
 
 
-@given(WEIGHTS, FEW_SPEEDS, st.integers(1, 9))
-def test_bounds_grow_with_the_rows_and_do_not_depend_on_the_order(
-    weights: list[int], speeds: list[int], factor: int
-) -> None:
-    bound = whole_bound_at_speeds(weights, speeds)
-    assert whole_bound_at_speeds([factor * w for w in weights], speeds) == pytest.approx(factor * bound)
-    assert whole_bound_at_speeds(weights[::-1], speeds[::-1]) == bound
-
-
 @pytest.mark.parametrize(
     ("weights", "tasks", "states"), [([7], 4, 4), ([4, 5], 3, 4), ([1, 1, 1], 1, 3)], ids=["one", "two", "one task"]
 )

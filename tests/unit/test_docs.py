@@ -50,9 +50,9 @@ def test_the_page_on_decisions_has_the_planner_s_prices() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+def test_links_lead_somewhere_and_files_and_modules_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
@@ -60,20 +60,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert found.exists(), f"{target} leads nowhere"
         if anchor:
             assert anchor in _anchors(found), f"{target} leads to a page without that heading"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_are_named_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    named = set(re.findall(rf"(?<![\w/.~-])(?:{'|'.join(FOLDERS)})/(?!DAG)[\w./-]*\w", text)) - NAMES_OF_OTHER_THINGS
-    assert {name for name in named if not (ROOT / name).exists()} == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_modules_that_are_named_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    named = set(re.findall(rf"(?<![\w/.:\"-])((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?![\w*/])", text))
-    assert {name for name in named - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
+    files = set(re.findall(rf"(?<![\w/.~-])(?:{'|'.join(FOLDERS)})/(?!DAG)[\w./-]*\w", text)) - NAMES_OF_OTHER_THINGS
+    assert {name for name in files if not (ROOT / name).exists()} == set()
+    modules = set(re.findall(rf"(?<![\w/.:\"-])((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?![\w*/])", text))
+    assert {name for name in modules - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
 
 
 def test_modules_and_files_that_code_names_exist() -> None:

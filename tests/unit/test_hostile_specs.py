@@ -100,20 +100,13 @@ def test_a_bomb_is_refused_soon(bomb: str) -> None:
 
 
 CODE = {
-    "a call": "!!python/object/apply:os.system ['true']",
-    "a new object": "!!python/object/new:os.system ['true']",
-    "an object": "!!python/object:os.system {}",
-    "a name": "!!python/name:os.system",
-    "a module": "!!python/module:os",
-    "a tuple": "!!python/tuple [1]",
-    "a tag of its own": "!run true",
-    "a tag by its address": "!<tag:yaml.org,2002:python/name:os.system> x",
-    "a time that is none": "!!timestamp x",
-    "a truth that is none": "!!bool x",
-    "a number that is none": "!!int ''",
-    "bytes": "!!binary aGk=",
+    "a call": "!!python/object/apply:os.system ['true']", "a new object": "!!python/object/new:os.system ['true']",
+    "an object": "!!python/object:os.system {}", "a name": "!!python/name:os.system", "a module": "!!python/module:os",
+    "a tuple": "!!python/tuple [1]", "a tag of its own": "!run true",
+    "a tag by its address": "!<tag:yaml.org,2002:python/name:os.system> x", "a time that is none": "!!timestamp x",
+    "a truth that is none": "!!bool x", "a number that is none": "!!int ''", "bytes": "!!binary aGk=",
     "a set": "!!set {a}",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("code", CODE)

@@ -82,27 +82,6 @@ def test_a_run_ends_with_its_last_wave_whatever_a_condition_has_left(policy: str
     assert (drain.waves, drain.budget_rows) == ((4, 4), None)
 
 
-@settings(max_examples=25)
-@given(COUNTS, st.data())
-def test_a_second_decision_keeps_the_promises_of_the_first(seen: dict[str, int], data: st.DataObject) -> None:
-    """With keys that are split already, and what is left of them wherever it is."""
-    job = synthetic.job([sum(seen.values()), 2000, data.draw(st.integers(0, 9000))], waves=(1, 1, 1), reducers=4)
-    first = plan_next_stage(job, first_plan(job), synthetic.report(first_plan(job), seen))
-    assert first.next_plan is not None
-    backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
-    report = synthetic.report(first.next_plan, seen, backlog)
-    second = plan_next_stage(job, first.next_plan, report)
-    if second.next_plan is None:
-        return
-    still, *others = second.candidates
-    (chosen,) = [one for one in second.candidates if one.chosen]
-    assert chosen.makespan_rows <= still.makespan_rows
-    assert all(one.forwarded_rows <= report.backlog_rows + 1e-6 for one in others)
-    pinned = [key for key in second.next_plan.head if len({task for task, _ in second.next_plan.head[key]}) == 1]
-    assert chosen.pieces <= len(second.next_plan.head) + 4 - 1 or chosen.action == "stand still" or not pinned
-    assert Decision.from_json(second.to_json()) == second
-
-
 def test_an_unseen_input_is_taken_to_spread_evenly() -> None:
     job = synthetic.job([0, 800])
     plan = first_plan(job)

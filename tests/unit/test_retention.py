@@ -261,17 +261,6 @@ def test_a_run_is_as_old_as_the_last_file_that_was_put_into_it(newest: Path) -> 
     assert (fate.action, fate.reason) == ("keep", "unfinished, and 1 days old of 7")
 
 
-def test_limits_of_ones_own_are_kept_to(newest: Path) -> None:
-    _run(newest, "done", day=1, age=5, published=False)
-    _run(newest, "open", day=2, age=5, finished=False, published=False)
-    for limits, gone in (
-        (Limits(finished=dt.timedelta(days=4), unfinished=dt.timedelta(days=9)), {"done"}),
-        (Limits(finished=dt.timedelta(days=9), unfinished=dt.timedelta(days=4)), {"open"}),
-    ):
-        found = fates(str(newest), NOW, limits)
-        assert {Path(one.location).name for one in found if one.action == "remove"} == gone
-
-
 def test_combined_runs_do_not_take_the_place_of_those_that_a_warm_start_looks_at(newest: Path) -> None:
     for day in (21, 22, 23):
         _run(newest, f"combined-{day}", day=day, age=50, engine="combine")

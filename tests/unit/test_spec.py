@@ -13,7 +13,6 @@ from skewless.spec.options import OPTIONS, option_schema, option_values, parse_o
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.result import Window
 from skewless.spec.routing import Policy
-from skewless.spec.spec import JobSpec
 from tests.unit.synthetic import spec
 
 GOOD = """
@@ -26,15 +25,6 @@ aggregates:
   columns: {function: streaming_histogram, column: column, bins: 16}
 output: {path: results/tokens}
 """
-
-
-def test_the_defaults_are_the_design_s() -> None:
-    spec = parse_spec(GOOD)
-    assert (spec.key, spec.routing.policy.name, spec.routing.reducers) == (("token",), "adaptive", 8)
-    assert (spec.routing.waves, spec.engine, spec.schedule.cron) == ((1, 4, 15, 80), "auto", None)
-    assert spec.aggregates["occurrences"].function == "count"
-    assert spec.aggregates["columns"].options == {"bins": 16}
-    assert JobSpec.model_validate_json(spec.to_json()) == spec
 
 
 @pytest.mark.parametrize(

@@ -37,14 +37,6 @@ def test_a_reducer_is_overloaded_above_the_threshold_over_the_second(queues: lis
     assert overloaded(queues, 0.2) == expected
 
 
-@given(st.lists(st.integers(0, 9), max_size=6), st.sampled_from([0.0, 0.2, 1.0]))
-def test_at_most_the_only_longest_queue_is_overloaded(queues: list[int], threshold: float) -> None:
-    found = overloaded(queues, threshold)
-    alone = queues and queues.count(max(queues)) == 1
-    assert found is None or (alone and queues[found] == max(queues))
-    assert threshold > 0 or len(queues) < 2 or (found is not None) == alone
-
-
 @given(POWERS, BITS, st.data())
 def test_halving_moves_slots_only_away_from_the_reducer(tokens: dict[int, int], bits: int, data: st.DataObject) -> None:
     ring, reducer = Ring(ring_bits=bits, tokens=tokens), data.draw(st.sampled_from(sorted(tokens)))
