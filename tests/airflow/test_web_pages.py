@@ -520,16 +520,12 @@ def test_the_checks_of_the_spec_are_listed_apart_from_the_built_in_ones_and_thos
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("min_value=0, max_value=0", "exactly 0"),
-        ("value=112765", "exactly 112,765"),
-        ("min_value=1, max_value=3190290", "1 to 3,190,290"),
-        ("min_value=-1.5", "at least -1.5"),
-        ("max_value=5", "at most 5"),
-        ("max_value=5, mostly=0.9", "max_value=5, mostly=0.9"),
-        ("value_set=['value=1']", "value_set=['value=1']"),
-        ("", "\N{EN DASH}"),
+        ("min_value=0, max_value=0", "exactly 0"), ("value=112765", "exactly 112,765"),
+        ("min_value=1, max_value=3190290", "1 to 3,190,290"), ("min_value=-1.5", "at least -1.5"),
+        ("max_value=5", "at most 5"), ("max_value=5, mostly=0.9", "max_value=5, mostly=0.9"),
+        ("value_set=['value=1']", "value_set=['value=1']"), ("", "\N{EN DASH}"),
     ],
-)
+)  # fmt: skip
 def test_what_an_expectation_requires_is_said_in_words_where_it_is_a_number(asked: str, said: str) -> None:
     assert required_words(asked) == said
 

@@ -300,9 +300,3 @@ def test_no_key_is_split_where_whole_keys_fill_the_tasks_evenly() -> None:
     plan = plan_of_choice(frozen, first_plan(frozen), choice, seen)
     assert set(plan.head) == set(names[:3])
     assert all(len(weights) == 1 for weights in plan.head.values())
-
-
-def test_nothing_is_placed_where_nothing_is_known() -> None:
-    frozen = job(row_seconds=1e-6)
-    plan = plan_of_choice(frozen, first_plan(frozen), EngineChoice(engine="bypass", sentence="bypass"))
-    assert (plan.engine, plan.head, plan.factors, plan.waves) == ("bypass", {}, {}, (0, len(frozen.waves)))

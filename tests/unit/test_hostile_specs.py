@@ -70,23 +70,17 @@ def test_a_spec_with_some_letters_changed_is_read_or_refused(data: st.DataObject
 
 
 BOMBS = {
-    "a billion laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
-    "an alias of itself": "a: &a [*a]",
-    "a merge of itself": "a: &a {<<: *a}",
-    "brackets": "[" * 600,
-    "braces": "{a: " * 600,
-    "dashes": "- " * 600,
-    "questions": "? " * 600,
-    "a huge scalar": "name: " + "x" * 10_000_000,
-    "a huge quoted scalar": 'name: "' + "x" * 200_000 + '"',
-    "a huge number": "name: " + "9" * 200_000,
+    "a billion laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n", "an alias of itself": "a: &a [*a]",
+    "a merge of itself": "a: &a {<<: *a}", "brackets": "[" * 600, "braces": "{a: " * 600, "dashes": "- " * 600,
+    "questions": "? " * 600, "a huge scalar": "name: " + "x" * 10_000_000,
+    "a huge quoted scalar": 'name: "' + "x" * 200_000 + '"', "a huge number": "name: " + "9" * 200_000,
     "a huge number by sixties": "name: " + "1" + ":1" * 100_000,
     "a huge hexadecimal number": "name: 0x" + "f" * 200_000,
     "many keys": "".join(f"k{number}: 1\n" for number in range(4_000)),
     "many list items": "key: [" + "a," * 15_000 + "]",
     "many waves": TEXT.replace("waves:", "waves: [" + "1," * 10_000 + "]\n  x:"),
     "many aggregates": TEXT.replace("  n: count", "".join(f"  n{number}: count\n" for number in range(2_000))),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from tests.unit.synthetic import zipf_rows
 
 NATIVE = Algebra(mergeable=True, ordered=False, row_seconds=1e-6)
 UNKNOWN = Algebra(mergeable=True, ordered=False)
-COSTLY_KEYS = Algebra(mergeable=True, ordered=False, setup_seconds=0.01)
 
 
 def job_with(algebra: Algebra, unit_rows: Sequence[int] = (100,) * 1000, **routing: Any) -> Job:
@@ -151,13 +150,6 @@ def test_the_rows_of_a_sample_are_known_and_not_predicted() -> None:
     plan = planned(job, KeySample(found, names))
     tasks = Simulation(job, names, numbers).tasks_of(plan, np.arange(len(numbers)))
     assert np.bincount(tasks).max() < 1.01 * len(numbers) / 8
-
-
-def test_where_keys_are_set_up_it_is_done_once() -> None:
-    job = job_with(COSTLY_KEYS)
-    plan = planned(job)
-    assert plan.waves == (0, len(job.waves))
-    assert "sets up its keys anew" in plan.sentence
 
 
 def largest_over_mean(plan: RoutingPlan, counts: np.ndarray, setup_rows: float) -> float:

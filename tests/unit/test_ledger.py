@@ -73,10 +73,6 @@ def test_an_imbalance_is_named(reports: list[StageReport], state_rows: int, prob
     assert not ledger.balanced
 
 
-def test_an_empty_input_balances() -> None:
-    assert balance(synthetic.job([]), [], 0).balanced
-
-
 @pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
 @pytest.mark.parametrize(
     ("changed", "problem"),

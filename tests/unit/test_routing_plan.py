@@ -116,15 +116,11 @@ def test_rows_without_a_key_spread_over_all_tasks() -> None:
 @pytest.mark.parametrize(
     "shares",
     [
-        (),
-        ((0, WHOLE_WEIGHT - 1),),
-        ((0, WHOLE_WEIGHT), (1, 0)),
-        ((0, 2 * WHOLE_WEIGHT), (1, -WHOLE_WEIGHT)),
-        ((4, WHOLE_WEIGHT),),
-        ((-1, WHOLE_WEIGHT),),
+        (), ((0, WHOLE_WEIGHT - 1),), ((0, WHOLE_WEIGHT), (1, 0)), ((0, 2 * WHOLE_WEIGHT), (1, -WHOLE_WEIGHT)),
+        ((4, WHOLE_WEIGHT),), ((-1, WHOLE_WEIGHT),),
     ],
     ids=["none", "too little", "nothing", "negative", "unknown task", "task below 0"],
-)
+)  # fmt: skip
 def test_odd_shares_are_refused_by_the_key_s_name(shares: Weights) -> None:
     with pytest.raises(ValidationError, match="positive weights of the 4 tasks that add up to 65536"):
         plan_of({"hot": shares})
