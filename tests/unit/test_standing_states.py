@@ -229,7 +229,7 @@ class Nights(RuleBasedStateMachine):
         return file_of(path, len(held))
 
 
-@pytest.mark.parametrize("sequences", mostly_long([40, 200, 2000], 40))
+@pytest.mark.parametrize("sequences", mostly_long([15, 200, 2000], 15))
 def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> None:
     run_state_machine_as_test(
         Nights,

@@ -19,7 +19,7 @@ from tests.load.footprint import Footprint, growth
 from tests.processes import side_by_side
 
 ROOT = Path(__file__).parents[2]
-FILES = ("tests/unit/test_rewrites.py", "tests/unit/test_waves.py", "tests/unit/test_ring.py")
+FILES = ("tests/unit/test_token_moves.py", "tests/unit/test_ledger.py", "tests/unit/test_ring.py")
 
 
 def said(until: float, *options: str) -> str:
