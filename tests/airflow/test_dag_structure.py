@@ -61,10 +61,6 @@ def test_skips_reach_the_stage_but_neither_the_next_plan_nor_the_merge(dag: DAG)
     }  # fmt: skip
 
 
-def test_the_merge_waits_for_every_stage(dag: DAG) -> None:
-    assert dag.get_task("merge").upstream_task_ids == {"stage_00.run", "stage_01.run", "stage_02.run"}
-
-
 def test_a_day_is_never_computed_twice_at_once_and_tasks_are_tried_again(dag: DAG) -> None:
     assert (dag.max_active_runs, dag.catchup) == (1, False)
     assert {task.retries for task in dag.tasks} == {2}

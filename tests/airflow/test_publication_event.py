@@ -40,6 +40,7 @@ from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.airflow.test_dag_structure import SPEC
 from tests.lake.outputs import NOW, ready
+from tests.tiers import mostly_long
 from tests.unit.synthetic import simulated, zipf_rows
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -244,7 +245,7 @@ def test_a_path_has_the_name_that_others_know_it_by(path: str, named: tuple[str,
     assert dataset_name(path) == named
 
 
-@pytest.mark.parametrize(("kind", "named"), [("iceberg", True), ("delta", False)])
+@pytest.mark.parametrize(("kind", "named"), mostly_long([("iceberg", True), ("delta", False)], ("iceberg", True)))
 def test_tables_are_told_with_their_snapshots_and_their_names_in_catalogs(
     tmp_path: Path, kind: Literal["iceberg", "delta"], named: bool
 ) -> None:
