@@ -24,6 +24,7 @@ from skewless.planner.placement.token_moves import halved
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import SURE, rest_of_run
+from tests.tiers import mostly_long
 from tests.unit import synthetic
 
 LASTING = [name for name, policy in POLICIES.items() if policy.replans and not policy.places]
@@ -54,7 +55,7 @@ def test_the_policies_that_place_no_key_are_those_whose_moves_last() -> None:
     assert LASTING == ["halving", "doubling", "virtual_tasks"]
 
 
-@pytest.mark.parametrize("policy", [name for name, policy in POLICIES.items() if name != "static"])
+@pytest.mark.parametrize("policy", mostly_long([name for name in POLICIES if name != "static"], "halving", "adaptive"))
 def test_where_all_input_is_one_wave_a_stage_that_drains_is_paid_for_or_not_added(policy: str) -> None:
     keys = zipf(500, 0.5, 20_000, seed=0)
     costs = {}
@@ -134,7 +135,7 @@ def test_no_stage_is_added_for_rows_that_would_stay_where_they_are(policy: str, 
     assert run.plans[-1].budget_rows is None
 
 
-@pytest.mark.parametrize("policy", ["partial_key", "d_choices", "w_choices", "bounded_load"])
+@pytest.mark.parametrize("policy", mostly_long(["partial_key", "d_choices", "w_choices", "bounded_load"], "w_choices"))
 def test_a_stage_that_drains_is_added_only_where_it_is_worth_its_price(policy: str) -> None:
     keys = zipf(2_000, 1.2, 20_000, seed=3)
     stages = {overhead: len(simulate(keys, 4, policy, overhead=overhead)[1].reports) for overhead in (0.0, 0.5)}

@@ -251,7 +251,7 @@ def test_documents_that_do_not_belong_together_are_refused(
     assert str(raised.value).startswith(sentence)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.integers(2, 2000))
 def test_a_heavy_key_is_balanced_on_any_number_of_tasks(reducers: int) -> None:
     decision, _ = decided(synthetic.job([100_000, 900_000], reducers=reducers, tokens=8), {"hot": 99_000, "cold": 1000})

@@ -25,6 +25,7 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import POLICY_FIELDS
 from skewless.spec.routing import Policy as RoutingPolicy
+from tests.tiers import mostly_long
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
@@ -144,7 +145,7 @@ def test_one_reducer_has_nothing_to_do(policy: str) -> None:
     assert asked(policy, {"hot": 9000, "cold": 1000}, reducers=1) == []
 
 
-@pytest.mark.parametrize("policy", ALL)
+@pytest.mark.parametrize("policy", mostly_long(ALL, "halving", "virtual_tasks", "adaptive"))
 @pytest.mark.parametrize("algebra", [MERGEABLE, pytest.param(WHOLE, marks=pytest.mark.long)], ids=["split", "whole"])
 def test_plans_stay_small_however_long_it_goes_on(policy: str, algebra: Any) -> None:
     rounds = 30

@@ -108,9 +108,9 @@ def test_another_salt_draws_anew() -> None:
 
 
 def test_rows_without_a_key_spread_over_all_tasks() -> None:
-    drawn = Counter(plan_of(factors={1: 2}).task_of(None, row) for row in range(10_000))
+    drawn = Counter(plan_of(factors={1: 2}).task_of(None, row) for row in range(4_000))
     assert sorted(drawn) == [0, 1, 2, 3, 4]
-    assert max(drawn.values()) < 1.1 * min(drawn.values())
+    assert max(drawn.values()) < 1.2 * min(drawn.values())
 
 
 @pytest.mark.parametrize(

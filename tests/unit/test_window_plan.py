@@ -156,7 +156,7 @@ def played(nights: Nights, events: Iterable[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("sequences", [12, pytest.param(60, marks=pytest.mark.long)])
-@pytest.mark.parametrize("preferred", ["", *sorted(WAYS)])
+@pytest.mark.parametrize("preferred", mostly_long(["", *sorted(WAYS)], "", "running merges"))
 @pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
 def test_the_merges_of_a_night_give_exactly_the_parts_of_its_windows(
     algebra: Mapping[str, Algebra], preferred: str, sequences: int
