@@ -9,7 +9,7 @@ import yaml
 from pydantic import JsonValue
 
 from skewless.errors import SpecError
-from skewless.spec.options import OPTIONS, option_schema, option_values, parse_options, refuse_more_waves, with_options
+from skewless.spec.options import OPTIONS, option_schema, parse_options, refuse_more_waves, with_options
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.result import Window
 from skewless.spec.routing import Policy
@@ -226,10 +226,6 @@ def test_options_become_fields_of_the_spec() -> None:
     changed = with_options(spec(), {"policy": "halving", "waves": [1, 2], "mode": "observe", "cores": 8}, "form")
     assert (changed.routing.policy.name, changed.routing.waves, changed.mode) == ("halving", (1, 2), "observe")
     assert changed.spark.cores == 8
-
-
-def test_the_specs_own_values_change_nothing() -> None:
-    assert with_options(spec(), option_values(spec()), "form") == spec()
 
 
 @pytest.mark.parametrize(
