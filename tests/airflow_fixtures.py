@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,12 @@ from tests import airflow_setting
 
 
 @pytest.fixture(scope="session")
-def airflow_database() -> None:
-    airflow_setting.make_database()
+def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Airflow's tables exist."""
+    folder = tmp_path_factory.getbasetemp()
+    # The folders of the workers are side by side in that of the session.
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    airflow_setting.make_database(shared / "airflow-tables.db")
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,15 @@ import, and not in a fixture.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -48,5 +51,23 @@ IN_PROCESS = pytest.mark.filterwarnings(
 
 
 @cache
-def make_database() -> None:
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True)
+def make_database(shared: Path) -> None:
+    """Create Airflow's tables once; the first worker of a session makes them, and the others copy its database.
+
+    Args:
+        shared: where the workers share it.
+    """
+    own = HOME / "airflow.db"
+    with shared.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if shared.exists():
+            _copy_database(shared, own)
+        else:
+            subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True)
+            _copy_database(own, shared)
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """Copy a database of SQLite with what is still in its log."""
+    with closing(sqlite3.connect(source)) as made, closing(sqlite3.connect(target)) as copied:
+        made.backup(copied)

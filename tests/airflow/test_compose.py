@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import http.server
 import itertools
-import os
 import re
 import runpy
-import shutil
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,6 @@ from cryptography.fernet import Fernet
 from deploy import PROJECT
 from deploy.cluster.composition import ClusterError, Service, Topology, fill_in, lay_out, read_composition
 from deploy.cluster.running import IMAGE_ENVIRONMENT
-from skewless_airflow.runners.process_session import ask, begin, end
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "deploy" / "docker" / "Dockerfile").read_text()
@@ -69,8 +64,8 @@ def test_the_compose_file_follows_the_compose_specification() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_all_services_are_there(plain: dict[str, Any]) -> None:
-    assert sorted(plain["services"]) == sorted(SERVICES)
+def test_all_services_are_there_for_compose_and_as_processes(topology: Topology, plain: dict[str, Any]) -> None:
+    assert sorted(topology.programs) == sorted(plain["services"]) == sorted(SERVICES)
 
 
 def test_whoever_is_waited_for_until_it_is_well_says_whether_it_is(plain: dict[str, Any]) -> None:
@@ -118,12 +113,8 @@ def test_secrets_never_enter_the_image_or_the_repository() -> None:
     assert ".env" in _lines(PROJECT / ".gitignore")
 
 
-def test_compose_and_processes_have_the_same_services(topology: Topology, plain: dict[str, Any]) -> None:
-    assert sorted(topology.programs) == sorted(plain["services"])
-
-
 @pytest.mark.parametrize("name", SERVICES)
-def test_compose_and_processes_run_the_same_commands(
+def test_compose_and_processes_run_the_same_commands_in_the_same_environment(
     name: str, topology: Topology, plain: dict[str, Any], variables: dict[str, str]
 ) -> None:
     program, service = topology.programs[name], plain["services"][name]
@@ -133,16 +124,9 @@ def test_compose_and_processes_run_the_same_commands(
         for here, there in zip(mine, written, strict=True):
             said = fill_in(there, variables)
             assert here == said or PLACE.search(said), f"{there} became {here}"
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_compose_and_processes_have_the_same_environment(
-    name: str, topology: Topology, plain: dict[str, Any], variables: dict[str, str]
-) -> None:
-    program, written = topology.programs[name], plain["services"][name]["environment"]
-    assert program.environment.keys() == written.keys()
+    assert program.environment.keys() == service["environment"].keys()
     for key, here in program.environment.items():
-        said = fill_in(str(written[key]), variables)
+        said = fill_in(str(service["environment"][key]), variables)
         assert here == said or PLACE.search(said), f"{key}={said} became {here}"
 
 
@@ -151,21 +135,6 @@ def test_no_place_of_a_container_is_left_in_a_process(topology: Topology) -> Non
         for value in (*program.command[1:], *program.health[1:], *program.environment.values()):
             assert not re.search(r"/opt/skewless|/var/lib/(?:skewless|postgresql|objects)|0\.0\.0\.0", value), value
             assert not re.search(rf"(?:{'|'.join(SERVICES)}):\d", value), value
-
-
-def test_processes_find_each_other_at_the_same_ports(topology: Topology) -> None:
-    airflow, worker = (topology.programs[name].environment for name in ("scheduler", "spark-worker-2"))
-    api, database, spark, store = (topology.ports[port] for port in (8080, 5432, 7077, 9000))
-    assert topology.programs["object-store"].command[-1] == f"127.0.0.1:{store}"
-    assert airflow["AWS_ENDPOINT_URL"] == worker["AWS_ENDPOINT_URL"] == f"http://127.0.0.1:{store}"
-    assert airflow["PYICEBERG_CATALOG__LAKE__S3__ENDPOINT"] == f"http://127.0.0.1:{store}"
-    assert airflow["PYICEBERG_CATALOG__LAKE__URI"].endswith(f"@127.0.0.1:{database}/lake")
-    assert airflow["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == f"http://127.0.0.1:{api}/execution/"
-    assert airflow["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].endswith(f"@127.0.0.1:{database}/airflow")
-    assert f"spark://127.0.0.1:{spark}" in airflow["AIRFLOW_CONN_SPARK_DEFAULT"]
-    assert topology.programs["spark-worker-1"].command[-1] == f"spark://127.0.0.1:{spark}"
-    assert str(spark) in topology.programs["spark-master"].command
-    assert str(api) in topology.programs["api-server"].command
 
 
 def test_services_start_after_those_they_wait_for(services: dict[str, Service]) -> None:
@@ -296,33 +265,6 @@ def test_health_checks_tell_well_from_unwell(
     path, *component = arguments
     assert healthy(f"{health_page}{path}", *component) == code
     assert bool(capsys.readouterr().err) == bool(code)
-
-
-def test_a_session_ends_with_all_that_it_started(tmp_path: Path) -> None:
-    # A child of its own process group that does not listen, as components of Airflow make.
-    script = "set -m; (trap '' TERM; sleep 60) & echo up; wait"
-    session = begin([_bash(), "-c", script], dict(os.environ), tmp_path, tmp_path / "output")
-    _await_text(tmp_path / "output", "up")
-    assert session.leads()
-    assert len(session.processes()) >= 2
-    ask({session: signal.SIGTERM}, seconds=0.3)
-    assert not session.leads()
-    assert session.processes(), "the child did not listen"
-    end([session], seconds=0.3)
-    assert session.processes() == []
-
-
-def _await_text(file: Path, text: str) -> None:
-    deadline = time.monotonic() + 10
-    while text not in file.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def _bash() -> str:
-    found = shutil.which("bash")
-    assert found is not None
-    return found
 
 
 def _required_variables() -> set[str]:

@@ -1,14 +1,20 @@
-"""Links on tasks."""
+"""Links on tasks, and their logs."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
+from airflow.cli.cli_parser import get_parser
 from airflow.sdk import BaseOperatorLink
 from airflow.serialization.serialized_objects import DagSerialization
 
+from deploy.cluster.running import COMPOSE_FILE
 from skewless.spec.spec import JobSpec
 from skewless_airflow import build_dag
 from skewless_airflow.observability.links import (
@@ -18,6 +24,8 @@ from skewless_airflow.observability.links import (
     SparkUiLink,
     quality_page,
 )
+from skewless_airflow.observability.log_files import TRIGGERER_OPTIONS, LogFilesExecutor
+from skewless_airflow.operators.spark_step import Application, application_of, folded
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 
@@ -65,20 +73,93 @@ def test_every_task_has_the_links_of_what_it_does_and_airflow_knows_their_keys(m
     links = {task.task_id: sorted(link.name for link in task.operator_extra_links) for task in dag.tasks}
     spark, plan = ["Skew report", "Spark UI"], ["Decision", "Skew report"]
     assert links == {
-        "prepare": spark,
-        "stage_00.run": spark,
-        "stage_01.plan": plan,
-        "stage_01.run": spark,
-        "stage_02.plan": plan,
-        "stage_02.run": spark,
-        "merge": spark,
+        **dict.fromkeys(("prepare", "stage_00.run", "stage_01.run", "stage_02.run", "merge"), spark),
+        **dict.fromkeys(("stage_01.plan", "stage_02.plan"), plan),
         "validate": ["Quality report", "Skew report", "Spark UI"],
         "publish": ["Quality report", "Skew report"],
     }
     read = DagSerialization.from_dict(DagSerialization.to_dict(dag))
-    assert {name for task in read.tasks for name in task.extra_links} == {
-        "Decision",
-        "Quality report",
-        "Skew report",
-        "Spark UI",
-    }
+    known = {name for task in read.tasks for name in task.extra_links}
+    assert known == {"Decision", "Quality report", "Skew report", "Spark UI"}
+
+
+# The log of a Spark step, as people read it.
+
+LINES = [
+    "26/11/20 02:00:00 INFO SparkContext: Running Spark version 4.3.0",
+    "26/11/20 02:00:01 WARN NativeCodeLoader: Unable to load",
+    "skewless: spark application local-1 at http://driver:4040",
+    "skewless: stage 1: 2 of 8 tasks, 500,000 of 2,000,000 rows",
+    "",
+    "26/11/20 02:00:09 ERROR Executor: lost",
+    "skewless: stage 1: 8 of 8 tasks, 2,000,000 of 2,000,000 rows",
+    "26/11/20 02:00:10 INFO ShutdownHookManager: Shutdown hook called",
+]
+
+
+def test_sparks_own_words_are_folded_and_those_of_a_step_are_not() -> None:
+    assert list(folded(LINES)) == [
+        "::group::Spark's own log",
+        *LINES[:2],
+        "::endgroup::",
+        "spark application local-1 at http://driver:4040",
+        "stage 1: 2 of 8 tasks, 500,000 of 2,000,000 rows",
+        "::group::Spark's own log",
+        LINES[5],
+        "::endgroup::",
+        "stage 1: 8 of 8 tasks, 2,000,000 of 2,000,000 rows",
+        "::group::Spark's own log",
+        LINES[7],
+        "::endgroup::",
+    ]
+
+
+def test_lines_are_passed_on_as_they_come() -> None:
+    read: list[str] = []
+
+    def source() -> Iterator[str]:
+        for line in LINES:
+            read.append(line)
+            yield line
+
+    reading = folded(source())
+    assert next(reading) == "::group::Spark's own log"
+    assert read == LINES[:1]
+
+
+def test_an_application_is_known_by_its_announcement_alone() -> None:
+    assert application_of(LINES[2] + "\n") == Application("local-1", "http://driver:4040")
+    assert application_of("skewless: spark application local-1 at no address") == Application("local-1", "")
+    assert application_of("skewless: spark application local-1 at javascript:alert(1)") == Application("local-1", "")
+    assert application_of(LINES[0]) is None
+    assert application_of("INFO spark application x at http://y") is None
+
+
+# Airflow's log servers, which listen on every address, are not started; that logs are read all the same is seen in
+# tests/system/test_backfill_run.py, by a whole Airflow.
+
+
+def test_neither_the_executor_nor_the_triggerer_serves_logs() -> None:
+    assert not LogFilesExecutor.serve_logs
+    sources, lines = LogFilesExecutor(parallelism=1).get_task_log(None, 1)
+    assert sources, "or Airflow would ask a log server"
+    assert lines == []
+    services = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    assert services["scheduler"]["environment"]["AIRFLOW__CORE__EXECUTOR"].endswith(".LogFilesExecutor")
+    assert services["triggerer"]["command"] == ["airflow", "triggerer", *TRIGGERER_OPTIONS]
+    assert get_parser().parse_args(["triggerer", *TRIGGERER_OPTIONS]).skip_serve_logs
+
+
+@pytest.mark.long
+def test_workers_are_forked_with_what_tasks_import() -> None:
+    asked = (
+        "import sys\n"
+        "from skewless_airflow.observability.log_files import PRELOADED, LogFilesExecutor\n"
+        "one = LogFilesExecutor(parallelism=1)\n"
+        "seen = []\n"
+        "one._spawn_worker = lambda: seen.append([name for name in PRELOADED if name not in sys.modules])\n"
+        "one.start()\n"
+        "assert seen == [[]], seen\n"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

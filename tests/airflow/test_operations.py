@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +30,8 @@ from skewless_airflow.retention import prune_runs
 from skewless_airflow.run_store import run_location
 from skewless_airflow.runners.submit import stop_tree
 from tests.airflow.recorded_run import record, validate
+from tests.airflow_setting import PROJECT
+from tests.packages import dependencies_alone
 from tests.unit.synthetic import simulated, zipf_rows
 
 
@@ -136,3 +139,45 @@ def test_stopping_takes_what_was_started_too_and_what_does_not_listen(tmp_path: 
         assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
         assert parent.wait(timeout=5) == -signal.SIGKILL, "its exit code is left to whoever started it"
     assert stop_tree(parent.pid) == 0
+
+
+# Airflow's own loader over our plugins folder and over the entry point of the installed package.
+
+# In a process of its own: the loader keeps what it loaded, and so does sys.modules.
+_LOADER = """
+import json, sys
+from pathlib import Path
+from airflow import plugins_manager
+before = set(sys.modules)
+plugins, errors = plugins_manager._get_plugins()
+stems = {path.stem for path in Path(sys.argv[1]).rglob("*.py")} - {"skewless_plugin"}
+print(json.dumps({
+    "plugins": [plugin.name for plugin in plugins if plugin.name == "skewless"],
+    "errors": errors,
+    "stray": sorted((set(sys.modules) - before) & stems),
+    "scanned": "skewless_plugin" in sys.modules,
+}))
+"""
+_ONCE = {"plugins": ["skewless"], "errors": {}, "stray": [], "scanned": True}
+
+
+def loaded(options: list[str], environment: dict[str, str]) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, *options, "-c", _LOADER, str(PROJECT / "plugins")],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_airflow_loads_the_plugin_once_where_the_package_is_installed_and_the_folder_is_scanned() -> None:
+    assert loaded([], {}) == _ONCE
+
+
+@pytest.mark.long
+def test_airflow_loads_the_plugin_from_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
+    dependencies = dependencies_alone(tmp_path / "dependencies")
+    assert loaded(["-S"], {"PYTHONPATH": f"{dependencies}{os.pathsep}{PROJECT / 'plugins'}"}) == _ONCE

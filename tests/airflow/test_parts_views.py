@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,16 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def night(location: str, window: int, changes: dict[int, tuple[str, int]], own: int = 0, rest: str = "reused") -> None:
-    """A merged run.
+def window_of(parts: Sequence[WindowPart], missing: Sequence[str]) -> JobWindow:
+    return JobWindow(
+        store="/s", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=tuple(parts), missing=tuple(missing)
+    )
 
-    Args:
-        location: of its directory.
-        window: parts of its window, days.
-        changes: by delay what it does about a part, ``missing`` for nothing, and the rows that it reads of it.
-        own: the days from ``OWN`` to its own.
-        rest: what it does about the others.
+
+def night(location: str, window: int, changes: dict[int, tuple[str, int]], own: int = 0, rest: str = "reused") -> None:
+    """A merged run, so many days after ``OWN``: by delay what it does about a part, and the rows that it reads of it.
+
+    It does nothing about a part that is ``missing``, and ``rest`` about the others.
     """
     last = Part(OWN + dt.timedelta(days=own))
     parts, lines, missing, ordinal = [], [], [], 0
@@ -59,14 +61,7 @@ def night(location: str, window: int, changes: dict[int, tuple[str, int]], own: 
         found.append(WindowPart.model_validate({"name": part.name, "place": part_place(part), **given}))
         ordinal += units
     job = synthetic.job([10] * max(1, ordinal))
-    of_job = JobWindow(
-        store="/s",
-        fingerprint="f",
-        shapes={},
-        windows=(WindowSpan(),),
-        parts=tuple(found),
-        missing=tuple(reversed(missing)),
-    )
+    of_job = window_of(found, missing[::-1])
     spec = job.spec.model_copy(
         update={"window": Window(length=window), "input": job.spec.input.model_copy(update={"path": "{date}"})}
     )
@@ -163,13 +158,5 @@ def test_a_part_is_late_by_the_parts_after_it_also_where_an_hour_comes_twice() -
         WindowPart(name=one.name, place=part_place(one), base=1, before_rows=9, units=span, ranks=(0,) * (at == 1))
         for at, (one, span) in enumerate(zip(hours, units, strict=True))
     ]
-    window = JobWindow(
-        store="/s",
-        fingerprint="f",
-        shapes={},
-        windows=(WindowSpan(),),
-        missing=(hours[2].name,),
-        parts=(*parts[:2], *parts[3:]),
-    )
-    ((late, delay),) = window.late()
+    ((late, delay),) = window_of([*parts[:2], *parts[3:]], [hours[2].name]).late()
     assert (late.name, late.way, delay) == ("2026-10-25T01", "added to", 3)

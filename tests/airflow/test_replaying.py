@@ -64,6 +64,7 @@ def test_a_process_answers_as_the_function_does_and_is_asked_once(
     assert replays.ask(run, "4", ["static"]) != [first[1]], "another stage has committed"
 
 
+@pytest.mark.long
 def test_who_asks_the_same_waits_for_the_same_process(slow: str, new_replays: Callable[..., Replays]) -> None:
     replays = new_replays()
     (first,) = replays.ask(slow, "", ["static"])
@@ -76,6 +77,7 @@ def test_who_asks_the_same_waits_for_the_same_process(slow: str, new_replays: Ca
     await_that(lambda: player.nice() == 10, "a low priority")
 
 
+@pytest.mark.long
 def test_a_replay_that_takes_too_long_is_ended_and_says_so(slow: str, new_replays: Callable[..., Replays]) -> None:
     (late,) = new_replays(limit_seconds=1.0).ask(slow, "", ["static"])
     assert late.result(PATIENCE_SECONDS) == (
@@ -86,6 +88,7 @@ def test_a_replay_that_takes_too_long_is_ended_and_says_so(slow: str, new_replay
     assert LIMIT_SECONDS > 72, "what was measured for 10,000 tasks"
 
 
+@pytest.mark.long
 def test_a_process_that_was_killed_takes_one_question_with_it(slow: str, new_replays: Callable[..., Replays]) -> None:
     replays = new_replays()
     first, second = replays.ask(slow, "", ["static", _NONE])
@@ -94,6 +97,7 @@ def test_a_process_that_was_killed_takes_one_question_with_it(slow: str, new_rep
     assert "a process that ended with code 1;" in str(second.result(PATIENCE_SECONDS))
 
 
+@pytest.mark.long
 def test_a_process_that_wants_too_much_memory_refuses_in_a_sentence(
     slow: str, new_replays: Callable[..., Replays]
 ) -> None:
@@ -102,6 +106,7 @@ def test_a_process_that_wants_too_much_memory_refuses_in_a_sentence(
     assert "run skewless replay" in said
 
 
+@pytest.mark.long
 def test_more_questions_than_may_wait_are_refused(slow: str, new_replays: Callable[..., Replays]) -> None:
     replays = new_replays(waiting=1)
     replays.ask(slow, "", ["static"])

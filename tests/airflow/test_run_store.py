@@ -1,4 +1,4 @@
-"""Run ids become folder names, and runs have a day."""
+"""Run ids become folder names, and runs have a day: also those of a backfill."""
 
 from __future__ import annotations
 
@@ -9,18 +9,32 @@ import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from airflow.cli.cli_parser import get_parser as airflow_command
+from airflow.sdk import DAG
+from airflow.serialization.serialized_objects import DagSerialization
+from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
+from deploy import PROJECT
 from skewless.documents.commit import StepCommit
 from skewless.errors import SpecError
+from skewless.run.directory import RunDirectory
 from skewless.spec import Schedule
+from skewless.spec.part import hours_of
+from skewless.spec.spec import JobSpec
+from skewless_airflow import adaptive_aggregation, build_dag
+from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.run_store import part_of_run, run_directory, run_location, safe_run_id
 from skewless_airflow.web.run_folders import groups_with_runs, open_run, run_folders, stamp
+from tests import airflow_setting
+from tests.airflow.test_dag_structure import SPEC
 from tests.object_stores import as_client, object_server
+from tests.unit.hostile import fuzz
 
 UTC = dt.UTC
 
@@ -41,20 +55,33 @@ class Run:
     partition_key: str | None = None
 
 
-@given(st.text(max_size=300))
-def test_a_safe_run_id_is_a_name_that_hadoop_and_spark_take(run_id: str) -> None:
-    safe = safe_run_id(run_id)
-    assert re.fullmatch(r"[A-Za-z0-9=-][A-Za-z0-9_.=-]*", safe)
-    assert len(safe) < 255
+IDS = st.lists(st.sampled_from(["..", ".", "/", "\\", "~", "%", "_", "\0", "\n", " ", "x"]) | st.text(max_size=3)).map(
+    "".join
+)
 
 
-@given(st.sets(st.text(alphabet="ab:/._ é", max_size=4), max_size=50))
-def test_ids_that_differ_stay_different(run_ids: set[str]) -> None:
-    assert len({safe_run_id(run_id) for run_id in run_ids}) == len(run_ids)
+@fuzz(60)
+@given(st.text(max_size=300) | IDS)
+@example("")
+@example(".")
+@example("..")
+@example("../../etc/passwd")
+@example("_hidden")
+@example("a" * 1_000)
+@example("manual__2026-11-20T02:00:00+00:00")
+def test_a_run_id_is_one_folder_that_no_reader_passes_over(run_id: str) -> None:
+    folder = safe_run_id(run_id)
+    assert re.fullmatch(r"[A-Za-z0-9=-][A-Za-z0-9_.=-]{0,254}", folder)
+    assert safe_run_id(folder) == folder, "a page takes the name of a folder for a run id"
 
 
-def test_an_id_that_is_safe_is_kept() -> None:
-    assert safe_run_id("backfill__2026-11-20_a.b=c") == "backfill__2026-11-20_a.b=c"
+@fuzz(60)
+@given(IDS, IDS)
+@example("a/b", "a-b")
+@example("", "run-")
+@example("a" * 300, "a" * 301)
+def test_run_ids_that_differ_have_folders_that_differ(one: str, other: str) -> None:
+    assert (safe_run_id(one) == safe_run_id(other)) == (one == other)
 
 
 def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +89,8 @@ def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: py
     assert run_location("job", "manual__2026-11-20T02:00:00+00:00") == (
         "/data/runs/job/manual__2026-11-20T02-00-00-00-00-1c58a377"
     )
+    safe = "backfill__2026-11-20_a.b=c"
+    assert run_location("job", safe) == f"/data/runs/job/{safe}"
 
 
 def test_the_folder_of_runs_may_be_elsewhere_also_on_an_object_store(
@@ -72,10 +101,9 @@ def test_the_folder_of_runs_may_be_elsewhere_also_on_an_object_store(
     run = Run(None, dt.datetime(2026, 11, 20, tzinfo=UTC), run_id="nightly")
     with object_server("localbucket", tmp_path) as server, as_client(server.environment):
         monkeypatch.setenv("SKEWLESS_RUNS", "s3a://lake/runs/")
-        assert run_location("job", "nightly") == "s3a://lake/runs/job/nightly"
         made = run_directory(run)
+        assert str(made) == run_location("job", "nightly") == "s3a://lake/runs/job/nightly"
         assert made.write_once("spec.json", document)
-        assert str(made) == "s3a://lake/runs/job/nightly"
         assert stamp(open_run("job", "nightly"), "spec.json")
         assert stamp(made, "job.json") is None
         assert [found.name for found in run_folders("job")] == ["nightly"]
@@ -89,30 +117,22 @@ TICK = dt.datetime(2026, 11, 22, 1, tzinfo=UTC)
 LATER = dt.datetime(2026, 12, 24, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("run_type", ["scheduled", "backfill"])
-def test_a_night_computes_the_day_before(run_type: str) -> None:
-    run = Run(logical_date=TICK, run_after=TICK, run_type=run_type)
-    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
-
-
-def test_a_night_with_a_data_interval_computes_the_day_before_its_end() -> None:
-    """As with Airflow's CronDataIntervalTimetable, in a DAG of somebody's own."""
-    run = Run(logical_date=TICK - dt.timedelta(days=1), run_after=TICK, run_type="scheduled")
-    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
-
-
 @pytest.mark.parametrize(
-    ("logical_date", "day"),
+    ("run_type", "logical_date", "run_after", "day"),
     [
-        pytest.param(TICK, "2026-11-21", id="logical-date"),
-        pytest.param(None, "2026-12-23", id="none"),
-        pytest.param(dt.datetime(2026, 11, 22, 23, 30, tzinfo=UTC), "2026-11-22", id="after-midnight-there"),
+        pytest.param("scheduled", TICK, TICK, "2026-11-21", id="night"),
+        pytest.param("backfill", TICK, TICK, "2026-11-21", id="night-of-a-backfill"),
+        # As with Airflow's CronDataIntervalTimetable, in a DAG of somebody's own.
+        pytest.param("scheduled", TICK - dt.timedelta(days=1), TICK, "2026-11-21", id="data-interval"),
+        pytest.param("manual", TICK, LATER, "2026-11-21", id="by-hand"),
+        pytest.param("manual", None, LATER, "2026-12-23", id="by-hand-without-a-date"),
+        pytest.param("manual", dt.datetime(2026, 11, 22, 23, 30, tzinfo=UTC), LATER, "2026-11-22", id="after-midnight"),
     ],
 )
-def test_a_manual_run_computes_what_the_schedule_would_at_its_logical_date(
-    logical_date: dt.datetime | None, day: str
+def test_a_run_computes_the_day_before_its_end_or_its_logical_date(
+    run_type: str, logical_date: dt.datetime | None, run_after: dt.datetime, day: str
 ) -> None:
-    run = Run(logical_date=logical_date, run_after=LATER, run_type="manual")
+    run = Run(logical_date=logical_date, run_after=run_after, run_type=run_type)
     assert str(part_of_run(run, NIGHTLY, "job")) == day
 
 
@@ -202,17 +222,114 @@ def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group
         assert stat.S_IMODE(Path(run_location("job", run.run_id)).stat().st_mode) == mode
 
 
+# A backfill of a range, a re-run and a manual trigger.
+
+
 @pytest.mark.parametrize(
-    ("own", "scheduled", "day"),
+    ("run_type", "conf", "date"),
     [
-        pytest.param({}, True, "2026-11-21", id="night-of-an-own-dag"),
-        pytest.param({}, False, "2026-11-22", id="own-dag-by-hand"),
-        pytest.param({"day": "current"}, True, "2026-11-22", id="said"),
+        ("manual", {"date": "2026-02-01"}, dt.date(2026, 2, 1)),
+        ("manual", {}, None),
+        ("backfill", {"policy": "static"}, None),
     ],
 )
-def test_an_aggregation_in_a_dag_of_ones_own_computes_the_day_before_if_that_has_a_schedule(
-    own: dict[str, Any], scheduled: bool, day: str
+def test_a_date_of_the_form_is_for_one_run(run_type: str, conf: dict[str, JsonValue], date: dt.date | None) -> None:
+    assert _choice(run_type, conf) == date
+    with pytest.raises(SpecError, match="no date for a backfill, whose runs have their own, but got 2026-02-01"):
+        _choice("backfill", {"date": "2026-02-01"})
+
+
+@airflow_setting.IN_PROCESS
+def test_the_command_of_the_page_takes_in_both_of_its_days() -> None:
+    page = (PROJECT / "docs/operate.md").read_text()
+    (command,) = re.findall(r"^airflow backfill create (.*)$", page, re.MULTILINE)
+    given = airflow_command().parse_args(["backfill", "create", *command.split()])
+    schedule: dict[str, JsonValue] = {"cron": "0 2 * * *", "timezone": "Europe/Zurich"}
+    days = _computed(schedule, given.from_date, given.to_date)
+    assert days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    assert {given.from_date.date().isoformat(), given.to_date.date().isoformat()} == {days[0], days[-1]}
+    assert "ten by default" in page
+    assert given.max_active_runs is None
+
+
+@airflow_setting.IN_PROCESS
+@pytest.mark.parametrize(
+    ("schedule", "first", "last", "parts"),
+    [
+        pytest.param({}, "2026-03-01", "2026-03-03", ["2026-03-01", "2026-03-02", "2026-03-03"], id="days"),
+        pytest.param(
+            {"timezone": "America/New_York"}, "2026-03-01", "2026-03-02", ["2026-03-01", "2026-03-02"], id="west"
+        ),
+        # As the calendar of Airflow's page gives a day that somebody in Zurich picks.
+        pytest.param({}, "2026-02-28T23:00", "2026-03-01T23:00", ["2026-03-01", "2026-03-02"], id="picked-there"),
+        # Two runs a day compute the day before twice, and stay two runs.
+        pytest.param({"cron": "0 2,14 * * *"}, "2026-03-01", "2026-03-01", ["2026-03-01"] * 2, id="twice-a-day"),
+        pytest.param(
+            {"cron": "5 * * * *", "hour": "previous"}, "2026-10-24T23:00", "2026-10-25T01:59",
+            ["2026-10-25, hour 01", "2026-10-25, hour 02", "2026-10-25, hour 02b"], id="autumn-hours",
+        ),
+        # Days of a job of hours, of 24 hours and of 25, of which the second 02 is one.
+        pytest.param(
+            {"cron": "5 * * * *", "hour": "previous"}, "2026-10-24", "2026-10-25",
+            [
+                f"{day}, hour {hour}"
+                for day in (dt.date(2026, 10, 24), dt.date(2026, 10, 25))
+                for hour in hours_of(day, "Europe/Zurich")
+            ],
+            id="days-of-hours",
+        ),
+    ],
+)  # fmt: skip
+def test_the_range_of_a_backfill_is_what_is_computed(
+    schedule: dict[str, JsonValue], first: str, last: str, parts: list[str]
 ) -> None:
-    run = Run(logical_date=TICK, run_after=TICK, run_type="scheduled")
-    schedule = Schedule.model_validate(own).of_dag(scheduled=scheduled)
-    assert str(part_of_run(run, schedule, "job")) == day
+    bounds = [dt.datetime.fromisoformat(bound).replace(tzinfo=dt.UTC) for bound in (first, last)]
+    given: dict[str, JsonValue] = {"cron": "0 2 * * *", "timezone": "Europe/Zurich", **schedule}
+    assert _computed(given, *bounds) == parts
+
+
+def _computed(schedule: dict[str, JsonValue], first: dt.datetime, last: dt.datetime) -> list[str]:
+    """What the runs of a backfill compute, as Airflow makes them: from the DAG that it has stored."""
+    spec = JobSpec.model_validate({**SPEC, "schedule": schedule})
+    stored = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(build_dag(spec)))
+    runs = list(stored.iter_dagrun_infos_between(first, last))
+    assert len({info.logical_date for info in runs}) == len(runs)
+    made: list[Any] = [
+        SimpleNamespace(
+            run_type="backfill", logical_date=one.logical_date, run_after=one.run_after, consumed_asset_events=[]
+        )
+        for one in runs
+    ]
+    return [str(part_of_run(run, spec.schedule, "job")) for run in made]
+
+
+def _choice(run_type: str, conf: dict[str, JsonValue]) -> dt.date | None:
+    dag = build_dag(JobSpec.model_validate(SPEC))
+    prepare = dag.get_task("prepare")
+    assert isinstance(prepare, PrepareOperator)
+    context: Any = {"dag": dag, "dag_run": SimpleNamespace(conf=conf, run_type=run_type)}
+    part = prepare.choice(context).part
+    return part.date if part else None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "spec_schedule", "date"),
+    [
+        pytest.param("0 2 * * *", {}, ["2026-03-01"], id="own-dag-with-a-schedule"),
+        pytest.param(None, {}, ["2026-03-02"], id="own-dag-by-hand"),
+        pytest.param("0 2 * * *", {"day": "current"}, ["2026-03-02"], id="said-by-the-spec"),
+        pytest.param("0 2 * * *", {"hour": -3}, ["2026-03-01", "--hour", "23"], id="hours"),
+    ],
+)
+def test_what_prepare_is_told_to_compute(
+    schedule: str | None, spec_schedule: dict[str, JsonValue], date: list[str], tmp_path: Path
+) -> None:
+    with DAG("own", schedule=schedule, start_date=dt.datetime(2026, 3, 1, 2, tzinfo=dt.UTC)) as dag:
+        adaptive_aggregation(JobSpec.model_validate({**SPEC, "schedule": spec_schedule}))
+    prepare = dag.get_task("aggregation.prepare")
+    assert isinstance(prepare, PrepareOperator)
+    moment = dt.datetime(2026, 3, 2, 2, tzinfo=dt.UTC)
+    run = SimpleNamespace(run_type="scheduled", run_after=moment, logical_date=moment, consumed_asset_events=[])
+    context: Any = {"dag": dag, "dag_run": run}
+    told = prepare.arguments(context, RunDirectory(str(tmp_path)))
+    assert told[: len(date) + 1] == ["--date", *date]

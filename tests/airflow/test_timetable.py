@@ -1,15 +1,22 @@
-"""Cron expressions and ranges, held to Airflow's own classes."""
+"""Cron expressions, ranges and partition keys, held to Airflow's own classes."""
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pendulum
 import pytest
-from airflow.sdk import CronTriggerTimetable
-from airflow.serialization.encoders import coerce_to_core_timetable
+from airflow.partition_mappers.base import is_rollup
+from airflow.sdk import CronPartitionTimetable, CronTriggerTimetable, RollupMapper, StartOfWeekMapper, WeekWindow
+from airflow.serialization.decoders import decode_partition_mapper
+from airflow.serialization.encoders import coerce_to_core_timetable, encode_partition_mapper
 from airflow.timetables.base import DataInterval, TimeRestriction
 
+from skewless.spec.part import Part
 from skewless.spec.schedule import cron_fault
 from skewless_airflow.dags.timetable import PartTimetable
+from skewless_airflow.partitions import PartMapper
+from tests import airflow_setting
 
 EARLIEST = TimeRestriction(pendulum.datetime(2026, 1, 1), None, True)
 TAKEN = [
@@ -76,3 +83,85 @@ def test_a_range_of_days_has_all_hours_of_its_last_day() -> None:
 def test_what_is_stored_is_what_is_read() -> None:
     table = PartTimetable("0 2 * * *", "0 14 * * *", timezone="Asia/Kolkata", unit="hour", offset=-3)
     assert PartTimetable.deserialize(table.serialize()).serialize() == table.serialize()
+
+
+# Partition keys of asset events, and the runs that Airflow makes of them.
+
+pytestmark = airflow_setting.IN_PROCESS
+
+UTC = dt.UTC
+DAYS = PartMapper(unit="day", timezone="Europe/Zurich")
+HOURS = PartMapper(unit="hour", timezone="Europe/Zurich")
+
+
+@pytest.mark.parametrize(
+    ("mapper", "key", "parts"),
+    [
+        pytest.param(DAYS, "2026-11-21", ["2026-11-21"], id="day"),
+        pytest.param(DAYS, "2026-11-21T05", ["2026-11-21"], id="day-of-an-hour"),
+        pytest.param(DAYS, "2026-10-25T02b", ["2026-10-25"], id="day-of-an-hour-that-comes-twice"),
+        pytest.param(HOURS, "2026-11-21T05", ["2026-11-21T05"], id="hour"),
+        pytest.param(HOURS, "2026-10-25T02b", ["2026-10-25T02b"], id="hour-that-comes-twice"),
+        pytest.param(HOURS, "2026-11-21T05:00:00", ["2026-11-21T05"], id="hour-as-airflow-writes-it"),
+        pytest.param(HOURS, "2026-11-21T05:30", ["2026-11-21T05"], id="hour-of-a-minute"),
+        pytest.param(HOURS, "2026-03-29", [f"2026-03-29T{n:02d}" for n in range(24) if n != 2], id="hours-of-a-day"),
+    ],
+)
+def test_a_key_names_the_parts_of_a_job(mapper: PartMapper, key: str, parts: list[str]) -> None:
+    assert mapper.to_downstream(key) == parts
+    again = decode_partition_mapper(encode_partition_mapper(mapper))
+    assert again.to_downstream(key) == parts
+
+
+@pytest.mark.parametrize(
+    ("mapper", "key"),
+    [
+        pytest.param(DAYS, "us", id="no-day"),
+        pytest.param(DAYS, "2026-02-30", id="no-such-day"),
+        pytest.param(DAYS, "2026-11-21T5", id="no-such-hour"),
+        pytest.param(HOURS, "2026-03-29T02", id="hour-that-is-skipped"),
+        pytest.param(HOURS, "2026-11-21T05b", id="hour-that-comes-once"),
+        pytest.param(DAYS, "2026-11-21|05", id="a-key-of-segments"),
+        pytest.param(HOURS, "2026-11-21T23:00:00+00:00", id="offset"),
+        pytest.param(DAYS, "2026-11-21T23:00:00Z", id="utc"),
+        pytest.param(HOURS, "2026-11-21T05:", id="no-minutes"),
+        pytest.param(HOURS, "2026-11-21T05:60", id="no-such-minute"),
+        pytest.param(HOURS, "2026-11-21T05:00:00:00", id="more-than-seconds"),
+        pytest.param(DAYS, "2026-11-21T05:us", id="junk"),
+    ],
+)
+def test_a_key_that_names_no_part_starts_no_run(mapper: PartMapper, key: str) -> None:
+    with pytest.raises(ValueError, match=r"partition key.* expected"):
+        mapper.to_downstream(key)
+
+
+@pytest.mark.parametrize(
+    ("part", "begin"),
+    [
+        pytest.param("2026-11-21", dt.datetime(2026, 11, 20, 23, tzinfo=UTC), id="day"),
+        pytest.param("2026-10-25T02", dt.datetime(2026, 10, 25, 0, tzinfo=UTC), id="first-of-two"),
+        pytest.param("2026-10-25T02b", dt.datetime(2026, 10, 25, 1, tzinfo=UTC), id="second-of-two"),
+    ],
+)
+def test_the_date_of_a_run_is_when_its_part_begins(part: str, begin: dt.datetime) -> None:
+    mapper = HOURS if Part.named(part).hour else DAYS
+    assert mapper.to_partition_date(part) == begin
+
+
+def test_airflows_own_mappers_make_weeks_of_the_days_of_results() -> None:
+    given = RollupMapper(upstream_mapper=StartOfWeekMapper(input_format="%Y-%m-%d"), window=WeekWindow())
+    weeks = decode_partition_mapper(encode_partition_mapper(given))
+    assert is_rollup(weeks)
+    days = [Part(dt.date(2026, 11, day)).name for day in range(16, 23)]
+    (week,) = {str(weeks.to_downstream(day)) for day in days}
+    assert sorted(weeks.to_upstream(week)) == days
+
+
+def test_the_keys_of_airflows_own_timetable_are_understood() -> None:
+    table = coerce_to_core_timetable(CronPartitionTimetable("0 2 * * *", timezone="UTC"))
+    start = TimeRestriction(pendulum.datetime(2026, 11, 21, 1), None, True)
+    info = table.next_dagrun_info_v2(last_dagrun_info=None, restriction=start)
+    assert info is not None
+    assert info.partition_key is not None
+    assert DAYS.to_downstream(info.partition_key) == ["2026-11-21"]
+    assert HOURS.to_downstream(info.partition_key) == ["2026-11-21T02"]

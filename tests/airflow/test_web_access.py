@@ -64,14 +64,7 @@ def _app() -> FastAPI:
 
 def _addresses(dag_id: str) -> list[str]:
     """One address for every route there is, as the routes themselves say."""
-    values = {
-        "dag_id": dag_id,
-        "run_id": "one",
-        "task_id": "stage_01.plan",
-        "stage": "1",
-        "path": "index.html",
-        "group": "g",
-    }
+    values = {"dag_id": dag_id, "run_id": "one", "task_id": "stage_01.plan", "stage": "1", "path": "index.html"}
     found = []
     for route in _app().routes:
         assert isinstance(route, APIRoute), f"{route} is mounted, and would not ask for a login"
@@ -154,63 +147,40 @@ def test_lists_name_only_what_the_user_may_read(clients: dict[str, TestClient]) 
         assert FORBIDDEN_DAG in clients["admin"].get(address).text
 
 
-@pytest.mark.parametrize("user", _EVERYBODY)
-def test_no_path_leads_out_of_the_static_files(clients: dict[str, TestClient], user: str) -> None:
+def test_no_path_leads_out_of_the_static_files(clients: dict[str, TestClient]) -> None:
     for path in _TRAVERSALS:
-        answer = clients[user].get(f"/skewless/static/{path}")
-        assert answer.status_code in ({401, 403} if user in {"", "nobody"} else {404}), path
-        assert "def external_views" not in answer.text
-
-
-def _ways(folder: Path, secret: Path) -> list[str]:
-    """Paths that lead from a folder to a file outside, as they come over the wire: up, from the root, in between."""
-    up = os.path.relpath(secret, folder)
-    assert up.startswith("../")
-    assert (folder / up).resolve() == secret.resolve()
-    return [quote(way, safe="") for way in (up, f"./{up}", f"static/../{up}", str(secret.resolve()))]
-
-
-def _refuses_all(client: TestClient, base: str, ways: list[str], secret: Path) -> None:
-    for way in ways:
-        answer = client.get(f"{base}/{way}")
-        assert answer.status_code == 404, way
-        assert secret.read_text() not in answer.text
+        for user in _EVERYBODY:
+            answer = clients[user].get(f"/skewless/static/{path}")
+            assert answer.status_code in ({401, 403} if user in {"", "nobody"} else {404}), path
+            assert "def external_views" not in answer.text
 
 
 def test_a_file_beside_the_static_ones_is_not_served(clients: dict[str, TestClient], tmp_path: Path) -> None:
     """Although it is there, and of a kind that is."""
     secret = tmp_path / "secret.css"
     secret.write_text("p { color: secret }")
-    _refuses_all(clients["viewer"], "/skewless/static", _ways(STATIC, secret), secret)
+    up = os.path.relpath(secret, STATIC)
+    assert (STATIC / up).resolve() == secret.resolve()
+    for way in (up, f"./{up}", f"static/../{up}", str(secret.resolve())):
+        answer = clients["viewer"].get(f"/skewless/static/{quote(way, safe='')}")
+        assert answer.status_code == 404, way
+        assert secret.read_text() not in answer.text
 
 
-@pytest.mark.parametrize("user", ["", "viewer"])
 @pytest.mark.parametrize(
     ("dag_id", "run_id"),
     [
-        pytest.param("..", "one", id="dots-as-dag"),
-        pytest.param("..%2f..", "one", id="encoded-slash-in-dag"),
-        pytest.param("%2e%2e", "one", id="encoded-dots-as-dag"),
-        pytest.param(DAG, "..", id="dots-as-run"),
-        pytest.param(DAG, "..%2fone", id="encoded-slash-in-run"),
-        pytest.param(DAG, "..%5cone", id="backslash-in-run"),
-        pytest.param(DAG, "%00", id="nul-as-run"),
-        pytest.param(DAG, "a%09b", id="tab-in-run"),
-        pytest.param(DAG, "x" * 300, id="long-run"),
-        pytest.param(f"{DAG}%00", "one", id="nul-in-dag"),
+        ("..", "one"), ("..%2f..", "one"), ("%2e%2e", "one"), (DAG, ".."), (DAG, "..%2fone"), (DAG, "..%5cone"),
+        (DAG, "%00"), (DAG, "a%09b"), (DAG, "x" * 300), (f"{DAG}%00", "one"), ("unknown", "one"), (DAG, "unknown"),
         pytest.param(f"{DAG}+g", "one", id="folder-of-a-group-as-dag"),
-        pytest.param("unknown", "one", id="unknown-dag"),
-        pytest.param(DAG, "unknown", id="unknown-run"),
     ],
-)
+)  # fmt: skip
 def test_an_address_that_names_nothing_is_told_so_in_one_sentence(
-    clients: dict[str, TestClient], user: str, dag_id: str, run_id: str
+    clients: dict[str, TestClient], dag_id: str, run_id: str
 ) -> None:
     for end in (f"dags/{dag_id}/runs/{run_id}/skew", f"api/v1/dags/{dag_id}/runs/{run_id}"):
-        answer = clients[user].get(f"/skewless/{end}")
-        if not user:
-            assert answer.status_code == 401
-            continue
+        assert clients[""].get(f"/skewless/{end}").status_code == 401
+        answer = clients["viewer"].get(f"/skewless/{end}")
         # A client resolves plain dots itself, so such an address may lead to a page of Airflow's own.
         if "/skewless/" in str(answer.url) and answer.status_code != 200:
             assert answer.status_code in {404, 422}
@@ -233,11 +203,11 @@ def test_a_group_cannot_be_taken_for_a_path(clients: dict[str, TestClient], grou
         assert clients[""].get(f"/skewless/{end}", params={"group": group}).status_code == 401
 
 
-@pytest.mark.parametrize("address", ["api/v1/dags/nightly/runs/one/stages/x", "api/v1/dags/nightly/runs/one/stages/-1"])
-def test_a_stage_that_is_no_number_is_refused(clients: dict[str, TestClient], address: str) -> None:
-    answer = clients["viewer"].get(f"/skewless/{address}")
-    assert answer.status_code == 422
-    assert "stage" in answer.json()["error"].lower()
+def test_a_stage_that_is_no_number_is_refused(clients: dict[str, TestClient]) -> None:
+    for stage in ("x", "-1"):
+        answer = clients["viewer"].get(f"/skewless/api/v1/dags/{DAG}/runs/one/stages/{stage}")
+        assert answer.status_code == 422
+        assert "stage" in answer.json()["error"].lower()
 
 
 def test_every_answer_forbids_scripts_and_foreign_frames(clients: dict[str, TestClient]) -> None:

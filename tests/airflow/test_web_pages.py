@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime as dt
 import json
@@ -25,16 +24,14 @@ from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.steps import Failure
 from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
-from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import PART_LINES, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, WINDOW_CHOICE, RunDirectory
 from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words
-from skewless_airflow.web.views.what_if import REPLAYS
 from tests import airflow_setting
-from tests.airflow.players import await_that, end_all, the_player
+from tests.airflow.players import await_that
 from tests.airflow.web_scenario import (
     DAG,
     EVIL,
@@ -46,6 +43,7 @@ from tests.airflow.web_scenario import (
     synthetic_run,
     trigger,
 )
+from tests.tiers import mostly_long
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -187,20 +185,23 @@ def viewer(clients: dict[str, TestClient]) -> TestClient:
     return clients["viewer"]
 
 
-@pytest.fixture
-def admin(clients: dict[str, TestClient]) -> TestClient:
-    """Who starts runs."""
-    return clients["admin"]
-
-
 def _page(viewer: TestClient, run_id: str, page: str = "skew") -> str:
     answer = viewer.get(f"/skewless/dags/{DAG}/runs/{run_id}/{page}")
     assert answer.status_code == 200, answer.text
     return answer.text
 
 
-@pytest.mark.parametrize("run_id", _MOMENTS)
-@pytest.mark.parametrize("page", _PAGES)
+@pytest.mark.parametrize(
+    ("page", "run_id"),
+    mostly_long(
+        [(page, run_id) for page in _PAGES for run_id in _MOMENTS],
+        *(("skew", run_id) for run_id in _MOMENTS),
+        ("parts", "window"),
+        ("quality", "finished"),
+        ("what-if", "finished"),
+        ("tasks/stage_01.plan/decision", "finished"),
+    ),
+)
 def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClient, run_id: str, page: str) -> None:
     text = _page(viewer, run_id, page)
     assert len(text.encode()) < _MOST_BYTES
@@ -288,6 +289,7 @@ def test_parts_over_time_tell_how_late_rows_come(viewer: TestClient) -> None:
     assert [(one["run_id"], one["late"]) for one in told["runs"]] == [("window", 60)]
 
 
+@pytest.mark.long
 def test_the_pages_of_four_hundred_parts_are_small_and_soon_there(viewer: TestClient) -> None:
     """Each part has thirty files with long paths, and all have changed."""
     days = [f"{dt.date(2025, 11, 1) + dt.timedelta(days=day)}" for day in range(400)]
@@ -337,9 +339,9 @@ def _before_the_certificate(text: str) -> str:
 
 
 def test_of_a_failed_run_the_step_and_its_sentence_come_before_the_certificate(
-    viewer: TestClient, admin: TestClient, simulation: Simulation
+    viewer: TestClient, clients: dict[str, TestClient], simulation: Simulation
 ) -> None:
-    trigger(admin, DAG, "broken", "failed")
+    trigger(clients["admin"], DAG, "broken", "failed")
     run = Moments(run_location(DAG, "broken"), simulation).prepare().stages(1).run
     words = ("wave 1 was cut.", "first the disk was full.", f"then row {EVIL} was lost.")
     for name, sentence in zip(("stage_00.run-1", "stage_01.run-2", "stage_01.run-10"), words, strict=True):
@@ -359,9 +361,9 @@ def test_of_a_failed_validation_the_expectations_come_before_the_certificate(vie
 
 
 def test_a_run_that_failed_without_a_word_says_so_and_one_that_did_not_has_no_such_box(
-    viewer: TestClient, admin: TestClient, simulation: Simulation
+    viewer: TestClient, clients: dict[str, TestClient], simulation: Simulation
 ) -> None:
-    trigger(admin, DAG, "wordless", "failed")
+    trigger(clients["admin"], DAG, "wordless", "failed")
     Moments(run_location(DAG, "wordless"), simulation).prepare()
     assert "This run failed" in _page(viewer, "wordless")
     for run_id in set(_MOMENTS) - {"failed-quality"}:
@@ -384,56 +386,31 @@ def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: TestClient) ->
     assert OTHER_DAG not in viewer.get("/skewless/").text
 
 
-def test_a_run_of_many_tasks_and_keys_is_a_small_page(viewer: TestClient) -> None:
-    run = large_run(tasks=2000, keys=20_000)
-    Moments(run_location(DAG, "large"), run).prepare().stages()
-    assert len(run.reports) == 3
-    text = _page(viewer, "large")
-    assert len(text.encode()) < _MOST_BYTES
-    assert "The 60 longest queues of 2,000 tasks" in text
-    assert "1,940 other tasks" in text
-    assert "The 50 hottest of 20,000 head keys" in text
-    begun = time.monotonic()
-    assert _page(viewer, "large") == text
-    assert time.monotonic() - begun < 1.0, "what was read once is not read again"
-
-
-@pytest.fixture(scope="module")
-def huge() -> Simulation:
-    """A run of ten thousand tasks."""
-    return large_run(tasks=10_000, keys=20_000)
-
-
-@contextlib.contextmanager
-def _huge_run(run_id: str, huge: Simulation) -> Iterator[Path]:
-    """The documents of a run of ten thousand tasks; they are gone after the block, as lists of runs read them too."""
-    folder = Path(run_location(DAG, run_id))
-    Moments(str(folder), huge).prepare().stages()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
 def _seconds(work: Callable[[], object]) -> float:
     begun = time.process_time()  # ours alone, whatever else the machine does
     work()
     return time.process_time() - begun
 
 
+@pytest.mark.long
 def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_their_documents(
-    viewer: TestClient, huge: Simulation
+    viewer: TestClient,
 ) -> None:
     looks, decodings, texts = [], [], []
-    for run_id in ("huge", "huge_2", "huge_3"):  # the best of three: the same one takes up to twice as long
-        with _huge_run(run_id, huge) as folder:
-            decodings.append(_seconds(lambda: [json.loads(file.read_bytes()) for file in folder.rglob("*.json")]))
-            looks.append(_seconds(lambda: texts.append(_page(viewer, run_id))))  # noqa: B023
+    huge = large_run(tasks=10_000, keys=20_000)
     assert len(huge.reports) == 3
+    for run_id in ("huge", "huge_2", "huge_3"):  # the best of three: the same one takes up to twice as long
+        folder = Path(run_location(DAG, run_id))
+        Moments(str(folder), huge).prepare().stages()
+        decodings.append(_seconds(lambda: [json.loads(file.read_bytes()) for file in folder.rglob("*.json")]))  # noqa: B023
+        looks.append(_seconds(lambda: texts.append(_page(viewer, run_id))))  # noqa: B023
+        assert _seconds(lambda: _page(viewer, run_id)) < 1.0, "what was read once is not read again"  # noqa: B023
+        shutil.rmtree(folder)  # as lists of runs read it too
     assert min(looks) < 1.6 * min(decodings), (looks, decodings)
     text = texts[-1]
     assert "The 60 longest queues of 10,000 tasks" in text
     assert "9,940 other tasks" in text
+    assert "The 50 hottest of 20,000 head keys" in text
     assert len(text.encode()) < _MOST_BYTES
 
 
@@ -469,14 +446,10 @@ def test_hot_keys_are_named_with_where_they_go(viewer: TestClient, simulation: S
 def test_the_ring_is_shown_before_and_after_where_it_changed(viewer: TestClient) -> None:
     halved = synthetic_run(policy="halving", threshold=0.0, strict=True)
     Moments(run_location(DAG, "halved"), halved).prepare().stages()
-    assert any(_tokens(first) != _tokens(second) for first, second in zip(halved.plans, halved.plans[1:], strict=False))
+    assert len({tuple(plan.ring.tokens.values()) for plan in halved.plans}) > 1
     text = _page(viewer, "halved")
     assert "Share of the ring of each reducer, before" in text
     assert "Share of the ring of each reducer, after" in text
-
-
-def _tokens(plan: RoutingPlan) -> dict[int, int]:
-    return plan.ring.tokens
 
 
 def test_a_plan_task_shows_its_one_decision(viewer: TestClient, simulation: Simulation) -> None:
@@ -486,6 +459,8 @@ def test_a_plan_task_shows_its_one_decision(viewer: TestClient, simulation: Simu
     assert "Based on stage 1" in text
     grouped = _page(viewer, "finished", "tasks/my_group.stage_02.plan/decision")
     assert "Decision about stage 2" in grouped
+    for other in ("stage_00.run", "%3Cimg%20src=x%3E"):
+        assert "takes no decision" in _page(viewer, "finished", f"tasks/{other}/decision")
 
 
 def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simulation: Simulation) -> None:
@@ -512,11 +487,6 @@ def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simula
     assert ours == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
 
 
-def test_another_task_says_kindly_that_it_decides_nothing(viewer: TestClient) -> None:
-    assert "takes no decision" in _page(viewer, "finished", "tasks/stage_00.run/decision")
-    assert "takes no decision" in _page(viewer, "finished", "tasks/%3Cimg%20src=x%3E/decision")
-
-
 def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(viewer: TestClient) -> None:
     text = viewer.get(f"/skewless/dags/{DAG}/over-time").text
     for run_id in _MOMENTS:
@@ -525,12 +495,6 @@ def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(viewer: T
     assert "Stage 0" in _page(viewer, "local__2026")
     assert text.count('<figure class="tile">') == 6
     assert "failed" in text
-
-
-def test_a_dag_without_runs_says_so(viewer: TestClient) -> None:
-    text = viewer.get("/skewless/").text
-    assert f"dags/{DAG}/over-time" in text
-    assert "failed" in text or "passed" in text or "none yet" in text
 
 
 def test_an_expectation_is_shown_with_its_history(viewer: TestClient) -> None:
@@ -556,20 +520,17 @@ def test_the_checks_of_the_spec_are_listed_apart_from_the_built_in_ones_and_thos
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("min_value=0, max_value=0", "exactly 0"),
-        ("value=112765", "exactly 112,765"),
-        ("min_value=1, max_value=3190290", "1 to 3,190,290"),
-        ("min_value=-1.5", "at least -1.5"),
-        ("max_value=5", "at most 5"),
-        ("max_value=5, mostly=0.9", "max_value=5, mostly=0.9"),
-        ("value_set=['value=1']", "value_set=['value=1']"),
-        ("", "\N{EN DASH}"),
+        ("min_value=0, max_value=0", "exactly 0"), ("value=112765", "exactly 112,765"),
+        ("min_value=1, max_value=3190290", "1 to 3,190,290"), ("min_value=-1.5", "at least -1.5"),
+        ("max_value=5", "at most 5"), ("max_value=5, mostly=0.9", "max_value=5, mostly=0.9"),
+        ("value_set=['value=1']", "value_set=['value=1']"), ("", "\N{EN DASH}"),
     ],
-)
+)  # fmt: skip
 def test_what_an_expectation_requires_is_said_in_words_where_it_is_a_number(asked: str, said: str) -> None:
     assert required_words(asked) == said
 
 
+@pytest.mark.long
 def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     await_that(lambda: "Being replayed" not in _page(viewer, "finished", _TWO_POLICIES), "the replays")
     text = _page(viewer, "finished", _TWO_POLICIES)
@@ -585,30 +546,13 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     await_that(lambda: shown.search(_page(viewer, "combined-measured", measured)) is not None, shown.pattern)
 
 
-@pytest.mark.long
-def test_a_replay_of_ten_thousand_tasks_holds_up_no_other_page(viewer: TestClient, huge: Simulation) -> None:
-    with _huge_run("to_play", huge):
-        slow = "what-if?policy=static&policy=d_choices&policy=w_choices"  # so that it lasts longer than all other pages
-        text = _page(viewer, "to_play", slow)
-        player = the_player()
-        try:
-            assert "Being replayed: the run as it ran, static, d_choices, w_choices." in text
-            assert "refresh.js" in text
-            assert "Certificate" in _page(viewer, "finished")
-            assert viewer.get("/api/v2/monitor/health").status_code == 200
-            assert "Being replayed" in _page(viewer, "to_play", slow)
-            assert player.is_running()
-            assert the_player() == player, "who asks again waits for the same replay"
-        finally:
-            end_all(REPLAYS)
-
-
 def test_an_unknown_policy_is_refused_with_a_hint(viewer: TestClient) -> None:
     answer = viewer.get(f"/skewless/dags/{DAG}/runs/finished/what-if?policy=statik")
     assert answer.status_code == 422
     assert "did you mean &#39;static&#39;" in answer.text
 
 
+@pytest.mark.long
 def test_all_links_are_relative_and_lead_somewhere(viewer: TestClient) -> None:
     seen, waiting = set(), ["/skewless/"]
     while waiting:
@@ -626,7 +570,7 @@ def test_all_links_are_relative_and_lead_somewhere(viewer: TestClient) -> None:
     assert len(seen) > 40
 
 
-def test_a_document_of_another_release_is_told_in_one_sentence(viewer: TestClient) -> None:
+def test_a_document_that_cannot_be_read_is_told_in_one_sentence(viewer: TestClient) -> None:
     place = Path(run_location(DAG, "later"))
     place.mkdir(parents=True)
     (place / "job.json").write_text('{"version": 99}')
@@ -635,7 +579,11 @@ def test_a_document_of_another_release_is_told_in_one_sentence(viewer: TestClien
     assert "read it with the release of Skewless that wrote it" in answer.text
     assert "unreadable" in viewer.get(f"/skewless/dags/{DAG}/over-time").text
     (place / "job.json").unlink()
-    place.rmdir()
+    (place / "job.json").mkdir()
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/later/skew")
+    assert answer.status_code == 404
+    assert "job.json" in answer.text
+    shutil.rmtree(place)
 
 
 def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -647,16 +595,6 @@ def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient, monkeypatch: 
     assert answer.status_code == 500
     assert "Skewless could not make this page" in answer.text
     assert "Traceback" not in answer.text
-
-
-def test_a_folder_in_the_place_of_a_document_is_a_sentence(viewer: TestClient) -> None:
-    place = Path(run_location(DAG, "odd"))
-    (place / "job.json").mkdir(parents=True)
-    answer = viewer.get(f"/skewless/dags/{DAG}/runs/odd/skew")
-    assert answer.status_code == 404
-    assert "job.json" in answer.text
-    (place / "job.json").rmdir()
-    place.rmdir()
 
 
 # The JSON API.

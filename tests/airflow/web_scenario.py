@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import yaml
 from fastapi.testclient import TestClient
 
@@ -54,22 +54,21 @@ def served(folder: Path) -> Iterator[dict[str, TestClient]]:
         "SKEWLESS_ROOT": str(folder / "root"),
         "SKEWLESS_CATALOG": str(folder),
     }
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    from airflow.api_fastapi.app import create_app, purge_cached_app
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        from airflow.api_fastapi.app import create_app, purge_cached_app
 
-    try:
-        app = create_app()
-        clients: dict[str, TestClient] = {"": TestClient(app, raise_server_exceptions=False)}
-        for name, password in passwords.items():
-            clients[name] = TestClient(app, raise_server_exceptions=False)
-            answer = clients[name].post("/auth/token", json={"username": name, "password": password})
-            clients[name].headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
-        yield clients
-    finally:
-        purge_cached_app()
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        try:
+            app = create_app()
+            clients: dict[str, TestClient] = {"": TestClient(app, raise_server_exceptions=False)}
+            for name, password in passwords.items():
+                clients[name] = TestClient(app, raise_server_exceptions=False)
+                answer = clients[name].post("/auth/token", json={"username": name, "password": password})
+                clients[name].headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+            yield clients
+        finally:
+            purge_cached_app()
 
 
 def make_dags(folder: Path) -> None:

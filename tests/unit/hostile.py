@@ -19,7 +19,7 @@ from skewless.errors import SkewlessError
 _SEARCHED = int(os.environ.get("SKEWLESS_FUZZ", "0"))
 
 
-def fuzz(examples: int = 40) -> settings:
+def fuzz(examples: int = 10) -> settings:
     """How an input is fuzzed: some examples, the same ones in every run; ``SKEWLESS_FUZZ=5000`` looks for new ones."""
     return settings(max_examples=_SEARCHED or examples, deadline=None, derandomize=not _SEARCHED)
 

@@ -63,11 +63,7 @@ def report(
 ) -> StageReport:
     """A consistent report of a stage that saw these keys and left these rows, each where the plan puts it.
 
-    Args:
-        plan: the stage's plan; split keys' backlog is laid to their first task.
-        seen: rows of each key, all stages so far.
-        backlog: rows of each key that are left over.
-        head: the keys reported one by one; all of them by default.
+    All keys are reported one by one, unless ``head`` names those that are.
     """
     left = dict(backlog or {})
     named = list(seen) if head is None else list(head)

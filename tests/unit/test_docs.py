@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,21 +13,15 @@ from skewless.documents.decision import Candidate, Certificate, Decision
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
 from skewless.spec import parse_spec
+from skewless.testing import check_aggregate
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 PACKAGES = {
-    "skewless": "plugins",
-    "skewless_airflow": "plugins",
-    "skewless_cli": "plugins",
-    "skewless_leases": "plugins",
-    "skewless_spark": "jobs",
-    "benchmarks": "",
-    "deploy": "",
-    "examples": "",
-    "tests": "",
-}
+    "skewless": "plugins", "skewless_airflow": "plugins", "skewless_cli": "plugins", "skewless_leases": "plugins",
+    "skewless_spark": "jobs", "benchmarks": "", "deploy": "", "examples": "", "tests": "",
+}  # fmt: skip
 #: A name that begins so is a path of the repository.
 FOLDERS = ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks", "docs", "tests", "docker")
 #: Look like names of ours, and are a file of the reader's, a group of entry points, metrics and pages of the docs.
@@ -55,9 +50,9 @@ def test_the_page_on_decisions_has_the_planner_s_prices() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+def test_links_lead_somewhere_and_files_and_modules_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
@@ -65,20 +60,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert found.exists(), f"{target} leads nowhere"
         if anchor:
             assert anchor in _anchors(found), f"{target} leads to a page without that heading"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_are_named_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    named = set(re.findall(rf"(?<![\w/.~-])(?:{'|'.join(FOLDERS)})/(?!DAG)[\w./-]*\w", text)) - NAMES_OF_OTHER_THINGS
-    assert {name for name in named if not (ROOT / name).exists()} == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_modules_that_are_named_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    named = set(re.findall(rf"(?<![\w/.:\"-])((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?![\w*/])", text))
-    assert {name for name in named - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
+    files = set(re.findall(rf"(?<![\w/.~-])(?:{'|'.join(FOLDERS)})/(?!DAG)[\w./-]*\w", text)) - NAMES_OF_OTHER_THINGS
+    assert {name for name in files if not (ROOT / name).exists()} == set()
+    modules = set(re.findall(rf"(?<![\w/.:\"-])((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?![\w*/])", text))
+    assert {name for name in modules - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
 
 
 def test_modules_and_files_that_code_names_exist() -> None:
@@ -139,3 +124,38 @@ def _anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as its renderers make them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# The code of docs/write_an_aggregate.md runs, and is as short as the page says.
+
+PAGE = (Path(__file__).parents[2] / "docs/write_an_aggregate.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """All names that the page's code defines, in its order."""
+    names: dict[str, Any] = {}
+    for block in BLOCKS:
+        exec(block, names)
+    return names
+
+
+def test_the_first_one_has_fifteen_lines() -> None:
+    assert len([line for line in BLOCKS[0].splitlines() if line]) <= 15
+
+
+def test_the_page_s_test_passes(page: dict[str, Any]) -> None:
+    page["test_longest_keeps_the_laws"]()
+
+
+def test_the_other_aggregates_of_the_page_keep_the_laws(page: dict[str, Any]) -> None:
+    numbers = [0.5 * value for value in range(20)]
+    check_aggregate(page["TOTAL"], numbers, tolerance=1e-9, seeds=[0])
+    check_aggregate(page["CHANGES"], ["on", "on", "off", "idle"] * 5, seeds=[0])
+    pairs = [{"column": value, "weight": value + 1} for value in numbers]
+    check_aggregate(page["WEIGHTED_SUM"], pairs, {"weight": "w"}, tolerance=1e-9, seeds=[0])
+
+
+def test_the_page_names_the_entry_point_group() -> None:
+    assert '[project.entry-points."skewless.aggregates"]' in PAGE

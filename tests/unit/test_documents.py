@@ -1,26 +1,26 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.bounds import Keys, certify
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job, SentSpec
-from skewless.documents.ledger import Ledger, balance
+from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
 from skewless.documents.steps import Failure, Span, StepTimes
-from skewless.errors import DocumentError
+from skewless.errors import DocumentError, SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.plan import RoutingPlan
 from skewless.run.publication.records import Identity, Overtaken, Publication, PublishedFile, VersionManifest
+from skewless.spec.reading import parse_spec
 from tests.unit import synthetic
 
 HOSTILE = {"": 40, "\0": 30, 'a"b\n': 20, "日本🙂": 10, "<img src=x onerror=alert(1)>": 5, "x" * 10_000: 3}
@@ -76,10 +76,7 @@ def test_json_goes_both_ways(document: Document) -> None:
     assert again.to_json() == document.to_json()
     assert again.digest() == document.digest()
     assert type(document).from_json(document.to_json().encode()) == document
-
-
-def test_every_file_says_its_version(document: Document) -> None:
-    assert json.loads(document.to_json())["version"] == 1
+    assert type(document).from_sealed(document.sealed().encode()) == document
 
 
 def test_another_version_is_refused_by_name(document: Document) -> None:
@@ -103,22 +100,6 @@ def test_a_missing_field_is_named() -> None:
         StepCommit.from_json('{"version":1,"step":"a","files":[]}', where="x")
 
 
-@pytest.mark.parametrize(
-    ("text", "came"),
-    [
-        ("", "does not parse"),
-        ('{"a":', "does not parse"),
-        (b"\xff\xfe", "does not parse"),
-        ("[1]", "a list"),
-        ("null", "a NoneType"),
-    ],
-    ids=["empty", "torn", "no utf-8", "a list", "null"],
-)
-def test_text_that_is_no_document_is_refused(text: str | bytes, came: str) -> None:
-    with pytest.raises(DocumentError, match=came):
-        Decision.from_json(text)
-
-
 @pytest.mark.parametrize("number", ["NaN", "Infinity"])
 def test_numbers_that_are_none_are_refused(number: str) -> None:
     text = samples()["StageReport"].to_json().replace('"stage_seconds":1.0', f'"stage_seconds":{number}')
@@ -132,12 +113,6 @@ def test_a_negative_count_is_refused() -> None:
             '{"step":"a","attempt":"b","files":[{"kind":"k","path":"p","rows":-1,"size_bytes":0,"checksum":"%s"}]}'
             % ("0" * 64)
         )
-
-
-@pytest.mark.parametrize("name", samples())
-def test_a_stored_document_is_what_it_was(name: str) -> None:
-    document = samples()[name]
-    assert type(document).from_sealed(document.sealed().encode()) == document
 
 
 @given(st.data())
@@ -155,16 +130,6 @@ def test_a_stored_document_of_another_version_is_refused_by_its_version() -> Non
         StageReport.from_sealed(b'{"version":99,"seal":"of tomorrow"}', where="run/x.json")
 
 
-def test_reading_what_was_cached_does_not_change_a_document() -> None:
-    plan, report = samples()["RoutingPlan"], samples()["StageReport"]
-    assert isinstance(plan, RoutingPlan)
-    assert isinstance(report, StageReport)
-    before = plan.to_json(), report.to_json()
-    assert len(plan.slot_factors) == len(plan.slot_tasks)
-    assert report.max_over_mean
-    assert (plan.to_json(), report.to_json()) == before
-
-
 def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:
     raw = json.loads(samples()["Job"].to_json())
     raw["waves"] = [[0], [0]]
@@ -172,42 +137,14 @@ def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:
         Job.from_json(json.dumps(raw))
 
 
-@pytest.mark.parametrize(
-    ("total", "makespan", "heaviest", "splittable", "bound", "words"),
-    [
-        (0, 0, None, True, 0, "nothing is queued"),
-        (800, 100, ("k", 300), True, 100, "balanced"),
-        (800, 150, ("k", 300), True, 100, "50% above the bound"),
-        (800, 300, ("k", 300), False, 300, "more tasks will not help: key 'k' alone is 38%"),
-        (800, 120, ("k", 90), False, 100, "20% above the bound"),
-    ],
-    ids=["no rows", "balanced", "straggler", "one whole key", "light whole keys"],
-)
-def test_a_certificate_names_the_bound_that_holds(
-    total: float, makespan: float, heaviest: tuple[str, float] | None, splittable: bool, bound: float, words: str
-) -> None:
-    certificate = certify(Keys(total, heaviest, splittable=splittable), 8, makespan)
-    assert certificate.bound_rows == bound
-    assert certificate.gap == pytest.approx(makespan / bound - 1 if bound else 0)
-    assert words in certificate.conclusion
-
-
 def test_json_field_names_are_what_others_code_against() -> None:
-    assert sorted(json.loads(samples()["Ledger"].to_json())) == [
-        "input_rows",
-        "lines",
-        "parts",
-        "problems",
-        "state_rows",
-        "unchanged_rows",
-        "version",
-        "windows",
-    ]
-    assert sorted(json.loads(samples()["Decision"].to_json())) == [
+    assert set(json.loads(samples()["Ledger"].to_json())) == {
+        "input_rows", "lines", "parts", "problems", "state_rows", "unchanged_rows", "version", "windows",
+    }  # fmt: skip
+    assert set(json.loads(samples()["Decision"].to_json())) == {
         "candidates", "certificate", "engine", "next_plan", "observed", "policy", "queued_rows", "sentence", "stage",
         "version",
-    ]  # fmt: skip
-    assert isinstance(samples()["Ledger"], Ledger)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -227,3 +164,55 @@ def test_a_verdict_that_does_not_follow_from_its_checks_is_refused(held: tuple[b
         QualityReport.from_json(text)
     right = report.model_copy(update={"checks": checks, "success": not success})
     assert QualityReport.from_json(right.to_json()) == right
+
+
+# Of a stage that several clusters share, and what a spec may say of it.
+
+SPEC: dict[str, Any] = {
+    "name": "small",
+    "input": {"path": "rows"},
+    "key": "k",
+    "aggregates": {"n": "count"},
+    "output": {"path": "out"},
+}
+
+
+def routed(rows: dict[int, int]) -> RoutedRows:
+    def file(task: int, count: int) -> CommittedFile:
+        path = f"stages/0000/attempts/a/routed/routed_to={task}/part.parquet"
+        return CommittedFile(kind="routed", path=path, rows=count, size_bytes=9, checksum="0" * 64)
+
+    return RoutedRows(stage=0, cluster="a", tasks={task: (file(task, count),) for task, count in rows.items()})
+
+
+def test_the_largest_task_is_leased_first_and_each_has_one_name() -> None:
+    names = routed({3: 10, 0: 500, 7: 500, 1: 2}).partitions
+    assert [names[name] for name in sorted(names)] == [0, 7, 3, 1]
+
+
+def test_shares_are_counted_by_cluster() -> None:
+    tasks = {f"{n}-0-1": TaskShare(cluster="ab"[n % 3 == 0], seconds=1) for n in range(7)}
+    assert StageShares(stage=0, routed_by="a", tasks=tasks).done == {"a": 4, "b": 3}
+
+
+@pytest.mark.parametrize("store", ["files", "redis://leases:6379/0", "rediss://leases/2"])
+def test_leases_are_in_files_or_in_a_redis(store: str) -> None:
+    spec = parse_spec(yaml.safe_dump({**SPEC, "sharing": {"store": store}}))
+    assert spec.sharing.store == store
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        {"store": "redis://user:secret@leases/0"},
+        {"store": "redis://leases/0#other"},
+        {"store": "/somewhere"},
+        {"lease_seconds": 0},
+        {"lease_seconds": "soon"},
+        {"leases": 3},
+    ],
+    ids=["a password", "a set of its own", "a path", "no time", "no number", "no field"],
+)
+def test_what_no_leases_can_be_kept_by_is_refused(sharing: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"^spec, field sharing\."):
+        parse_spec(yaml.safe_dump({**SPEC, "sharing": sharing}))

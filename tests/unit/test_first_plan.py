@@ -1,4 +1,4 @@
-"""Plan 0 from the last run: what it is made of, when it is not made, and what it is worth."""
+"""Plan 0 from the last run or for an engine: what it is made of, when it is not made, and what it is worth."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
+from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Algebra, Job
 from skewless.documents.stage_report import Histogram
+from skewless.planner.engine_choice import KEYS_OF_A_TASK, choose_engine, plan_of_choice
 from skewless.planner.first_plan import DRIFT_LIMIT, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.forecast_error import distance, drift, drifted_sentence
-from skewless.planner.forecast.key_sample import KeySample
+from skewless.planner.forecast.key_sample import KeyCounts, KeySample
 from skewless.routing.plan import PlanSource, RoutingPlan
 from tests.unit import synthetic
-from tests.unit.synthetic import WHOLE, zipf_rows
+from tests.unit.synthetic import zipf_rows
 
 
 def job_from(*locations: str, **routing: Any) -> Job:
@@ -63,13 +65,6 @@ def test_it_makes_the_first_stage_even_and_no_stage_worse() -> None:
     assert warm.reports[0].backlog_rows < cold.reports[0].backlog_rows
 
 
-def test_with_one_earlier_run_there_is_nothing_to_compare_and_it_says_so() -> None:
-    plan = warm_plan(job_from("/runs/a/"), seen(1), None)
-    assert plan.head
-    assert plan.sentence.startswith("warm start from run a: ")
-    assert plan.sentence.endswith("no run before it to compare with")
-
-
 def test_where_the_keys_of_the_last_two_runs_differ_the_plain_ring_is_taken_and_says_so() -> None:
     job = job_from("/runs/b", "/runs/a")
     plan = warm_plan(job, seen(2), seen(1, 300))
@@ -78,7 +73,7 @@ def test_where_the_keys_of_the_last_two_runs_differ_the_plain_ring_is_taken_and_
     assert f"more than the {DRIFT_LIMIT:.0%} up to which" in plan.sentence
 
 
-@pytest.mark.parametrize("bits", [8, 16], ids=["coarser", "finer"])
+@pytest.mark.parametrize("bits", [8, pytest.param(16, marks=pytest.mark.long)], ids=["coarser", "finer"])
 def test_a_run_on_a_ring_of_another_size_is_a_guide_as_good(bits: int) -> None:
     """The last run counted 4,096 slots: its keys are placed as before, and its slots are folded."""
     same, other = (warm_plan(job_from("/runs/b", ring_bits=size), seen(2), None) for size in (12, bits))
@@ -107,15 +102,12 @@ def test_folding_keeps_every_row_in_its_part_of_the_ring(tail: list[int], slots:
             assert int((quarters[1].max(axis=1) - quarters[1].min(axis=1)).max()) <= 1
 
 
-def test_a_run_without_rows_is_no_guide() -> None:
+def test_without_rows_there_is_no_guide_and_nothing_to_plan() -> None:
     nothing = (0,) * 4096
     empty = Histogram(
         seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
     )
     assert warm_plan(job_from("/runs/b"), empty, None).sentence == "the plain ring: run b had no rows"
-
-
-def test_a_job_without_rows_has_nothing_to_plan() -> None:
     job = simulated_job([], reducers=3)
     assert warm_plan(job, seen(2), None) == first_plan(job)
 
@@ -129,14 +121,6 @@ def test_what_makes_no_forecast_or_wants_none_starts_on_the_plain_ring(routing: 
     job = job_from("/runs/b", **routing)
     assert not plans_from(job.spec, "last_run")
     assert warm_plan(job, seen(2), seen(1)) == first_plan(job)
-
-
-def test_keys_that_may_not_be_split_are_placed_whole() -> None:
-    job = job_from("/runs/b")
-    job = job.model_copy(update={"algebra": dict.fromkeys(job.algebra, WHOLE)})
-    plan = warm_plan(job, seen(2), None)
-    assert plan.head
-    assert all(len(shares) == 1 for shares in plan.head.values())
 
 
 def test_the_budget_of_the_spec_stands() -> None:
@@ -153,16 +137,6 @@ def test_what_a_row_cost_in_the_last_run_spares_the_probe(seconds: float | None)
     assert ("nobody knows yet what a row costs" in plan.sentence) == (seconds is None)
 
 
-def test_the_same_documents_give_the_same_plan() -> None:
-    job = job_from("/runs/b", "/runs/a")
-    assert warm_plan(job, seen(2), seen(1)).to_json() == warm_plan(job, seen(2), seen(1)).to_json()
-
-
-def test_a_plain_plan_says_why() -> None:
-    job = job_from("/runs/b")
-    assert plain_plan(job, "no reason").sentence == "the plain ring: no reason"
-
-
 # How far keys differ.
 
 
@@ -172,15 +146,10 @@ def test_keys_of_one_source_do_not_differ_beyond_chance() -> None:
     assert 0.0 <= drift(*samples) < 0.02
 
 
-def test_keys_that_all_changed_differ_wholly() -> None:
-    first, second = histogram(np.repeat([1, 2], 50_000)), histogram(np.repeat([3, 4], 50_000))
-    assert drift(first, second) == pytest.approx(1.0, abs=0.01)
-
-
 def test_the_distance_is_the_part_of_the_rows_that_are_of_another_key() -> None:
-    first = histogram(np.repeat([1, 2, NULL], [500_000, 300_000, 200_000]))
-    second = histogram(np.repeat([1, 2, NULL], [500_000, 100_000, 400_000]))
-    assert drift(first, second) == drift(second, first) == pytest.approx(0.2, abs=0.002)
+    first = histogram(np.repeat([1, 2, NULL], [50_000, 30_000, 20_000]))
+    second = histogram(np.repeat([1, 2, NULL], [50_000, 10_000, 40_000]))
+    assert drift(first, second) == drift(second, first) == pytest.approx(0.2, abs=0.02)
 
 
 def test_a_key_that_only_one_run_names_is_looked_for_in_its_slot() -> None:
@@ -203,16 +172,27 @@ def test_few_rows_say_little() -> None:
     assert distance(np.zeros(2), np.ones(2)) == 0.0
 
 
-def test_after_stage_0_a_warm_start_is_held_to_what_came() -> None:
+@cache
+def warm_nights() -> tuple[Simulation, Simulation]:
+    """A night whose keys are those of the last run, and one whose keys are others, each planned from that run."""
     plan = warm_plan(job_from("/runs/b"), seen(2), None)
-    same, other = night(3), night(3, 300)
-    same.play(plan)
-    other.play(plan)
+    return night(3).play(plan), night(3, 300).play(plan)
+
+
+def test_after_stage_0_a_warm_start_is_held_to_what_came() -> None:
+    same, other = warm_nights()
     source = "run b of 100,000 rows, from which the first plan was made"
-    assert drifted_sentence(plan, same.reports[0]) == f"the keys are spread as in {source}"
-    said = drifted_sentence(plan, other.reports[0])
+    assert drifted_sentence(same.plans[0], same.reports[0]) == f"the keys are spread as in {source}"
+    said = drifted_sentence(same.plans[0], other.reports[0])
     assert said.startswith("the keys differ by at least ")
     assert said.endswith(f"% from {source}")
+    older = same.plans[0].model_copy(update={"source": None})
+    assert drifted_sentence(older, same.reports[0]) == (
+        "the keys are spread as in its forecast, from which the first plan was made"
+    ), "a plan 0 of an older release claims no source"
+    assert {
+        drifted_sentence(plan, report) for plan, report in list(zip(same.plans, same.reports, strict=True))[1:]
+    } == {""}
 
 
 def test_a_first_run_planned_from_a_sample_is_held_to_the_sample_and_to_no_run() -> None:
@@ -229,29 +209,15 @@ def test_a_first_run_planned_from_a_sample_is_held_to_the_sample_and_to_no_run()
     assert not any("run" in decision.sentence for decision in first.decisions), "there has been none before"
 
 
-def test_a_plan_0_of_an_older_release_claims_no_source() -> None:
-    plan = warm_plan(job_from("/runs/b"), seen(2), None).model_copy(update={"source": None})
-    same = night(3)
-    same.play(plan)
-    said = drifted_sentence(plan, same.reports[0])
-    assert said == "the keys are spread as in its forecast, from which the first plan was made"
-
-
 def test_every_plan_0_says_what_it_was_made_from_and_no_later_plan_does() -> None:
+    cold = synthetic.simulated(zipf_rows(100, 1.0, 5000), reducers=3).play()
+    assert drifted_sentence(cold.plans[0], cold.reports[0]) == ""
     assert first_plan(job_from()).source == PlanSource(kind="ring")
-    assert plain_plan(job_from("/runs/b"), "a reason").source == PlanSource(kind="ring")
-    warm = warm_plan(job_from("/runs/b"), seen(2), None)
-    assert warm.source == PlanSource(kind="run", run="b", rows=100_000)
-    run = night(3)
-    run.play(warm)
-    assert {plan.source for plan in run.plans[1:]} == {None}
-
-
-def test_after_a_cold_start_or_a_later_stage_nothing_is_said() -> None:
-    run = synthetic.simulated(zipf_rows(100, 1.0, 5000), reducers=3).play()
-    assert [drifted_sentence(plan, report) for plan, report in zip(run.plans, run.reports, strict=True)] == [""] * len(
-        run.plans
-    )
+    plain = plain_plan(job_from("/runs/b"), "a reason")
+    assert (plain.source, plain.sentence) == (PlanSource(kind="ring"), "the plain ring: a reason")
+    same, _ = warm_nights()
+    assert same.plans[0].source == PlanSource(kind="run", run="b", rows=100_000)
+    assert {plan.source for plan in same.plans[1:]} == {None}
 
 
 def histogram(keys: np.ndarray, head_limit: int = 4096, ring_bits: int = 12) -> Histogram:
@@ -259,3 +225,78 @@ def histogram(keys: np.ndarray, head_limit: int = 4096, ring_bits: int = 12) -> 
     texts = [f"key-{n}" for n in range(int(keys.max()) + 1)]
     job = simulated_job([len(keys)], reducers=1, head_limit=head_limit, ring_bits=ring_bits)
     return Simulation(job, texts, keys.astype(np.int64)).play().reports[-1].histogram
+
+
+# Which engine `auto` takes, and the plan of an engine that takes in everything at once.
+
+ROWS = 10_000_000
+
+
+def job(**algebra: float | None) -> Job:
+    frozen = synthetic.job([ROWS], reducers=8)
+    spec = frozen.spec.model_copy(update={"engine": "auto"})
+    changed = {name: one.model_copy(update=algebra) for name, one in frozen.algebra.items()}
+    return frozen.model_copy(update={"spec": spec, "algebra": changed})
+
+
+def chosen(frozen: Job, sampled: np.ndarray, **given: bool) -> EngineChoice:
+    return choose_engine(frozen, KeyCounts(sampled.astype(np.float64)), ROWS, 32, **given)
+
+
+#: A sample of 200,000 rows: every key once or twice; of a hundred keys; and with a key that has four of ten rows.
+MANY, FEW = np.full(150_000, 1.3), np.full(100, 2_000.0)
+HOT = np.append(MANY, 130_000.0)
+
+
+def test_few_keys_are_combined_where_they_are_read() -> None:
+    assert chosen(job(row_seconds=1e-6), FEW).engine == "combine"
+
+
+def test_many_keys_are_sent_once_and_all_prices_are_told() -> None:
+    choice = chosen(job(row_seconds=1e-6, state_bytes=200), MANY)
+    assert choice.engine == "bypass"
+    assert 0 < choice.bypass_seconds < min(choice.staged_seconds, choice.combine_seconds)
+    for priced in (choice.combine_seconds, choice.bypass_seconds, choice.staged_seconds):
+        assert f"{priced:,.1f} s" in choice.sentence
+
+
+@pytest.mark.parametrize("row_seconds", [None, 1e-3], ids=["unknown", "slow"])
+def test_rows_that_may_cost_more_for_some_keys_are_routed_in_stages(row_seconds: float | None) -> None:
+    choice = chosen(job(row_seconds=row_seconds, state_bytes=200), MANY)
+    assert (choice.engine, choice.bypass_seconds) == ("staged", 0.0)
+
+
+def test_a_hot_key_without_a_text_makes_the_other_slots_wait() -> None:
+    frozen = job(row_seconds=1e-6, state_bytes=200)
+    split, whole = chosen(frozen, HOT, named=True), chosen(frozen, HOT, named=False)
+    assert whole.bypass_seconds > 2 * split.bypass_seconds
+    assert whole.engine != "bypass"
+
+
+def test_heavy_keys_are_placed_so_that_no_task_has_more_than_its_share_and_few_are_split() -> None:
+    frozen = job(row_seconds=1e-6)
+    counts = np.array([40_000, 9_000, 5_000, 2_000, *[10] * 15_000])
+    names = [f"k{number}" for number in range(len(counts))]
+    seen = KeySample(counts, names).histogram(10, 10_000)
+    choice = EngineChoice(engine="bypass", keys=1_000_000, sentence="bypass")
+    plan = plan_of_choice(frozen, first_plan(frozen), choice, seen)
+    tasks = len(plan.tasks)
+    assert 1_000_000 / tasks <= KEYS_OF_A_TASK < 2 * 1_000_000 / tasks * 8
+    assert set(plan.head) == set(names[:4])
+    loads = np.full(tasks, 150_000 / tasks)
+    for key, weights in plan.head.items():
+        for task, weight in weights:
+            loads[task] += counts[names.index(key)] * weight / (1 << 16)
+    assert loads.max() < 1.01 * counts.sum() / tasks
+    assert sum(len(weights) for weights in plan.head.values()) <= 4 + tasks - 1
+
+
+def test_no_key_is_split_where_whole_keys_fill_the_tasks_evenly() -> None:
+    frozen = job(row_seconds=1e-6)
+    counts = np.array([700, 500, 400, *[10] * 20_000])
+    names = [f"k{number}" for number in range(len(counts))]
+    seen = KeySample(counts, names).histogram(10, 10_000)
+    choice = EngineChoice(engine="bypass", keys=4_000_000, sentence="bypass")
+    plan = plan_of_choice(frozen, first_plan(frozen), choice, seen)
+    assert set(plan.head) == set(names[:3])
+    assert all(len(weights) == 1 for weights in plan.head.values())

@@ -13,9 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.aggregates.registered import RegisteredAggregates
 from skewless.errors import SpecError
-from skewless.spec.options import OPTIONS, parse_options, with_options
+from skewless.spec.options import OPTIONS, with_options
 from skewless.spec.reading import LONGEST_TEXT, load_spec, parse_spec
 from skewless.spec.spec import JobSpec
 from tests.tiers import mostly_long
@@ -35,6 +34,7 @@ GOOD: dict[str, Any] = {
     "output": {"path": "results/tokens", "format": "csv", "files": 2},
 }
 TEXT = yaml.safe_dump(GOOD, sort_keys=False)
+SPEC = parse_spec(TEXT)
 
 
 def read(text: str) -> JobSpec | None:
@@ -49,29 +49,13 @@ def read(text: str) -> JobSpec | None:
     return spec
 
 
-def test_the_good_one_is_good() -> None:
-    assert read(TEXT) is not None
-
-
-@fuzz(50)
+@fuzz(12)
 @given(mutated(GOOD))
 def test_a_changed_spec_goes_both_ways_or_is_refused_in_one_sentence(tree: Any) -> None:
     read(json.dumps(tree))  # of which YAML is a superset; what is none of JSON's it tells
 
 
-@fuzz()
-@given(VALUES)
-def test_any_tree_is_no_spec_and_told_so(tree: Any) -> None:
-    assert read(yaml.safe_dump(tree, allow_unicode=True)) is None
-
-
-@fuzz()
-@given(st.text(max_size=80))
-def test_any_text_is_no_spec_and_told_so(text: str) -> None:
-    assert read(text) is None
-
-
-@fuzz(50)
+@fuzz(12)
 @given(st.data())
 def test_a_spec_with_some_letters_changed_is_read_or_refused(data: st.DataObject) -> None:
     text = TEXT
@@ -85,23 +69,17 @@ def test_a_spec_with_some_letters_changed_is_read_or_refused(data: st.DataObject
 
 
 BOMBS = {
-    "a billion laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
-    "an alias of itself": "a: &a [*a]",
-    "a merge of itself": "a: &a {<<: *a}",
-    "brackets": "[" * 600,
-    "braces": "{a: " * 600,
-    "dashes": "- " * 600,
-    "questions": "? " * 600,
-    "a huge scalar": "name: " + "x" * 10_000_000,
-    "a huge quoted scalar": 'name: "' + "x" * 200_000 + '"',
-    "a huge number": "name: " + "9" * 200_000,
+    "a billion laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n", "an alias of itself": "a: &a [*a]",
+    "a merge of itself": "a: &a {<<: *a}", "brackets": "[" * 600, "braces": "{a: " * 600, "dashes": "- " * 600,
+    "questions": "? " * 600, "a huge scalar": "name: " + "x" * 10_000_000,
+    "a huge quoted scalar": 'name: "' + "x" * 200_000 + '"', "a huge number": "name: " + "9" * 200_000,
     "a huge number by sixties": "name: " + "1" + ":1" * 100_000,
     "a huge hexadecimal number": "name: 0x" + "f" * 200_000,
     "many keys": "".join(f"k{number}: 1\n" for number in range(4_000)),
     "many list items": "key: [" + "a," * 15_000 + "]",
     "many waves": TEXT.replace("waves:", "waves: [" + "1," * 10_000 + "]\n  x:"),
     "many aggregates": TEXT.replace("  n: count", "".join(f"  n{number}: count\n" for number in range(2_000))),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -115,20 +93,13 @@ def test_a_bomb_is_refused_soon(bomb: str) -> None:
 
 
 CODE = {
-    "a call": "!!python/object/apply:os.system ['true']",
-    "a new object": "!!python/object/new:os.system ['true']",
-    "an object": "!!python/object:os.system {}",
-    "a name": "!!python/name:os.system",
-    "a module": "!!python/module:os",
-    "a tuple": "!!python/tuple [1]",
-    "a tag of its own": "!run true",
-    "a tag by its address": "!<tag:yaml.org,2002:python/name:os.system> x",
-    "a time that is none": "!!timestamp x",
-    "a truth that is none": "!!bool x",
-    "a number that is none": "!!int ''",
-    "bytes": "!!binary aGk=",
+    "a call": "!!python/object/apply:os.system ['true']", "a new object": "!!python/object/new:os.system ['true']",
+    "an object": "!!python/object:os.system {}", "a name": "!!python/name:os.system", "a module": "!!python/module:os",
+    "a tuple": "!!python/tuple [1]", "a tag of its own": "!run true",
+    "a tag by its address": "!<tag:yaml.org,2002:python/name:os.system> x", "a time that is none": "!!timestamp x",
+    "a truth that is none": "!!bool x", "a number that is none": "!!int ''", "bytes": "!!binary aGk=",
     "a set": "!!set {a}",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("code", CODE)
@@ -143,30 +114,17 @@ def test_a_spec_that_names_code_names_nothing(code: str, place: str, monkeypatch
     assert not ran
 
 
-@pytest.mark.parametrize(
-    ("function", "field"),
-    [
-        ("os.system", "aggregates"),
-        ("skewless.routing.hashing:key_hash", "aggregates"),
-        ("__import__('os')", "aggregates"),
-    ],
-)
-def test_a_function_that_is_no_registered_name_is_not_imported(function: str, field: str) -> None:
-    """The model takes any text; only a registered name is ever looked up."""
-    spec = parse_spec(yaml.safe_dump({**GOOD, field: {"n": {"function": function}}}))
-    assert spec.aggregates["n"].function == function
-    assert function not in RegisteredAggregates()
-
-
-def put(*path: str, value: Any) -> str:
+def put(path: tuple[str, ...], value: Any) -> str:
     """The good spec with another value in one place."""
     tree = json.loads(json.dumps(GOOD))
-    *parents, last = path
     place = tree
-    for part in parents:
+    for part in path[:-1]:
         place = place[part]
-    place[last] = value
+    place[path[-1]] = value
     return json.dumps(tree)
+
+
+DEEP = json.loads("[" * 50 + "]" * 50)
 
 
 @pytest.mark.parametrize(
@@ -191,19 +149,12 @@ def put(*path: str, value: Any) -> str:
         (("aggregates", "n"), {"function": "count", "bins": 10**40}, "whole numbers of at most 64 bits"),
         (("aggregates", "n"), {"function": "count", "bins": [2**63]}, "whole numbers of at most 64 bits"),
         (("map",), {"mapper": "tokens", "limit": -(10**40)}, "whole numbers of at most 64 bits"),
-        (("quality", "expectations", "kwargs"), 1, ""),
+        (("quality", "expectations"), [{"type": "expect_x", "kwargs": {"a": DEEP}}], "mappings at most 8 deep"),
         (("input", "cut_bytes"), 2**70, "field input.cut_bytes"),
     ],
 )  # fmt: skip
 def test_a_value_that_would_do_harm_later_is_refused_at_once(path: tuple[str, ...], value: Any, said: str) -> None:
-    if path[-1] == "kwargs":
-        deep: Any = 1
-        for _ in range(50):
-            deep = [deep]
-        tree = {**GOOD, "quality": {"expectations": [{"type": "expect_x", "kwargs": {"a": deep}}]}}
-        assert "lists and mappings at most 8 deep" in refused(SpecError, lambda: parse_spec(json.dumps(tree)))
-        return
-    assert said in refused(SpecError, lambda: parse_spec(put(*path, value=value)))
+    assert said in refused(SpecError, lambda: parse_spec(put(path, value)))
 
 
 def test_a_character_that_json_escapes_as_two_halves_is_one_and_a_half_one_is_refused() -> None:
@@ -236,7 +187,7 @@ def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
     assert refused(SpecError, lambda: load_spec("/dev/zero"))
 
 
-@fuzz(40)
+@fuzz(12)
 @given(
     st.lists(st.sampled_from([*GOOD, "path", "0", "kwargs", "x", ""]), min_size=1, max_size=5).map(".".join),
     st.text(max_size=12) | st.sampled_from(["!!python/name:os.system", "[" * 500, "&a [*a]", "1e999", "{a: 1}"]),
@@ -256,17 +207,10 @@ def test_an_endless_override_is_refused_in_one_sentence(override: str) -> None:
 @fuzz()
 @given(st.dictionaries(st.sampled_from([*OPTIONS, "input", "map", "select", "aggregates", "name"]), VALUES, max_size=3))
 def test_options_of_a_run_are_taken_or_refused_in_one_sentence(given_options: dict[str, Any]) -> None:
-    spec = parse_spec(TEXT)
     try:
-        found = with_options(spec, given_options, "conf")
+        found = with_options(SPEC, given_options, "conf")
     except SpecError as err:
         require_sentence(err)
         return
-    assert (found.input, found.map, found.output, found.aggregates) == (
-        spec.input, spec.map, spec.output, spec.aggregates
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "\ud800", "[]", "nan", "", '"' + "x" * 100_000])
-def test_options_that_are_no_object_are_refused_in_one_sentence(text: str) -> None:
-    refused(SpecError, lambda: parse_options(text, "conf"))
+    for part in ("input", "map", "output", "aggregates"):
+        assert getattr(found, part) == getattr(SPEC, part)

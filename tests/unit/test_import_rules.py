@@ -47,56 +47,43 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_tree_keeps_all_contracts() -> None:
     done = lint_imports(ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 PLANTED = [
-    ("plugins/skewless/routing/ring.py", "import pyspark", "The core knows no framework"),
-    ("plugins/skewless/documents/ledger.py", "import pyarrow", "Arrow is for code that sees rows"),
-    ("plugins/skewless/planner/planner.py", "import skewless.aggregates", "Arrow is for code that sees rows"),
-    ("plugins/skewless_airflow/__init__.py", "import skewless.aggregates", "Arrow is for code that sees rows"),
-    ("plugins/skewless/replay/replay.py", "from skewless import mapping", "Arrow is for code that sees rows"),
-    ("plugins/skewless/planner/forecast/forecast.py", "import skewless.run.directory", "Of the core only skewless.run"),
-    ("plugins/skewless/spec/spec.py", "import fsspec", "Of the core only skewless.run"),
-    ("plugins/skewless/document.py", "from skewless import planner", "The rooms of the core"),
-    ("plugins/skewless/run/directory.py", "import skewless.planner.planner", "The rooms of the core"),
-    ("plugins/skewless/planner/placement/__init__.py", "import skewless.planner.policies", "The planner chooses"),
-    (
-        "plugins/skewless/planner/policies/static.py",
-        "from skewless.planner.policies import adaptive",
-        "A policy is one file",
-    ),
-    ("plugins/skewless_airflow/runners/submit.py", "import skewless_airflow.runners.warm_driver", "A runner of steps"),
-    ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),
-    ("jobs/skewless_spark/__init__.py", "import airflow.sdk", "The Spark face knows no Airflow"),
-    ("jobs/skewless_spark/sources/__init__.py", "import skewless_spark.stage", "The rooms of the Spark face"),
-    ("plugins/skewless_airflow/run_store.py", "import skewless_airflow.operators", "The rooms of the Airflow face"),
-    ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
-    ("plugins/skewless_cli/__init__.py", "import examples", "Nothing in the wheel"),
-    ("plugins/skewless_leases/balancing/decisions.py", "import time", "What is decided about leases"),
-    (
-        "plugins/skewless_leases/liveness/spans.py",
-        "import skewless_leases.ownership.turns",
-        "What is decided about leases",
-    ),
-    ("plugins/skewless_leases/ownership/__init__.py", "import skewless_leases.balancing", "Leases and fences need"),
-    (
-        "plugins/skewless_leases/stores/tables.py",
-        "import skewless.routing.hashing",
-        "The leases know neither Spark nor Airflow",
-    ),
+    ("skewless.planner.planner", "import time", "The core knows no framework, no network, no clock"),
+    ("skewless.routing.ring", "import pyspark", "The core knows no framework"),
+    ("skewless.documents.ledger", "import pyarrow", "Arrow is for code that sees rows"),
+    ("skewless.planner.planner", "import skewless.aggregates", "Arrow is for code that sees rows"),
+    ("skewless_airflow", "import skewless.aggregates", "Arrow is for code that sees rows"),
+    ("skewless.replay.replay", "from skewless import mapping", "Arrow is for code that sees rows"),
+    ("skewless.planner.forecast.forecast", "import skewless.run.directory", "Of the core only skewless.run"),
+    ("skewless.spec.spec", "import fsspec", "Of the core only skewless.run"),
+    ("skewless.document", "from skewless import planner", "The rooms of the core"),
+    ("skewless.run.directory", "import skewless.planner.planner", "The rooms of the core"),
+    ("skewless.planner.placement", "import skewless.planner.policies", "The planner chooses"),
+    ("skewless.planner.policies.static", "from skewless.planner.policies import adaptive", "A policy is one file"),
+    ("skewless_airflow.runners.submit", "import skewless_airflow.runners.warm_driver", "A runner of steps"),
+    ("skewless_spark", "import skewless_airflow", "The Spark face and the Airflow face"),
+    ("skewless_spark", "import airflow.sdk", "The Spark face knows no Airflow"),
+    ("skewless_spark.sources", "import skewless_spark.stage", "The rooms of the Spark face"),
+    ("skewless_airflow.run_store", "import skewless_airflow.operators", "The rooms of the Airflow face"),
+    ("skewless_airflow", "import pyarrow", "The Airflow face knows no Spark"),
+    ("skewless_cli", "import examples", "Nothing in the wheel"),
+    ("skewless_leases.balancing.decisions", "import time", "What is decided about leases"),
+    ("skewless_leases.liveness.spans", "import skewless_leases.ownership.turns", "What is decided about leases"),
+    ("skewless_leases.ownership", "import skewless_leases.balancing", "Leases and fences need"),
+    ("skewless_leases.stores.tables", "import skewless.routing.hashing", "The leases know neither Spark nor Airflow"),
 ]
 
 
 def plant(tree: Path, module: str, line: str) -> None:
-    path = tree / module
+    path = tree / ("jobs" if module.startswith("skewless_spark") else "plugins") / module.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     path.write_text(f"{path.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
-
-
-def broken(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return [row for row in done.stdout.splitlines() if " BROKEN" in row]
 
 
 def reasons(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
@@ -105,25 +92,17 @@ def reasons(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return dict(zip(sections[1::2], sections[2::2], strict=True))
 
 
-def test_a_planted_violation_fails(tree: Path) -> None:
-    plant(tree, "plugins/skewless/planner/planner.py", "import time")
-    done = lint_imports(tree)
-    assert done.returncode == 1, done.stderr
-    assert len(broken(done)) == 1
-    assert broken(done)[0].startswith("The core knows no framework, no network, no clock")
-
-
+@pytest.mark.long
 def test_every_contract_finds_its_violation(tree: Path) -> None:
     for module, line, _ in PLANTED:
         plant(tree, module, line)
     found = reasons(lint_imports(tree))
     for module, line, name in PLANTED:
-        importer = module.partition("/")[2].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         imported = line.removeprefix("from ").removeprefix("import ").replace(" import ", ".").partition(".sdk")[0]
         assert [
             contract
             for contract in found
-            if contract.startswith(name) and f"{importer} -> {imported} (" in found[contract]
+            if contract.startswith(name) and f"{module} -> {imported} (" in found[contract]
         ], (module, line)
 
 

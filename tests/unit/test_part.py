@@ -1,8 +1,9 @@
-"""Which day or hour a run computes: the day before, on every night of the year."""
+"""Which day or hour a run computes: the day before, on every night of the year; and the paths that name it."""
 
 from __future__ import annotations
 
 import datetime as dt
+import fnmatch
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 from skewless.documents.job import Job
 from skewless.errors import DocumentError, SpecError
 from skewless.run.publication.records import published_path
-from skewless.spec.part import Part, hours_of, part_at, part_named, parts_until
+from skewless.spec.part import DatedPath, Part, hours_of, part_at, part_named, parts_between, parts_until, resolve_path
 from skewless.spec.schedule import Schedule
 from tests.unit.synthetic import job
 
@@ -157,3 +158,74 @@ def test_a_window_beyond_the_calendar_is_a_sentence(part: Part, count: int) -> N
     ):
         parts_until(part, count, "Europe/Zurich")
     assert parts_until(Part(dt.date(1, 1, 2)), 2, "UTC")[0].date == dt.date.min
+
+
+# Paths that name a part.
+
+DAY = Part(dt.date(2026, 1, 31))
+SECOND_TWO = Part(dt.date(2026, 10, 25), "02b")
+REFUSED = "(expected .*, but got|there is no field)"
+
+
+@pytest.mark.parametrize(
+    ("part", "path", "resolved"),
+    [
+        (DAY, "/lake/{date}", "/lake/2026-01-31"),
+        (DAY, "/lake/{date:%Y/%m/%d}/x", "/lake/2026/01/31/x"),
+        (DAY, "/lake/date={date}/{date:%d}%", "/lake/date=2026-01-31/31%"),
+        (DAY, "/in put [1]{a,b}/{}/{1}", "/in put [1]{a,b}/{}/{1}"),
+        (DAY, "/{date:%Y%%}", "/2026%"),
+        (SECOND_TWO, "/lake/{date}/{hour}", "/lake/2026-10-25/02b"),
+        (SECOND_TWO, "/lake/{date:%Y%m%d}/h{hour:%H}", "/lake/20261025/h02b"),
+        (SECOND_TWO, "/lake/{hour:%Y/%m/%d/%H}/x", "/lake/2026/10/25/02b/x"),
+    ],
+)
+def test_a_part_is_put_into_a_path_and_other_braces_stay(part: Part, path: str, resolved: str) -> None:
+    assert resolve_path(path, part, "spec") == resolved
+
+
+@pytest.mark.parametrize(
+    ("part", "path", "words"),
+    [
+        (DAY, "/{hour}", r"a job of days has no \{hour\}"),
+        (SECOND_TWO, "/{hour:%d}", r"the directive %H is missing in \{hour"),
+        (SECOND_TWO, "/{hour:%H%M}", r"got %M in \{hour:%H%M\}"),
+        (SECOND_TWO, "/{date:%H}", r"got %H in \{date:%H\}"),
+        *((DAY, f"/{{{field}}}", REFUSED) for field in ("date.year", "date!r", "ds", "date.__class__", "date[0]")),
+        *((DAY, f"/{{date:{form}}}", REFUSED) for form in ("%H", "%", "")),
+    ],
+)
+def test_other_fields_and_directives_are_refused_in_a_sentence(part: Part, path: str, words: str) -> None:
+    with pytest.raises(SpecError, match=rf"^spec, field input\.path: .*{words}.*\.$"):
+        resolve_path(path, part, "spec, field input.path")
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("/lake/date={date}", "day"),
+        ("/lake/{date:%Y/%m/%d}/*.parquet", "day"),
+        ("lake/x-{date:%y%j}-?[ab].csv", "day"),
+        ("s3://lake/100%%/{date:%G-W%V}/{date:%u}", "day"),
+        ("/lake/{date}/{hour}", "hour"),
+        ("/lake/{date:%Y}/{date:%m-%d}/h{hour:%H}z", "hour"),
+    ],
+)
+def test_a_path_tells_of_which_part_it_is(path: str, unit: str) -> None:
+    dated = DatedPath(path, "spec")
+    last = Part(dt.date(2026, 10, 25), "02b" if unit == "hour" else None)  # an hour that comes twice
+    for part in parts_between(Part(dt.date(2026, 10, 24), last.hour and "23"), last, "Europe/Zurich"):
+        found = resolve_path(path, part, "spec").replace("?[ab]", "xb")
+        found = "/".join(found.split("/")[: dated.pattern.count("/") + 1])
+        assert dated.part_at(found, "Europe/Zurich") == part
+        assert fnmatch.fnmatch(found, dated.pattern)
+    assert "**" not in dated.pattern
+
+
+def test_a_path_that_is_no_part_is_of_none() -> None:
+    dated = DatedPath("/lake/{date}/{date:%Y}-{hour}", "spec")
+    for other in ("2026-02-30/2026-00", "2026-02-03/2025-00", "2026-3-04/2026-00", "2026-02-03/2026-02b", "x/y", ""):
+        assert dated.part_at(f"/lake/{other}", "Europe/Zurich") is None
+    for path in ("/lake/{date:%Y-%m}/**/{date:%d}", "/lake/{date:%G%m%d}"):
+        with pytest.raises(SpecError, match="with window: all, but got"):
+            DatedPath(path, "spec")

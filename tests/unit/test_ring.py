@@ -14,10 +14,10 @@ from skewless.documents.decision import Decision
 from skewless.errors import SpecError
 from skewless.planner.first_plan import first_plan, first_ring
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.hashing import key_hash
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes
-from skewless.spec.routing import LARGEST_RING_BITS, Policy, Routing
+from skewless.routing.waves import cut_waves
+from skewless.spec.routing import Policy, Routing
 from tests.tiers import mostly_long
 from tests.unit import synthetic
 
@@ -41,54 +41,19 @@ def test_a_slot_belongs_to_the_first_token_clockwise_of_its_start(tokens: dict[i
         assert owner == next((reducer for at, reducer in placed if at >= start), placed[0][1])
 
 
-@given(TOKENS, st.integers(0, 41), st.integers(1, 30))
-def test_adding_a_reducer_moves_slots_only_to_it(tokens: dict[int, int], new: int, count: int) -> None:
-    tokens.pop(new, None)
-    if not tokens:
-        return
-    before, after = Ring(tokens=tokens).slot_owners, Ring(tokens={**tokens, new: count}).slot_owners
-    assert set(after[before != after]) <= {new}
-
-
-@given(TOKENS, st.data())
-def test_taking_tokens_from_a_reducer_moves_slots_only_away_from_it(
-    tokens: dict[int, int], data: st.DataObject
+@given(TOKENS, st.integers(0, 41), st.integers(0, 30), st.integers(4, 16))
+def test_slots_move_only_to_a_reducer_with_more_tokens_or_away_from_one_with_fewer(
+    tokens: dict[int, int], reducer: int, count: int, bits: int
 ) -> None:
-    poorer = data.draw(st.sampled_from(sorted(tokens)))
-    left = data.draw(st.integers(1, tokens[poorer]))
-    before, after = Ring(tokens=tokens).slot_owners, Ring(tokens={**tokens, poorer: left}).slot_owners
-    assert set(before[before != after]) <= {poorer}
-
-
-@given(TOKENS, st.data(), st.integers(4, 16))
-def test_removing_a_reducer_moves_only_its_own_slots(tokens: dict[int, int], data: st.DataObject, bits: int) -> None:
-    gone = data.draw(st.sampled_from(sorted(tokens)))
-    others = {reducer: count for reducer, count in tokens.items() if reducer != gone}
-    if not others:
+    """Also where a reducer comes or goes."""
+    changed = {one: tokens_of for one, tokens_of in {**tokens, reducer: count}.items() if tokens_of}
+    if not changed:
         return
-    before = Ring(ring_bits=bits, tokens=tokens).slot_owners
-    after = Ring(ring_bits=bits, tokens=others).slot_owners
-    assert np.array_equal(before != after, before == gone)
-    assert gone not in after
-
-
-@given(TOKENS, st.data(), st.integers(1, 30), st.integers(4, 16))
-def test_adding_tokens_to_a_reducer_moves_slots_only_to_it(
-    tokens: dict[int, int], data: st.DataObject, more: int, bits: int
-) -> None:
-    richer = data.draw(st.sampled_from(sorted(tokens)))
-    before = Ring(ring_bits=bits, tokens=tokens).slot_owners
-    after = Ring(ring_bits=bits, tokens={**tokens, richer: tokens[richer] + more}).slot_owners
-    assert set(after[before != after]) <= {richer}
-    assert richer not in before[before != after]
-
-
-@given(TOKENS, st.integers(4, 16))
-def test_every_slot_has_exactly_one_owner_and_it_is_on_the_ring(tokens: dict[int, int], bits: int) -> None:
-    ring = Ring(ring_bits=bits, tokens=tokens)
-    owned = sum((ring.slot_owners == reducer).astype(int) for reducer in ring.reducers)
-    assert ring.slot_owners.shape == (1 << bits,)
-    assert np.array_equal(owned, np.ones(1 << bits))
+    before, after = (Ring(ring_bits=bits, tokens=one).slot_owners for one in (tokens, changed))
+    richer, poorer = (after, before) if count > tokens.get(reducer, 0) else (before, after)
+    assert set(richer[before != after]) <= {reducer}
+    assert reducer not in poorer[before != after]
+    assert set(after) <= set(changed)
 
 
 @given(TOKENS, st.text(st.characters(exclude_categories=["Cs"])), st.integers(4, 16))
@@ -97,14 +62,6 @@ def test_the_owner_of_a_key_is_that_of_its_slot(tokens: dict[int, int], key: str
     assert 0 <= ring.slot_of(key) < 1 << bits
     assert ring.owner_of(key) == ring.slot_owners[ring.slot_of(key)]
     assert ring.owner_of(key) in ring.reducers
-
-
-@given(TOKENS)
-def test_every_slot_has_an_owner_on_the_ring_and_the_order_of_reducers_is_no_matter(tokens: dict[int, int]) -> None:
-    ring = Ring(tokens=tokens)
-    assert len(ring.slot_owners) == 4096
-    assert set(ring.slot_owners) <= set(tokens)
-    assert np.array_equal(ring.slot_owners, Ring(tokens=dict(reversed(tokens.items()))).slot_owners)
 
 
 def test_reducers_are_in_order_however_they_were_given() -> None:
@@ -120,14 +77,6 @@ def test_a_token_at_the_very_start_of_a_slot_has_it() -> None:
     owners = Ring(ring_bits=16, tokens={0: 8, 3994: 1}).slot_owners
     assert owners[start] == 3994
     assert owners[start + 1] == 0
-
-
-def test_an_even_ring_of_64_tokens_is_known() -> None:
-    ring = Ring.even(8, 64)
-    assert ring.reducers == tuple(range(8))
-    assert np.bincount(ring.slot_owners).sum() == 4096
-    assert ring.slot_of("self") == key_hash("self") >> 20 == 3606
-    assert ring.owner_of("self") == ring.slot_owners[3606]
 
 
 def test_a_ring_cannot_be_changed() -> None:
@@ -235,13 +184,6 @@ def test_a_move_that_would_leave_a_reducer_without_a_slot_is_refused(policy: str
     assert all("refused, " in one and "would own none of" in one for one in refused)
 
 
-@pytest.mark.long
-def test_the_largest_ring_of_a_spec_has_a_slot_for_each_of_its_reducers() -> None:
-    ring = first_ring(Routing(reducers=10_000))
-    assert ring.ring_bits == LARGEST_RING_BITS
-    assert int(np.bincount(ring.slot_owners).min()) > 50
-
-
 def test_a_strict_doubling_ends_where_its_page_says() -> None:
     most = 904
     pages = [DOCS / "policies" / "doubling.md", *(DOCS / "decisions").glob("0016-*.md")]
@@ -263,3 +205,68 @@ def test_other_tokens_on_a_ring_are_those_of_a_new_ring(bits: int, data: st.Data
     assert changed.places[0].tolist() == fresh.places[0].tolist()
     assert changed.places[1].tolist() == fresh.places[1].tolist()
     assert changed.slot_owners.tolist() == fresh.slot_owners.tolist()
+
+
+# Waves.
+
+UNITS = st.lists(st.integers(0, 1000), max_size=60)
+WEIGHTS = st.lists(st.integers(1, 100), min_size=1, max_size=6)
+
+
+@given(UNITS, WEIGHTS)
+def test_every_unit_with_rows_is_in_exactly_one_wave(rows: list[int], weights: list[int]) -> None:
+    waves = cut_waves(rows, weights)
+    assert sorted(ordinal for wave in waves for ordinal in wave) == [n for n, count in enumerate(rows) if count]
+    assert all(wave and list(wave) == sorted(wave) for wave in waves)
+    assert len(waves) <= len(weights)
+
+
+@given(st.lists(st.integers(1, 20), min_size=200, max_size=300), WEIGHTS)
+def test_many_units_meet_the_weights_within_a_unit_per_wave(rows: list[int], weights: list[int]) -> None:
+    waves = cut_waves(rows, weights)
+    reached = 0
+    for number, wave in enumerate(waves):
+        reached += sum(rows[ordinal] for ordinal in wave)
+        target = sum(rows) * sum(weights[: number + 1]) / sum(weights)
+        assert target - 10 - 1e-6 <= reached <= target + 20 * (number + 1) or number == len(waves) - 1
+
+
+@pytest.mark.parametrize("units", [100, 1000, 10_000])
+def test_every_wave_is_spread_over_the_whole_listing(units: int) -> None:
+    for wave in cut_waves([10] * units, (1, 4, 15, 80)):
+        by_tenth = np.bincount(np.array(wave) * 10 // units, minlength=10)
+        assert by_tenth.max() - by_tenth.min() <= max(2, 0.01 * units)
+
+
+@pytest.mark.parametrize("period", [2, 7, 10, 24, 31, 168])
+def test_no_period_of_the_listing_is_met_by_some_waves_only(period: int) -> None:
+    """As of files of hours or days, of which every so-and-so-manieth is alike."""
+    for wave in cut_waves([10] * 5000, (1, 4, 15, 80)):
+        alike = np.bincount(np.array(wave) % period, minlength=period)
+        assert alike.max() <= 2 * np.ceil(len(wave) / period)
+
+
+@pytest.mark.parametrize(
+    ("rows", "waves"),
+    [([], 0), ([0, 0], 0), ([5], 1), ([5, 5], 2), ([5, 0, 5, 5], 3), ([1, 1, 1, 1, 1000], 2)],
+    ids=["no unit", "no row", "one unit", "two units", "an empty unit", "one giant"],
+)
+def test_few_units_make_few_waves(rows: list[int], waves: int) -> None:
+    assert len(cut_waves(rows, (1, 4, 15, 80))) == waves
+
+
+@given(UNITS, WEIGHTS)
+def test_waves_in_order_follow_the_listing_and_leave_nothing_out(rows: list[int], weights: list[int]) -> None:
+    waves = cut_waves(rows, weights, in_order=True)
+    assert [ordinal for wave in waves for ordinal in wave] == [n for n, count in enumerate(rows) if count]
+    assert all(waves)
+    assert len(waves) <= len(weights)
+
+
+@pytest.mark.parametrize(
+    ("rows", "waves"),
+    [([10] * 20, (1, 4, 15)), ([1000, 1, 1, 1], (1, 1, 2)), ([1, 1, 1, 1000], (3, 1)), ([5, 0, 5, 0, 5], (1, 1, 1))],
+    ids=["even", "a giant first", "a giant last", "empty units"],
+)
+def test_waves_in_order_are_cut_where_their_weights_are_reached(rows: list[int], waves: tuple[int, ...]) -> None:
+    assert tuple(map(len, cut_waves(rows, (1, 4, 15), in_order=True))) == waves

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
 import yaml
+from hypothesis import given
 
-from skewless.documents.commit import CommittedFile
-from skewless.documents.job import Unit
+from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import CountedFile, JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.errors import DocumentError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
-from skewless.standing.changes import FileName, FoundFile, Rewrite
+from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import follow_rewrites, next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
@@ -32,14 +31,12 @@ from skewless.standing.store import (
     merge_path,
     open_states,
     version_path,
+    why_anew,
 )
+from tests.unit.states import NOW, add, make_old, store_of, window_of
 
 PART = "2026-11-20"
-NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 DAY, WEEK = dt.timedelta(days=1), dt.timedelta(days=7)
-#: The checksum of an empty footer.
-NOTHING = hashlib.sha256().hexdigest()
-
 # What shapes a state.
 
 SPEC: dict[str, Any] = {
@@ -76,54 +73,51 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_everything_that_shapes_a_state_is_in_its_fingerprint() -> None:
-    def name(
-        changed: dict[str, Any], types: str = "string", code: str = "0", engine: str = "4.3.0", field: str = "1"
-    ) -> str:
-        spec = parse_spec(yaml.safe_dump({**SPEC, **changed}, sort_keys=False))
-        return fingerprint_of(spec, {"page": types}, {"count": code}, engine, {"ms": field}).name
+def fingerprint(
+    changed: dict[str, Any] | None = None, types: str = "string", code: str = "0", engine: str = "4.3.0",
+    fields: dict[str, str] | None = None, inputs: dict[str, str] | None = None,
+) -> Fingerprint:  # fmt: skip
+    spec = parse_spec(yaml.safe_dump({**SPEC, **(changed or {})}, sort_keys=False))
+    return fingerprint_of(spec, {"page": types}, {"count": code}, engine, fields, inputs)
 
-    names = {what: name(changed) for what, changed in SHAPES.items()}
-    names |= {"nothing": name({}), "a type": name({}, types="int"), "code": name({}, code="1")}
-    names |= {"Spark": name({}, engine="5.0.0"), "a column of the table": name({}, field="2")}
-    assert len(set(names.values())) == len(names), names
-    assert name({}) == names["nothing"]
+
+def test_everything_that_shapes_a_state_is_in_its_fingerprint() -> None:
+    found = {what: fingerprint(changed) for what, changed in SHAPES.items()}
+    found |= {"nothing": fingerprint(), "a type": fingerprint(types="int"), "code": fingerprint(code="1")}
+    found |= {"Spark": fingerprint(engine="5.0.0"), "a column of the table": fingerprint(fields={"ms": "2"})}
+    assert len({one.name for one in found.values()}) == len(found), found
+    assert fingerprint() == found["nothing"]
+
+
+def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
+    first = fingerprint()
+    assert first.shapes["the form of states"] == str(STATE_FORM)
+    assert why_anew(str(tmp_path), first) == "no states were kept before"
+    open_states(str(tmp_path), first).begin(first)
+    changes = {
+        "aggregate 'n'": fingerprint({"aggregates": {**SPEC["aggregates"], "n": {"function": "sum", "column": "ms"}}}),
+        "the type of column 'page'": fingerprint(types="int"),
+        "the code of 'count'": fingerprint(code="1"),
+        "the version of Spark": fingerprint(engine="4.4.0"),
+        "the type of input column 'ms'": fingerprint(inputs={"ms": "int"}),
+    }
+    for what, other in changes.items():
+        assert why_anew(str(tmp_path), other) == f"its states begin anew, as this changed: {what}"
+    # What shapes no state: where the result goes, how rows are routed, how many parts there are, a patch of Spark.
+    alike = {"window": 9, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
+    assert fingerprint(alike, engine="4.3.1") == first
 
 
 # Versions.
 
 
-def store_of(folder: Path, name: str = "states") -> StatesStore:
-    fingerprint = Fingerprint(shapes={"name": name})
-    store = open_states(str(folder), fingerprint)
-    store.begin(fingerprint)
-    return store
-
-
-def add(store: StatesStore, run: str, part: str = PART, *files: str) -> Numbered:
-    """A version of a part, with files of states that are there."""
-    states = []
-    for path in files:
-        full = Path(store.path(path))
-        full.parent.mkdir(parents=True, exist_ok=True)
-        full.write_bytes(b"PAR1" + bytes(4) + b"PAR1")
-        states.append(CommittedFile(kind="standing", path=path, rows=1, size_bytes=12, checksum=NOTHING))
-    seen = SeenFile(path=run, size_bytes=1, ranks=(0,))
-    return store.commit(PartVersion(part=part, fingerprint="f", run=run, files=(seen,), rows=1, states=tuple(states)))
-
-
-def aged(store: StatesStore, age: dt.timedelta, *paths: str) -> None:
-    for path in map(Path, paths or [str(one) for one in Path(str(store)).rglob("*")]):
-        os.utime(Path(str(store), path), ((NOW - age).timestamp(),) * 2)
-
-
 def test_a_version_has_a_number_above_all_that_were_given(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    assert [add(store, f"r{number}").number for number in (1, 2, 3)] == [1, 2, 3]
+    assert [add(store, f"r{number}", PART).number for number in (1, 2, 3)] == [1, 2, 3]
     for number in (1, 2):  # a prune has removed them
         Path(store.path(version_path(PART, number))).unlink()
-    assert add(store, "r4").number == 4
-    assert add(store, "r4").number == 4
+    assert add(store, "r4", PART).number == 4
+    assert add(store, "r4", PART).number == 4
     assert add(store, "r4", "2026-11-21").number == 1
 
     class Slow(StatesStore):
@@ -132,7 +126,7 @@ def test_a_version_has_a_number_above_all_that_were_given(tmp_path: Path) -> Non
         def numbers(self, part: str) -> list[int]:
             return super().numbers(part)[:1]
 
-    assert add(Slow(str(store)), "r5").number == 5
+    assert add(Slow(str(store)), "r5", PART).number == 5
     newest = store.newest(PART)[0]
     assert newest is not None
     assert (newest.number, newest.version.run) == (5, "r5")
@@ -140,7 +134,7 @@ def test_a_version_has_a_number_above_all_that_were_given(tmp_path: Path) -> Non
 
 def test_a_version_in_the_place_of_another_parts_is_refused(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    add(store, "r")
+    add(store, "r", PART)
     Path(store.path("parts/2026-11-21/versions")).mkdir(parents=True)
     Path(store.path(version_path(PART, 1))).rename(store.path(version_path("2026-11-21", 1)))
     with pytest.raises(DocumentError, match="a version of part 2026-11-21"):
@@ -256,17 +250,6 @@ def test_the_version_of_the_runs_own_part_says_which_late_files_were_left_out() 
 # Pins, and what a prune removes.
 
 
-def window_of(store: StatesStore) -> JobWindow:
-    parts = []
-    for at, name in enumerate(store.parts()):
-        newest = store.newest(name)[0]
-        assert newest is not None
-        parts.append(
-            WindowPart(name=name, place=at, base=newest.number, base_states=newest.version.states, base_rows=1)
-        )
-    return JobWindow(store=str(store), fingerprint="", shapes={}, windows=(WindowSpan(),), parts=tuple(parts))
-
-
 def test_a_pin_names_its_run_wherever_a_prune_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_of(tmp_path / "states")
     add(store, "r", PART, "states/attempts/1/x.parquet")
@@ -297,7 +280,7 @@ def test_a_pin_holds_while_its_run_may_read_the_states(
         (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "run" / name).write_text("{}")
     (pinned,) = Path(store.path("pins")).iterdir()
-    aged(store, age, str(pinned.relative_to(str(store))))
+    make_old(store, age, str(pinned.relative_to(str(store))))
     files, released = pins(store, NOW, WEEK)
     assert (bool(files), bool(released)) == (needed, not needed)
 
@@ -326,7 +309,7 @@ def scene(folder: Path, age: dt.timedelta = WEEK * 9) -> StatesStore:
         path = Path(store.path(f"states/attempts/{name}"))
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"four")
-    aged(store, age)
+    make_old(store, age)
     return store
 
 
@@ -356,7 +339,7 @@ def test_a_prune_removes_versions_before_the_files_that_they_name(tmp_path: Path
 def test_what_came_lately_keeps_what_somebody_may_read(tmp_path: Path, young: list[str], left: set[str]) -> None:
     store = scene(tmp_path)
     whole = set(removed(tmp_path))
-    aged(store, WEEK, *young)
+    make_old(store, WEEK, *young)
     assert whole - set(removed(tmp_path)) == left
 
 
@@ -369,7 +352,84 @@ def test_states_of_another_fingerprint_go_if_others_were_added_to_since(
     tmp_path: Path, ages: tuple[int, int], goes: list[str]
 ) -> None:
     for name, age in zip(("old", "new"), ages, strict=True):
-        add(store_of(tmp_path, name), "r")
-        aged(store_of(tmp_path, name), age * DAY)
+        add(store_of(tmp_path, name), "r", PART)
+        make_old(store_of(tmp_path, name), age * DAY)
     doomed = [one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))]
     assert [name for name in ("old", "new") if any(str(store_of(tmp_path, name)) in path for path in doomed)] == goes
+
+
+# Compaction: states of old files stand for the new ones, just where these hold the same rows.
+
+
+def files(names: str) -> frozenset[FileName]:
+    return frozenset(FileName(name, "") for name in names)
+
+
+def names(found: frozenset[FileName]) -> str:
+    return "".join(sorted(one.path for one in found))
+
+
+@pytest.mark.parametrize(
+    ("known", "rewrites", "covered", "lost"),
+    [
+        pytest.param("abc", [("abc", "xc")], "cx", "", id="of known files alone"),
+        pytest.param("abc", [("abcn", "xn")], "x", "", id="beside a new file"),
+        pytest.param("abc", [("abc", "xc"), ("xcn", "yn")], "y", "", id="twice"),
+        pytest.param("a", [("amn", "ax")], "a", "", id="of new files alone"),
+        pytest.param("ab", [("abn", "x")], "", "ab", id="of known and new files"),
+        pytest.param("ab", [("abn", "bx")], "b", "a", id="of a known and a new file"),
+        pytest.param("abc", [("bc", "x")], "x", "a", id="after a file was removed"),
+        pytest.param("a", [("a", "ax")], "a", "", id="new rows"),
+    ],
+)
+def test_a_rewrite_is_followed_unless_it_mixes_known_and_new_files(
+    known: str, rewrites: list[tuple[str, str]], covered: str, lost: str
+) -> None:
+    found = standing_for(files(known), [Rewrite(files(before), files(after)) for before, after in rewrites])
+    assert (names(found.covered), names(found.lost)) == (covered, lost)
+
+
+def test_more_deletes_in_a_file_are_another_file() -> None:
+    known = frozenset({FileName("a", "table:")})
+    now = frozenset({FileName("a", "table:1")})
+    assert standing_for(known, [Rewrite(now, files("x"))]).lost == known
+
+
+@given(st.data())
+def test_what_is_covered_and_not_lost_has_just_the_known_rows(data: st.DataObject) -> None:
+    """A table whose files are sets of rows, and commits of all kinds, of which some rewrites are forgotten."""
+    contents: dict[FileName, frozenset[int]] = {}
+    rows = 0
+
+    def new(content: frozenset[int]) -> FileName:
+        name = FileName(f"f{len(contents)}", "")
+        contents[name] = content
+        return name
+
+    def some(table: set[FileName]) -> set[FileName]:
+        return set(data.draw(st.lists(st.sampled_from(sorted(table)), unique=True))) if table else set()
+
+    table: set[FileName] = set()
+    known: frozenset[FileName] | None = None
+    rewrites = []
+    for step in range(data.draw(st.integers(1, 12))):
+        if step == 3:
+            known = frozenset(table)
+        before = frozenset(table)
+        what = data.draw(st.sampled_from(["append", "remove", "rewrite", "rewrite"]))
+        if what == "append":
+            table.add(new(frozenset({rows, rows + 1})))
+            rows += 2
+        elif what == "remove":
+            table -= some(table)
+        else:
+            old = some(table)
+            table -= old
+            table |= {new(frozenset().union(*(contents[one] for one in old)))} if old else set()
+            if known is not None and data.draw(st.integers(0, 4)):
+                rewrites.append(Rewrite(before, frozenset(table)))
+    found = standing_for(known or frozenset(), rewrites)
+    if not found.lost and known is not None and found.covered <= table:
+        kept = [row for one in found.covered for row in contents[one]]
+        assert sorted(kept) == sorted(row for one in known for row in contents[one])
+    assert not found.covered & found.lost

@@ -3,9 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -35,25 +33,24 @@ def numbered(number: int) -> StepCommit:
     return StepCommit(step="s", attempt=str(number), files=(), counts={"rows": number})
 
 
+#: A job, its first plan, and the decision after its first stage.
+JOB = synthetic.job([100, 400], waves=(1, 4))
+PLAN = first_plan(JOB)
+DECISION = plan_next_stage(JOB, PLAN, synthetic.report(PLAN, {"a": 60, "b": 40}))
+#: The report of a stage.
+REPORT = synthetic.report(PLAN, {"a": 1})
+
+
+def put(run: RunDirectory, path: str, content: bytes) -> None:
+    """A file, with its folder."""
+    run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+    run.fs.pipe_file(path, content)
+
+
 def test_the_first_writer_wins(run: RunDirectory) -> None:
     assert run.write_once("a/b.json", numbered(1))
     assert not run.write_once("a/b.json", numbered(2))
     assert run.read("a/b.json", StepCommit) == numbered(1)
-
-
-def test_of_eight_threads_one_wins(local: RunDirectory) -> None:
-    for race in range(10):
-        start = threading.Barrier(8)
-
-        def write(number: int, race: int = race, start: threading.Barrier = start) -> bool:
-            start.wait()
-            return local.write_once(f"race-{race}.json", numbered(number))
-
-        with ThreadPoolExecutor(8) as threads:
-            won = list(threads.map(write, range(8)))
-        assert sum(won) == 1
-        assert local.read(f"race-{race}.json", StepCommit) == numbered(won.index(True))
-    assert not list(Path(str(local)).glob("*.draft"))
 
 
 #: Forked, so that a process costs no imports.
@@ -76,6 +73,7 @@ def test_of_three_processes_one_wins_each_time(local: RunDirectory) -> None:
     won = [writer.exitcode for writer in writers]
     winners = [local.read(f"{document}.json", StepCommit).counts["rows"] for document in range(50)]
     assert [winners.count(number) for number in range(3)] == won
+    assert not list(Path(str(local)).glob("*.draft"))
 
 
 def die_while_writing(run: RunDirectory) -> None:
@@ -115,6 +113,7 @@ def test_the_first_attempt_to_commit_counts_and_the_second_hears_of_it(run: RunD
         kind="states", path=f"{first.folder}/states/0.parquet", rows=5, size_bytes=7, checksum="0" * 64
     )
     committed = first.commit([file], {"rows": 5})
+    assert first.commit([file], {"rows": 5}) == committed, "its own commit again is no race"
     assert run.committed(step) == run.commit_of(step) == committed
     assert committed.of_kind("states") == (file,)
     assert committed.of_kind("backlog") == ()
@@ -123,53 +122,39 @@ def test_the_first_attempt_to_commit_counts_and_the_second_hears_of_it(run: RunD
     assert run.committed(step) == committed
 
 
-def test_committing_the_same_again_is_no_race(run: RunDirectory) -> None:
-    attempt = run.new_attempt("result")
-    assert attempt.commit([], {"rows": 1}) == attempt.commit([], {"rows": 1})
-
-
 def test_stages_are_counted_up_to_the_first_gap_and_reports_come_from_the_winner(run: RunDirectory) -> None:
-    job = synthetic.job([100, 400], waves=(1, 4))
-    run.write_once("job.json", job)
-    plan = first_plan(job)
+    run.write_once("job.json", JOB)
     for stage in (0, 1, 3):
         loser, winner = run.new_attempt(stage_step(stage)), run.new_attempt(stage_step(stage))
-        report = synthetic.report(plan, {"a": stage + 1}).model_copy(update={"stage": stage})
+        report = synthetic.report(PLAN, {"a": stage + 1}).model_copy(update={"stage": stage})
         loser.write("report.json", report.model_copy(update={"stage_seconds": 99.0}))
         winner.write("report.json", report)
         winner.commit([], {})
-    run.new_attempt(stage_step(2)).write("report.json", synthetic.report(plan, {"a": 1}))
-    assert run.job() == job
+    run.new_attempt(stage_step(2)).write("report.json", REPORT)
+    assert run.job() == JOB
     assert run.committed_stages() == 2, "an attempt of stage 2 was made, and none committed"
     assert [report.stage for report in run.reports()] == [0, 1]
     assert run.report(1).stage_seconds == 1.0
 
 
 def test_enacting_a_decision_twice_is_enacting_it_once(run: RunDirectory) -> None:
-    job = synthetic.job([100, 400], waves=(1, 4))
-    plan = first_plan(job)
-    decision = plan_next_stage(job, plan, synthetic.report(plan, {"a": 60, "b": 40}))
-    assert run.enact(decision) == run.enact(decision) == run.decision(1) == decision
-    assert run.plan(1) == decision.next_plan
+    assert run.enact(DECISION) == run.enact(DECISION) == run.decision(1) == DECISION
+    assert run.plan(1) == DECISION.next_plan
     with pytest.raises(RunDirectoryError, match="a different one"):
-        run.enact(decision.model_copy(update={"sentence": "something else"}))
+        run.enact(DECISION.model_copy(update={"sentence": "something else"}))
 
 
 def test_a_crash_between_plan_and_decision_is_healed(run: RunDirectory) -> None:
-    job = synthetic.job([100, 400], waves=(1, 4))
-    plan = first_plan(job)
-    decision = plan_next_stage(job, plan, synthetic.report(plan, {"a": 60, "b": 40}))
-    assert decision.next_plan is not None
-    run.write_once("plans/0001.json", decision.next_plan)
-    assert run.enact(decision) == run.decision(1)
+    assert DECISION.next_plan is not None
+    run.write_once("plans/0001.json", DECISION.next_plan)
+    assert run.enact(DECISION) == run.decision(1)
 
 
 def test_a_job_is_parsed_once_and_its_text_is_looked_at_each_time(run: RunDirectory) -> None:
-    job = synthetic.job([100, 400])
-    assert run.begin(job) is job
-    assert run.job() is job
+    assert run.begin(JOB) is JOB
+    assert run.job() is JOB
     another = RunDirectory(str(run))
-    assert another.job() == job
+    assert another.job() == JOB
     assert another.job() is another.job()
     run.fs.pipe_file(f"{run.root}/job.json", run.text_of("job.json").replace(b"100", b"101", 1))
     for one in (run, another):
@@ -178,17 +163,15 @@ def test_a_job_is_parsed_once_and_its_text_is_looked_at_each_time(run: RunDirect
 
 
 def test_of_two_that_begin_a_run_the_first_one_counts(run: RunDirectory) -> None:
-    job = synthetic.job([100, 400])
-    run.begin(job)
-    other = job.model_copy(update={"turn": job.turn + 1})
-    assert RunDirectory(str(run)).begin(other) == job
+    run.begin(JOB)
+    other = JOB.model_copy(update={"turn": JOB.turn + 1})
+    assert RunDirectory(str(run)).begin(other) == JOB
 
 
 def test_what_is_missing_or_torn_is_named(run: RunDirectory) -> None:
     with pytest.raises(RunDirectoryError, match=r"there is no job.json; run the step before this one"):
         run.job()
-    run.fs.makedirs(f"{run.root}/plans", exist_ok=True)
-    run.fs.pipe_file(f"{run.root}/plans/0000.json", b'{"epoch":')
+    put(run, f"{run.root}/plans/0000.json", b'{"epoch":')
     with pytest.raises(DocumentError, match=r"plans/0000.json: the document was cut or changed since it was written"):
         run.plan(0)
 
@@ -197,18 +180,10 @@ def test_an_attempt_lists_its_own_parquet_files_only(run: RunDirectory) -> None:
     mine, other = run.new_attempt("stages/0000"), run.new_attempt("stages/0000")
     for attempt in (mine, other):
         for name in ("states/b=1/x.parquet", "states/a.parquet", "states/_SUCCESS", "backlog/c.parquet"):
-            path = f"{run.root}/{attempt.folder}/{name}"
-            run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            run.fs.pipe_file(path, b"")
+            put(run, f"{run.root}/{attempt.folder}/{name}", b"")
     listed = [mine.relative(path) for path in mine.listed("states")]
     assert listed == [f"{mine.folder}/states/a.parquet", f"{mine.folder}/states/b=1/x.parquet"]
     assert all(run.path(name).endswith(name) for name in listed)
-
-
-def test_paths_are_as_spark_reads_them(tmp_path: Path) -> None:
-    assert RunDirectory(str(tmp_path)).path("x") == f"{tmp_path}/x"
-    assert RunDirectory(f"file://{tmp_path}/").path("x") == f"{tmp_path}/x"
-    assert RunDirectory("memory://run/").path("x") == "memory://run/x"
 
 
 def parquet(pages: bytes, footer: bytes = b"what the pages hold") -> bytes:
@@ -233,8 +208,7 @@ def test_a_committed_file_that_changed_is_not_read(
 ) -> None:
     attempt = run.new_attempt("result")
     path = f"{run.root}/{attempt.folder}/{name}"
-    run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-    run.fs.pipe_file(path, written)
+    put(run, path, written)
     file = attempt.described("result", path, 1)
     run.verify(file)
     run.fs.rm_file(path) if found is None else run.fs.pipe_file(path, found)
@@ -255,12 +229,11 @@ def test_what_has_no_footer_is_no_parquet_file(tmp_path: Path, content: bytes) -
 def test_a_committed_document_that_changed_is_not_read(run: RunDirectory) -> None:
     """Also where another whole document, as long as it, lies in its place."""
     attempt = run.new_attempt(stage_step(0))
-    report = synthetic.report(first_plan(synthetic.job([100])), {"a": 1})
-    attempt.write(STAGE_REPORT, report)
+    attempt.write(STAGE_REPORT, REPORT)
     attempt.commit([], {})
-    assert run.report(0) == report
-    other = report.model_copy(update={"stage_seconds": report.stage_seconds + 1}).sealed().encode()
-    assert len(other) == len(report.sealed().encode())
+    assert run.report(0) == REPORT
+    other = REPORT.model_copy(update={"stage_seconds": REPORT.stage_seconds + 1}).sealed().encode()
+    assert len(other) == len(REPORT.sealed().encode())
     run.fs.pipe_file(f"{run.root}/{attempt.folder}/{STAGE_REPORT}", other)
     with pytest.raises(RunDirectoryError, match="that was committed, but got other content"):
         run.report(0)
@@ -321,24 +294,19 @@ def test_the_manifest_of_another_attempt_commits_nothing(run: RunDirectory) -> N
 def test_a_whole_document_in_the_place_of_another_is_refused(
     run: RunDirectory, name: str, kept: str, read: Callable[[RunDirectory], object]
 ) -> None:
-    job = synthetic.job([100, 400, 400], waves=(1, 4, 4))
-    plan = first_plan(job)
-    decision = plan_next_stage(job, plan, synthetic.report(plan, {"a": 60, "b": 40}))
-    assert decision.next_plan is not None
-    run.write_once("plans/0001.json", decision.next_plan)
-    run.write_once("decisions/0002.json", decision.model_copy(update={"stage": 2, "next_plan": None}))
+    assert DECISION.next_plan is not None
+    run.write_once("plans/0001.json", DECISION.next_plan)
+    run.write_once("decisions/0002.json", DECISION.model_copy(update={"stage": 2, "next_plan": None}))
     run.write_once("stages/0001/COMMIT.json", StepCommit(step="stages/0001", attempt="a", files=()))
     there, wanted = f"{run.root}/{name.format(kept)}", f"{run.root}/{name.format(f'{int(kept) - 1:04d}')}"
-    run.fs.makedirs(wanted.rpartition("/")[0], exist_ok=True)
-    run.fs.pipe_file(wanted, run.fs.cat_file(there))
+    put(run, wanted, run.fs.cat_file(there))
     with pytest.raises(DocumentError, match="restore the file from a copy"):
         read(run)
 
 
 def test_the_report_of_another_stage_is_refused(run: RunDirectory) -> None:
     attempt = run.new_attempt(stage_step(0))
-    report = synthetic.report(first_plan(synthetic.job([100])), {"a": 1})
-    attempt.write(STAGE_REPORT, report.model_copy(update={"stage": 1}))
+    attempt.write(STAGE_REPORT, REPORT.model_copy(update={"stage": 1}))
     attempt.commit([], {})
     with pytest.raises(DocumentError, match="expected the report of stage 0, but got that of 1"):
         run.report(0)
@@ -346,15 +314,11 @@ def test_the_report_of_another_stage_is_refused(run: RunDirectory) -> None:
 
 def test_a_crash_between_plan_and_decision_leaves_the_plan_and_no_decision(run: RunDirectory) -> None:
     """A decision is what others go on from, so its plan is there before it."""
-    job = synthetic.job([100, 400], waves=(1, 4))
-    plan = first_plan(job)
-    decision = plan_next_stage(job, plan, synthetic.report(plan, {"a": 60, "b": 40}))
-    run.fs.makedirs(run.root, exist_ok=True)
-    run.fs.pipe_file(f"{run.root}/decisions", b"a file where the folder should be")
+    put(run, f"{run.root}/decisions", b"a file where the folder should be")
     with pytest.raises((RunDirectoryError, OSError)):
-        run.enact(decision)
+        run.enact(DECISION)
     assert not run.exists("decisions/0001.json")
-    assert run.plan(1) == decision.next_plan
+    assert run.plan(1) == DECISION.next_plan
 
 
 def test_what_tasks_have_reported_is_listed_and_nothing_else(run: RunDirectory) -> None:
@@ -362,8 +326,7 @@ def test_what_tasks_have_reported_is_listed_and_nothing_else(run: RunDirectory) 
     attempt = run.new_attempt("result")
     paths = [f"{run.root}/{attempt.folder}/data/{name}.parquet" for name in ("one", "late")]
     for path in paths:
-        run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        run.fs.pipe_file(path, b"")
+        put(run, path, b"")
     assert attempt.listed("data") == sorted(paths)
     attempt.report([attempt.path("data/one.parquet")])
     assert attempt.listed("data") == paths[:1]

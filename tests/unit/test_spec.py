@@ -2,15 +2,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from pydantic import JsonValue
 
 from skewless.errors import SpecError
-from skewless.planner.policies import POLICIES
+from skewless.spec.options import OPTIONS, option_schema, parse_options, refuse_more_waves, with_options
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.result import Window
 from skewless.spec.routing import Policy
-from skewless.spec.spec import JobSpec
+from tests.unit.synthetic import spec
 
 GOOD = """
 name: tokens
@@ -22,25 +25,6 @@ aggregates:
   columns: {function: streaming_histogram, column: column, bins: 16}
 output: {path: results/tokens}
 """
-
-
-def test_the_defaults_are_the_design_s() -> None:
-    spec = parse_spec(GOOD)
-    assert (spec.key, spec.routing.policy.name, spec.routing.reducers) == (("token",), "adaptive", 8)
-    assert (spec.routing.waves, spec.engine, spec.schedule.cron) == ((1, 4, 15, 80), "auto", None)
-    assert spec.aggregates["occurrences"].function == "count"
-    assert spec.aggregates["columns"].options == {"bins": 16}
-    assert JobSpec.model_validate_json(spec.to_json()) == spec
-
-
-def test_the_catalog_s_specs_are_good() -> None:
-    found = list((Path(__file__).parents[2] / "jobs/catalog").glob("*.yaml"))
-    assert found
-    assert all(load_spec(path).name == path.stem for path in found)
-
-
-def test_every_policy_of_the_spec_exists() -> None:
-    assert set(POLICIES) == set(Policy.FIELDS_OF)
 
 
 @pytest.mark.parametrize(
@@ -179,3 +163,121 @@ def test_a_cron_that_airflow_refuses_is_refused_in_the_spec(cron: str) -> None:
         parse_spec(
             f"{{name: x, schedule: {{cron: {cron}}}, input: {{path: i}}, key: k, aggregates: {{n: count}}, output: {{path: o}}}}"
         )
+
+
+WINDOWED: dict[str, Any] = {
+    "name": "visits",
+    "input": {"path": "/lake/visits/date={date}"},
+    "window": 28,
+    "key": "page",
+    "aggregates": {"n": "count"},
+    "output": {"path": "marts/visits"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"input": {"path": "/lake/visits"}}, "input.parts: a window is made of parts, but got the path '/lake/visits'"),
+        ({"input": {"path": "/lake/{date:%Y-%m}"}}, "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02"),
+        ({"input": {"path": "/lake/{date:%m-%d}"}}, "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01"),
+        ({"input": {"path": "/lake/{date}"}, "schedule": {"hour": "previous"}}, "expected {hour} in input.path, or the partition column in input.parts"),
+        ({"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}}, "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00"),
+        ({"window": {"length": 28, "keep": 7}}, "field window: expected keep of at least the longest length, 28, but got 7"),
+        ({"input": {"format": "catalog", "path": "lake.visits"}}, "expected an input whose parts can be told, with a window"),
+        ({"state": "forward"}, "expected state: merge with a window, which keeps states, but got state: forward"),
+        ({"output": {"path": "marts/{date}"}}, "expected window.states, as output.path differs from part to part"),
+        ({"window": 0}, "field window: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 0"),
+        ({"window": {"length": "every"}}, "window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'"),
+        ({"window": [7, 1]}, "expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got [7, 1]"),
+        ({"window": [7, 7]}, "1 to 1,000, ascending, each once, but got [7, 7]"),
+        ({"window": ["all"]}, "field window: expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got ['all']"),
+        ({"window": [1, 7], "key": "Window"}, "got 'Window' twice: as the column that tells windows apart and as a key column"),
+        ({"window": {"length": "all", "keep": 60}}, "expected no keep with length all, which needs the states of all parts, but got 60"),
+        ({"window": {"length": 7, "verify": 9, "late": "ignore"}}, "expected late: recompute or fail with verify, which reads all rows, but got late: ignore"),
+        ({"window": None, "input": {"path": "/lake/visits", "parts": "date"}}, "expected input.parts only with a window, but got no window"),
+        ({"window": None, "quality": {"freshness": "at"}}, "expected quality.freshness only with a window, but got no window"),
+    ],
+)  # fmt: skip
+def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_spec(yaml.safe_dump({**WINDOWED, **changed}))
+    assert sentence in str(refused.value)
+
+
+def test_the_lengths_of_windows_are_said_in_one_place() -> None:
+    cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
+        ({"window": 28}, (28,), 35),
+        ({"window": "all"}, (None,), None),
+        ({"window": [1, 7]}, (1, 7), 14),
+        ({"window": {"length": 1, "keep": 3}}, (1,), 3),
+        ({}, (), 0),
+    ]
+    for given, lengths, kept in cases:
+        spec = parse_spec(yaml.safe_dump({**WINDOWED, "window": None, **given}))
+        assert (spec.lengths, spec.kept_parts) == (lengths, kept)
+        assert spec.result_key == (("page", "window") if len(lengths) > 1 else ("page",))
+
+
+# What may be chosen for one run, and what may not.
+
+
+def test_options_become_fields_of_the_spec() -> None:
+    changed = with_options(spec(), {"policy": "halving", "waves": [1, 2], "mode": "observe", "cores": 8}, "form")
+    assert (changed.routing.policy.name, changed.routing.waves, changed.mode) == ("halving", (1, 2), "observe")
+    assert changed.spark.cores == 8
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param({"polcy": "static"}, "did you mean 'policy'", id="misspelt"),
+        pytest.param({"input.path": "/etc"}, "expected known options, but got 'input.path'", id="path"),
+        pytest.param({"map": {"select": ["1"]}}, "got 'map'", id="sql"),
+        pytest.param({"aggregates": {"a": "x"}}, "got 'aggregates'", id="code"),
+        pytest.param({"policy": "eval"}, "form, field routing.policy.name: expected", id="unknown-policy"),
+        pytest.param({"reducers": 0}, "at least 1, but got 0", id="too-few"),
+        pytest.param({"reducers": {"$ref": 1}}, "form, field routing.reducers", id="mapping"),
+        pytest.param({"budget": 101}, "at most 100", id="too-large"),
+        pytest.param({"driver_memory": "2g; rm -rf /"}, "spark.driver_memory", id="shell"),
+        pytest.param({"driver_memory": "2g\n"}, "spark.driver_memory", id="newline"),
+        pytest.param({"waves": []}, "at least 1 item", id="no-waves"),
+        pytest.param(
+            {"late": "fail"}, "expected late only of a job with a window, but got one without", id="no-window"
+        ),
+    ],
+)
+def test_anything_else_is_refused_in_one_sentence(given: dict[str, JsonValue], words: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        with_options(spec(), given, "form")
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_another_policy_has_its_own_defaults_and_the_same_one_keeps_what_the_spec_says() -> None:
+    given = spec(policy="halving", rounds=9)
+    assert with_options(given, {"policy": "halving"}, "form") == given
+    assert with_options(given, {"policy": "doubling"}, "form").routing.policy == Policy(name="doubling")
+
+
+def test_options_are_one_json_object() -> None:
+    assert parse_options('{"policy": "static"}', "--options") == {"policy": "static"}
+    for text in ("[1]", "policy=static", "", "nan", "\ud800", "[" * 100_000, '{"a":' * 100_000, '"' + "x" * 100_000):
+        with pytest.raises(SpecError, match="a JSON object of options"):
+            parse_options(text, "--options")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_has_a_schema_without_references_and_says_what_it_is(name: str) -> None:
+    schema = option_schema(name)
+    assert schema["type"]
+    assert schema["description"]
+    assert "$ref" not in str(schema)
+    assert "anyOf" not in schema
+
+
+def test_more_waves_than_stages_are_refused() -> None:
+    refuse_more_waves(spec(), None, "form")
+    refuse_more_waves(spec(), 4, "form")
+    with pytest.raises(SpecError, match="at most 3 waves"):
+        refuse_more_waves(spec(), 3, "form")

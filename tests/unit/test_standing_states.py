@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
-import hashlib
 import itertools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-import yaml
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from skewless.documents.commit import CommittedFile
-from skewless.documents.job import STATE_FORM, Unit
+from skewless.documents.job import Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
-from skewless.errors import DocumentError, SpecError
+from skewless.errors import DocumentError
 from skewless.run.directory import RunDirectory
 from skewless.run.storage import Storage
-from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
-from skewless.spec.reading import parse_spec
+from skewless.spec.part import Part, parts_until
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
-from skewless.standing.fingerprint import Fingerprint, fingerprint_of
+from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, pin, remove_states
-from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
+from skewless.standing.store import Numbered, StatesStore
+from tests.tiers import mostly_long
+from tests.unit.states import FILE, NOW, add, file_of, make_old, store_of, window_of
 
 DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]
 NAMES = ["a", "b", "c", "d"]
@@ -231,17 +229,7 @@ class Nights(RuleBasedStateMachine):
         return file_of(path, len(held))
 
 
-#: The shortest file that ends as a Parquet file does: behind an empty footer.
-FILE = b"PAR1" + bytes(4) + b"PAR1"
-
-
-def file_of(path: str, rows: int) -> CommittedFile:
-    """Such a file of states, as a version names it."""
-    checksum = hashlib.sha256().hexdigest()
-    return CommittedFile(kind="standing", path=path, rows=rows, size_bytes=len(FILE), checksum=checksum)
-
-
-@pytest.mark.parametrize("sequences", [200, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sequences", mostly_long([15, 200, 2000], 15))
 def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> None:
     run_state_machine_as_test(
         Nights,
@@ -250,37 +238,6 @@ def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> Non
             suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("path", "unit"),
-    [
-        ("/lake/date={date}", "day"),
-        ("/lake/{date:%Y/%m/%d}/*.parquet", "day"),
-        ("lake/x-{date:%y%j}-?[ab].csv", "day"),
-        ("s3://lake/100%%/{date:%G-W%V}/{date:%u}", "day"),
-        ("/lake/{date}/{hour}", "hour"),
-        ("/lake/{date:%Y}/{date:%m-%d}/h{hour:%H}z", "hour"),
-    ],
-)
-def test_a_path_tells_of_which_part_it_is(path: str, unit: str) -> None:
-    dated = DatedPath(path, "spec")
-    last = Part(dt.date(2026, 10, 25), "02b" if unit == "hour" else None)  # an hour that comes twice
-    for part in parts_between(Part(dt.date(2026, 10, 24), last.hour and "23"), last, "Europe/Zurich"):
-        found = resolve_path(path, part, "spec").replace("?[ab]", "xb")
-        found = "/".join(found.split("/")[: dated.pattern.count("/") + 1])
-        assert dated.part_at(found, "Europe/Zurich") == part
-        assert fnmatch.fnmatch(found, dated.pattern)
-    assert "**" not in dated.pattern
-
-
-def test_a_path_that_is_no_part_is_of_none() -> None:
-    dated = DatedPath("/lake/{date}/{date:%Y}-{hour}", "spec")
-    for other in ("2026-02-30/2026-00", "2026-02-03/2025-00", "2026-3-04/2026-00", "2026-02-03/2026-02b", "x/y", ""):
-        assert dated.part_at(f"/lake/{other}", "Europe/Zurich") is None
-    for path in ("/lake/{date:%Y-%m}/**/{date:%d}", "/lake/{date:%G%m%d}"):
-        with pytest.raises(SpecError, match="with window: all, but got"):
-            DatedPath(path, "spec")
 
 
 def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path: Path) -> None:
@@ -333,126 +290,6 @@ def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -
     assert ranks_between([full], [("b", 1)]) is None
 
 
-SPEC: dict[str, Any] = {
-    "name": "visits",
-    "input": {"path": "/lake/visits/date={date}"},
-    "window": 28,
-    "key": "page",
-    "aggregates": {"n": "count"},
-    "output": {"path": "marts/visits"},
-}
-
-
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        (
-            {"input": {"path": "/lake/visits"}},
-            "input.parts: a window is made of parts, but got the path '/lake/visits'",
-        ),
-        (
-            {"input": {"path": "/lake/{date:%Y-%m}"}},
-            "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02",
-        ),
-        (
-            {"input": {"path": "/lake/{date:%m-%d}"}},
-            "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01",
-        ),
-        (
-            {"input": {"path": "/lake/{date}"}, "schedule": {"hour": "previous"}},
-            "expected {hour} in input.path, or the partition column in input.parts",
-        ),
-        (
-            {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
-            "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
-        ),
-        (
-            {"window": {"length": 28, "keep": 7}},
-            "field window: expected keep of at least the longest length, 28, but got 7",
-        ),
-        (
-            {"input": {"format": "catalog", "path": "lake.visits"}},
-            "expected an input whose parts can be told, with a window",
-        ),
-        ({"state": "forward"}, "expected state: merge with a window, which keeps states, but got state: forward"),
-        ({"output": {"path": "marts/{date}"}}, "expected window.states, as output.path differs from part to part"),
-        (
-            {"window": 0},
-            "field window: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 0",
-        ),
-        (
-            {"window": {"length": "every"}},
-            "window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'",
-        ),
-        ({"window": [7, 1]}, "expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got [7, 1]"),
-        ({"window": [7, 7]}, "1 to 1,000, ascending, each once, but got [7, 7]"),
-        (
-            {"window": ["all"]},
-            "field window: expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got ['all']",
-        ),
-        (
-            {"window": [1, 7], "key": "Window"},
-            "got 'Window' twice: as the column that tells windows apart and as a key column",
-        ),
-        (
-            {"window": {"length": "all", "keep": 60}},
-            "expected no keep with length all, which needs the states of all parts, but got 60",
-        ),
-        (
-            {"window": {"length": 7, "verify": 9, "late": "ignore"}},
-            "expected late: recompute or fail with verify, which reads all rows, but got late: ignore",
-        ),
-        (
-            {"window": None, "input": {"path": "/lake/visits", "parts": "date"}},
-            "expected input.parts only with a window, but got no window",
-        ),
-        (
-            {"window": None, "quality": {"freshness": "at"}},
-            "expected quality.freshness only with a window, but got no window",
-        ),
-    ],
-    ids=[
-        "no parts",
-        "one path",
-        "one path a year",
-        "hours by day",
-        "one hour",
-        "keep",
-        "table",
-        "order",
-        "output",
-        "none",
-        "word",
-        "descending",
-        "twice",
-        "list with all",
-        "column",
-        "keep of all",
-        "verify what is left out",
-        "parts for nothing",
-        "freshness without states",
-    ],
-)
-def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SpecError) as refused:
-        parse_spec(yaml.safe_dump({**SPEC, **changed}))
-    assert sentence in str(refused.value)
-
-
-def test_the_lengths_of_windows_are_said_in_one_place() -> None:
-    cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
-        ({"window": 28}, (28,), 35),
-        ({"window": "all"}, (None,), None),
-        ({"window": [1, 7]}, (1, 7), 14),
-        ({"window": {"length": 1, "keep": 3}}, (1,), 3),
-        ({}, (), 0),
-    ]
-    for given, lengths, kept in cases:
-        spec = parse_spec(yaml.safe_dump({**SPEC, "window": None, **given}))
-        assert (spec.lengths, spec.kept_parts) == (lengths, kept)
-        assert spec.result_key == (("page", "window") if len(lengths) > 1 else ("page",))
-
-
 @pytest.mark.parametrize("come", [["b"], ["b", "c"], ["a", "b"]], ids=["nothing", "a file behind", "a file before"])
 def test_a_part_whose_rows_must_be_seen_in_order_is_made_anew_when_a_file_comes(come: list[str]) -> None:
     seen = SeenFile(path="b", size_bytes=1, ranks=(256,))
@@ -472,147 +309,42 @@ def test_a_part_whose_rows_must_be_seen_in_order_is_made_anew_when_a_file_comes(
         assert (unordered.base, len(units)) == (4, 1)
 
 
-def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
-    spec = parse_spec(yaml.safe_dump(SPEC))
-    summed = {**SPEC, "aggregates": {"n": {"function": "sum", "column": "ms"}}}
-    first = fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.3.0")
-    assert first.shapes["the form of states"] == str(STATE_FORM)
-    assert why_anew(str(tmp_path), first) == "no states were kept before"
-    open_states(str(tmp_path), first).begin(first)
-    changes = {
-        "aggregate 'n'": fingerprint_of(
-            parse_spec(yaml.safe_dump(summed)), {"page": "string"}, {"count": "0"}, "4.3.0"
-        ),
-        "the type of column 'page'": fingerprint_of(spec, {"page": "int"}, {"count": "0"}, "4.3.0"),
-        "the code of 'count'": fingerprint_of(spec, {"page": "string"}, {"count": "1"}, "4.3.0"),
-        "the version of Spark": fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.4.0"),
-        "the type of input column 'ms'": fingerprint_of(
-            spec, {"page": "string"}, {"count": "0"}, "4.3.0", inputs={"ms": "int"}
-        ),
-    }
-    for what, other in changes.items():
-        assert other.name != first.name
-        assert why_anew(str(tmp_path), other) == f"its states begin anew, as this changed: {what}"
-    # What shapes no state: where the result goes, how rows are routed, how many parts there are, a patch of Spark.
-    alike = {**SPEC, "window": 7, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
-    assert fingerprint_of(parse_spec(yaml.safe_dump(alike)), {"page": "string"}, {"count": "0"}, "4.3.1") == first
-
-
-NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
-
-
-def _store_with(folder: Path, days: int, age: dt.timedelta, shapes: dict[str, str] | None = None) -> StatesStore:
+def _store_with(folder: Path, days: int, age: dt.timedelta) -> StatesStore:
     """Two versions of each day, the first with a file of states, the second with that and one more."""
-    fingerprint = Fingerprint(shapes=shapes or {})
-    store = open_states(str(folder), fingerprint)
-    store.begin(fingerprint)
+    store = store_of(folder)
     for day in range(days):
-        files = []
-        for number in (1, 2):
-            path = f"states/attempts/{day}-{number}/x.parquet"
-            Path(store.path(path)).parent.mkdir(parents=True)
-            Path(store.path(path)).write_bytes(FILE)
+        part, files = f"2026-11-{day + 1:02d}", [f"states/attempts/{day}-{number}/x.parquet" for number in (1, 2)]
+        add(store, "r1", part, files[0])
+        add(store, "r2", part, *(files if day else files[1:]))  # the first day is reduced anew
+        for path in files:
             Path(store.path(path)).with_name(".x.parquet.crc").write_bytes(b"y")
-            files.append(file_of(path, 1))
-            part = f"2026-11-{day + 1:02d}"
-            seen = SeenFile(path="a", size_bytes=number, ranks=(0,))
-            kept = tuple(files[-1:]) if day == 0 else tuple(files)  # the first day is reduced anew
-            store.commit(
-                PartVersion(
-                    part=part, fingerprint=fingerprint.name, run=f"r{number}", files=(seen,), rows=1, states=kept
-                )
-            )
-    for written in Path(str(store)).rglob("*"):
-        os.utime(written, ((NOW - age).timestamp(),) * 2)
+    make_old(store, age)
     return store
 
 
-def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
-    store = _store_with(tmp_path, 3, dt.timedelta(days=10))
-    limits = StatesLimits(parts=2)
+@pytest.mark.parametrize("parts", [2, None])
+def test_a_prune_removes_what_was_followed_and_parts_before_the_window(tmp_path: Path, parts: int | None) -> None:
+    store, limits = _store_with(tmp_path, 3, dt.timedelta(days=10)), StatesLimits(parts=parts)
     assert doomed_states(str(tmp_path), NOW - dt.timedelta(days=8), limits) == []
     doomed = doomed_states(str(tmp_path), NOW, limits)
-    below = sorted(one.path.removeprefix(f"{store.root}/") for one in doomed)
-    assert below == [
-        "parts/2026-11-01/versions/0001.json",
-        "parts/2026-11-01/versions/0002.json",
-        "parts/2026-11-02/versions/0001.json",
-        "parts/2026-11-03/versions/0001.json",
-        "states/attempts/0-1/.x.parquet.crc",
-        "states/attempts/0-1/x.parquet",
-        "states/attempts/0-2/.x.parquet.crc",
-        "states/attempts/0-2/x.parquet",
-    ]
-    remove_states(str(tmp_path), doomed, NOW, limits)
-    remove_states(str(tmp_path), doomed, NOW, limits)
-    assert [(one.part, one.newest, one.versions) for one in held_parts(str(tmp_path))] == [
-        ("2026-11-02", 2, 1), ("2026-11-03", 2, 1)
-    ]  # fmt: skip
-    for part in ("2026-11-02", "2026-11-03"):
-        newest, faults = store.newest(part)
-        assert newest is not None
-        assert newest.number == 2
-        assert not faults
+    followed = {f"parts/2026-11-{day:02d}/versions/0001.json" for day in (1, 2, 3)}
+    followed |= {f"states/attempts/0-1/{name}" for name in ("x.parquet", ".x.parquet.crc")}
+    before = {f"states/attempts/0-2/{name}" for name in ("x.parquet", ".x.parquet.crc")}
+    before.add("parts/2026-11-01/versions/0002.json")
+    assert {one.path.removeprefix(f"{store.root}/") for one in doomed} == (followed | before if parts else followed)
+    for _ in range(2):
+        remove_states(str(tmp_path), doomed, NOW, limits)
+    days = ["2026-11-01", "2026-11-02", "2026-11-03"][-(parts or 3) :]
+    assert [(one.part, one.newest, one.versions) for one in held_parts(str(tmp_path))] == [(day, 2, 1) for day in days]
+    assert [store.newest(day)[1] for day in days] == [()] * len(days)
 
 
-def test_a_prune_of_a_window_of_all_parts_removes_only_what_was_followed(tmp_path: Path) -> None:
-    store = _store_with(tmp_path, 3, dt.timedelta(days=99))
-    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))
-    assert sorted(one.path.removeprefix(f"{store.root}/") for one in doomed) == [
-        "parts/2026-11-01/versions/0001.json",
-        "parts/2026-11-02/versions/0001.json",
-        "parts/2026-11-03/versions/0001.json",
-        "states/attempts/0-1/.x.parquet.crc",
-        "states/attempts/0-1/x.parquet",
-    ]
-
-
-def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:
-    old = _store_with(tmp_path, 2, dt.timedelta(days=40), {"the key": "a"})
-    new = _store_with(tmp_path, 2, dt.timedelta(days=20), {"the key": "b"})
-    limits = StatesLimits(parts=9)
-    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, limits), NOW, limits)
-    assert old.parts() == ["2026-11-01", "2026-11-02"]
-    assert [old.numbers(part) for part in old.parts()] == [[], []]
-    assert [new.numbers(part) for part in new.parts()] == [[2], [2]]
-
-
-def test_a_version_that_is_damaged_is_passed_over_and_keeps_all_files(tmp_path: Path) -> None:
+def test_a_version_that_is_damaged_keeps_all_files(tmp_path: Path) -> None:
     store = _store_with(tmp_path, 1, dt.timedelta(days=10))
+    assert any("states/" in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
     damaged = Path(store.path("parts/2026-11-01/versions/0002.json"))
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    newest, faults = store.newest("2026-11-01")
-    assert newest is not None
-    assert newest.number == 1
-    assert "version 2 cannot be used" in faults[0]
     assert all("states/" not in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
-    Path(store.path(newest.version.states[0].path)).unlink()
-    assert store.newest("2026-11-01")[0] is None
-
-
-def test_a_version_stays_while_a_run_may_have_pinned_it(tmp_path: Path) -> None:
-    store = _store_with(tmp_path, 2, dt.timedelta(days=10))
-    newer = Path(store.path("parts/2026-11-02/versions/0002.json"))
-    os.utime(newer, ((NOW - dt.timedelta(days=1)).timestamp(),) * 2)
-    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=2))
-    assert [one.path.removeprefix(f"{store.root}/") for one in doomed if "versions" in one.path] == [
-        "parts/2026-11-01/versions/0001.json"
-    ]
-
-
-def _of_versions(store: StatesStore) -> JobWindow:
-    """A window that takes all states of the newest version of each part."""
-    parts = []
-    for at, name in enumerate(store.parts()):
-        newest, _ = store.newest(name)
-        assert newest is not None
-        version = newest.version
-        based = WindowPart(
-            name=name, place=at, files=version.files, base=newest.number, base_rows=version.rows,
-            base_states=version.states,
-        )  # fmt: skip
-        parts.append(based)
-    return JobWindow(store=str(store), fingerprint="", shapes={}, windows=(WindowSpan(),), parts=tuple(parts))
 
 
 def _begun(folder: Path, name: str) -> Path:
@@ -623,27 +355,11 @@ def _begun(folder: Path, name: str) -> Path:
     return run
 
 
-def test_a_prune_leaves_the_files_that_a_run_under_way_needs_however_old_they_are(tmp_path: Path) -> None:
-    store = _store_with(tmp_path / "states", 3, dt.timedelta(days=99))
-    location, run, limits = str(tmp_path / "states"), _begun(tmp_path, "backfill"), StatesLimits(parts=1)
-    assert pin(_of_versions(store), RunDirectory(str(run)))
-    needed = {file.path for part in _of_versions(store).parts for file in part.base_states}
-    for _ in range(2):  # also when the versions are gone, and nothing but the pin names the files
-        remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
-        assert store.parts() == ["2026-11-01", "2026-11-02", "2026-11-03"]
-        assert [store.numbers(part) for part in store.parts()] == [[], [], [2]]
-        assert needed <= _state_files(store)
-    (run / "result").mkdir()
-    (run / "result" / "COMMIT.json").write_text("{}")
-    remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
-    assert _state_files(store) == {"states/attempts/2-1/x.parquet", "states/attempts/2-2/x.parquet"}
-
-
 def test_a_prune_and_a_run_that_begins_beside_it_find_each_other(tmp_path: Path) -> None:
     store, limits = _store_with(tmp_path / "states", 3, dt.timedelta(days=99)), StatesLimits(parts=1)
     location = str(tmp_path / "states")
     first, second = _begun(tmp_path, "first"), _begun(tmp_path, "second")
-    window, doomed = _of_versions(store), doomed_states(location, NOW, limits)
+    window, doomed = window_of(store), doomed_states(location, NOW, limits)
     assert pin(window, RunDirectory(str(first)))  # after the prune has looked
     versions = [one for one in doomed if "/versions/" in one.path]
     remove_states(location, versions, NOW, limits)
@@ -659,8 +375,7 @@ def _state_files(store: StatesStore) -> set[str]:
 
 def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) -> None:
     store = _store_with(tmp_path, 1, dt.timedelta(days=99))
-    assert any("states/" in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
-    assert pin(_of_versions(store), RunDirectory(str(_begun(tmp_path, "run"))))
+    assert pin(window_of(store), RunDirectory(str(_begun(tmp_path, "run"))))
     (damaged,) = Path(store.path("pins")).iterdir()
     damaged.write_bytes(damaged.read_bytes()[:-9])
     limits = StatesLimits(parts=1)
@@ -670,6 +385,7 @@ def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) ->
         remove_states(str(tmp_path), doomed, NOW, limits)
 
 
+@pytest.mark.long
 def test_prunes_at_once_end_well_and_remove_together_what_one_would(tmp_path: Path) -> None:
     """A version, a pin or a file of states may be gone when a prune looks at what it has listed."""
     limits = StatesLimits(parts=2)
@@ -702,7 +418,7 @@ def _pinned_by_runs_that_are_gone(folder: Path) -> Storage:
     store = _store_with(folder / "states", 20, dt.timedelta(days=99))
     for number in range(20):
         run = _begun(folder, str(number))
-        assert pin(_of_versions(store), RunDirectory(str(run)))
+        assert pin(window_of(store), RunDirectory(str(run)))
         (run / "job.json").unlink()
     for path in Path(store.path("pins")).iterdir():
         os.utime(path, ((NOW - dt.timedelta(days=99)).timestamp(),) * 2)

@@ -1,21 +1,19 @@
+"""Tokens are halved, doubled, and changed one by one while the tail is evened out."""
+
 from __future__ import annotations
 
+import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.errors import PlanError
-from skewless.planner.placement.token_moves import (
-    doubled,
-    doubling_rounds,
-    halved,
-    halving_rounds,
-    is_power_of_two,
-    overloaded,
-)
+from skewless.planner.placement.token_balance import _BLOCK, _Places, evened
+from skewless.planner.placement.token_moves import doubled, doubling_rounds, halved, halving_rounds, overloaded
 from skewless.routing.ring import Ring
 
 #: Tokens of reducers that need not be numbered without gaps.
@@ -27,16 +25,8 @@ BITS = st.integers(4, 10)
 @pytest.mark.parametrize(
     ("queues", "expected"),
     [
-        ([], None),
-        ([7], None),
-        ([0, 0, 0], None),
-        ([5, 5], None),
-        ([3, 5, 5], None),
-        ([0, 0, 1], 2),
-        ([10, 12], None),
-        ([10, 13], 1),
-        ([13, 10, 13], None),
-        ([1, 60, 49, 2], 1),
+        ([], None), ([7], None), ([0, 0, 0], None), ([5, 5], None), ([3, 5, 5], None), ([0, 0, 1], 2),
+        ([10, 12], None), ([10, 13], 1), ([13, 10, 13], None), ([1, 60, 49, 2], 1),
     ],
     ids=[
         "no reducer", "one reducer", "nothing queued", "a tie", "a tie of the longest", "all others are idle",
@@ -45,19 +35,6 @@ BITS = st.integers(4, 10)
 )  # fmt: skip
 def test_a_reducer_is_overloaded_above_the_threshold_over_the_second(queues: list[int], expected: int | None) -> None:
     assert overloaded(queues, 0.2) == expected
-
-
-@given(st.lists(st.integers(0, 9), max_size=6), st.sampled_from([0.0, 0.2, 1.0]))
-def test_at_most_the_only_longest_queue_is_overloaded(queues: list[int], threshold: float) -> None:
-    found = overloaded(queues, threshold)
-    alone = queues and queues.count(max(queues)) == 1
-    assert found is None or (alone and queues[found] == max(queues))
-    assert threshold > 0 or len(queues) < 2 or (found is not None) == alone
-
-
-@pytest.mark.parametrize(("n", "expected"), [(-2, False), (0, False), (1, True), (2, True), (6, False), (64, True)])
-def test_powers_of_two_are_known(n: int, expected: bool) -> None:
-    assert is_power_of_two(n) is expected
 
 
 @given(POWERS, BITS, st.data())
@@ -84,19 +61,6 @@ def test_doubling_moves_no_slot_to_the_reducer(tokens: dict[int, int], bits: int
     assert reducer not in after.slot_owners[ring.slot_owners != after.slot_owners]
 
 
-@given(TOKENS, BITS, st.integers(0, 41), st.integers(1, 30))
-def test_a_reducer_that_joins_takes_slots_and_one_that_leaves_gives_only_its_own(
-    tokens: dict[int, int], bits: int, new: int, count: int
-) -> None:
-    tokens.pop(new, None)
-    if not tokens:
-        return
-    without, with_it = Ring(ring_bits=bits, tokens=tokens), Ring(ring_bits=bits, tokens={**tokens, new: count})
-    differ = without.slot_owners != with_it.slot_owners
-    assert set(with_it.slot_owners[differ]) <= {new}
-    assert new not in without.slot_owners
-
-
 @pytest.mark.parametrize(
     ("tokens", "reducer", "limit"),
     [({3: 1}, 3, 64), ({0: 1, 1: 4}, 0, 7), ({0: 4, 1: 1, 2: 3}, 1, 7)],
@@ -110,10 +74,6 @@ def test_doubling_may_reach_the_limit_and_asks_it_only_of_those_it_doubles() -> 
     after = doubled(Ring(tokens={0: 64, 1: 4}), 0, 8)
     assert after is not None
     assert after.tokens == {0: 64, 1: 8}
-
-
-def test_halving_runs_out_at_one_token() -> None:
-    assert halved(Ring(tokens={0: 1, 1: 8}), 0) is None
 
 
 def moves(reducers: int) -> st.SearchStrategy[list[int]]:
@@ -142,40 +102,68 @@ def test_doublings_are_read_off_the_ring_in_whatever_order_they_were_done(done: 
         assert found == [asked[one] for one in range(reducers)]
 
 
-def test_a_reducer_alone_was_never_doubled_for() -> None:
-    assert doubling_rounds(Ring(tokens={5: 1}), 1, 5) == 0
+def halvings(tokens: dict[int, int], reducer: int) -> int:
+    return halving_rounds(Ring(tokens=tokens), 8, reducer)
+
+
+def doublings(tokens: dict[int, int], reducer: int) -> int:
+    return doubling_rounds(Ring(tokens=tokens), 1, reducer)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "reducer", "sentence"),
-    [({0: 6, 1: 8}, 0, "a power of two"), ({0: 16, 1: 8}, 0, "halved or not"), ({0: 8, 1: 8}, 2, "on the ring")],
-    ids=["no power of two", "more than at first", "no such reducer"],
-)
-def test_halvings_are_not_read_off_a_ring_that_halving_cannot_give(
-    tokens: dict[int, int], reducer: int, sentence: str
-) -> None:
-    with pytest.raises(PlanError, match=sentence):
-        halving_rounds(Ring(tokens=tokens), 8, reducer)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "reducer", "sentence"),
+    ("rounds", "tokens", "reducer", "sentence"),
     [
-        ({0: 3, 1: 2}, 0, "a power of two"),
-        ({0: 1, 1: 2, 2: 1}, 0, "from 1 each"),
-        ({0: 8, 1: 1, 2: 1, 3: 1}, 0, "from 1 each"),
-        ({0: 2}, 0, "from 1 each"),
-        ({0: 1, 1: 2}, 2, "on the ring"),
+        pytest.param(halvings, {0: 6, 1: 8}, 0, "a power of two", id="halved no power of two"),
+        pytest.param(halvings, {0: 16, 1: 8}, 0, "halved or not", id="more than at first"),
+        pytest.param(halvings, {0: 8, 1: 8}, 2, "on the ring", id="no such reducer to halve"),
+        pytest.param(doublings, {0: 3, 1: 2}, 0, "a power of two", id="doubled no power of two"),
+        pytest.param(doublings, {0: 1, 1: 2, 2: 1}, 0, "from 1 each", id="a broken round"),
+        pytest.param(doublings, {0: 8, 1: 1, 2: 1, 3: 1}, 0, "from 1 each", id="too many of one"),
+        pytest.param(doublings, {0: 2}, 0, "from 1 each", id="alone with two"),
+        pytest.param(doublings, {0: 1, 1: 2}, 2, "on the ring", id="no such reducer to double"),
     ],
-    ids=["no power of two", "a broken round", "too many of one", "alone with two", "no such reducer"],
 )
-def test_doublings_are_not_read_off_a_ring_that_doubling_cannot_give(
-    tokens: dict[int, int], reducer: int, sentence: str
+def test_rounds_are_not_read_off_a_ring_that_they_cannot_give(
+    rounds: Callable[[dict[int, int], int], int], tokens: dict[int, int], reducer: int, sentence: str
 ) -> None:
     with pytest.raises(PlanError, match=sentence):
-        doubling_rounds(Ring(tokens=tokens), 1, reducer)
+        rounds(tokens, reducer)
 
 
-def test_a_ring_whose_tokens_are_no_power_of_two_is_not_halved() -> None:
+def test_rounds_at_the_ends_of_what_there_is() -> None:
+    assert halved(Ring(tokens={0: 1, 1: 8}), 0) is None
+    assert doublings({5: 1}, 5) == 0, "a reducer alone was never doubled for"
     with pytest.raises(PlanError, match="a power of two"):
         halved(Ring(tokens={0: 6}), 0)
+
+
+# Tokens that are changed one by one while the tail is evened out.
+
+
+def test_places_in_blocks_have_the_neighbours_that_they_have_in_one_list() -> None:
+    random = np.random.default_rng(4)
+    ordered = sorted(set(random.integers(0, 1 << 52, 3 * _BLOCK).tolist()))
+    places = _Places(np.array(ordered))
+    for number in range(4000):
+        # First whole blocks are emptied, then places come back anywhere.
+        if number < 2 * _BLOCK or (number % 3 and len(ordered) > 1):
+            at = _BLOCK // 2 if len(ordered) > _BLOCK else int(random.integers(len(ordered)))
+            gone = ordered.pop(at)
+            assert places.remove(gone) == (ordered[at - 1], ordered[at % len(ordered)])
+        else:
+            come = int(random.integers(0, 1 << 52))
+            at = bisect.bisect_left(ordered, come)
+            assert places.add(come) == (ordered[at - 1], ordered[at % len(ordered)])
+            ordered.insert(at, come)
+        assert len(places) == len(ordered)
+
+
+def test_rows_of_the_tail_come_to_be_spread_more_evenly() -> None:
+    ring = Ring.even(64, 64)
+    rows = np.random.default_rng(5).poisson(3.0, 1 << ring.ring_bits).astype(float)
+
+    def largest(one: Ring) -> float:
+        return float(np.bincount(one.slot_owners, weights=rows).max() / rows.sum() * 64)
+
+    after = evened(ring, rows)
+    assert largest(after) < 1.0 + (largest(ring) - 1.0) / 4

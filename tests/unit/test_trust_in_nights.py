@@ -22,7 +22,7 @@ from skewless.spec.part import Part, part_place, parts_between
 from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
 from skewless.standing.night_quality import freshness, late_rows, volume, window_quality
 from skewless.standing.parts import newest_row
-from skewless.standing.store import StatesStore, borrow_states
+from skewless.standing.store import StatesStore
 
 DAY = Part(dt.date(2026, 11, 20))
 
@@ -202,20 +202,6 @@ def test_a_result_of_all_parts_is_stale_if_an_older_part_came_that_nobody_knew_o
     now["2026-11-01"] = _listed(("old", 1))
     assert changed_parts(of_some, now) == {}
     assert changed_parts(of_all, now) == {"2026-11-01": ("old came, the first of 1 files",)}
-
-
-def test_borrowed_states_can_be_added_to_without_adding_to_those_that_are_kept(tmp_path: Path) -> None:
-    kept = StatesStore(str(tmp_path / "kept" / "f"))
-    data = tmp_path / "kept" / "f" / "states" / "x.parquet"
-    data.parent.mkdir(parents=True)
-    data.write_bytes(b"states")
-    kept.commit(PartVersion(part="2026-11-19", fingerprint="f", run="r", files=(), rows=7, states=()))
-    borrow_states(str(tmp_path / "kept"), tmp_path / "borrowed")
-    borrowed = StatesStore(str(tmp_path / "borrowed" / "f"))
-    borrowed.commit(PartVersion(part="2026-11-19", fingerprint="f", run="s", files=(), rows=8, states=()))
-    assert (tmp_path / "borrowed" / "f" / "states" / "x.parquet").read_bytes() == b"states"
-    assert (kept.numbers("2026-11-19"), borrowed.numbers("2026-11-19")) == ([1], [1, 2])
-    borrow_states(str(tmp_path / "nothing"), tmp_path / "empty")
 
 
 def _results(aggregate: Any, options: Any, values: list[int], cuts: list[int]) -> list[Any]:

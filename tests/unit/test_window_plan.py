@@ -15,50 +15,29 @@ from hypothesis import strategies as st
 from skewless.documents.job import Algebra
 from skewless.errors import PlanError
 from skewless.standing.night import Addition, Night, PartStates, RunningMerge, Window
-from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
+from skewless.standing.window_choice import PartId, Piece, WindowCandidate, WindowChoice, name_of
 from skewless.standing.window_plan import plan_windows
+from tests.tiers import mostly_long
+from tests.unit.states import Counts, follow, merged
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
 FLOATS = {**EXACT, "mean": Algebra(mergeable=True, ordered=False)}
 WAYS = {"merge all", "running merges", "subtract", "touched keys"}
-#: Of each key, how often each file is in its state; a file has the name of the version with which it came.
-States = dict[int, Counter[PartId]]
-
-
-def merged(many: Iterable[States], sign: int = 1) -> States:
-    total: States = {}
-    for states in many:
-        for key, seen in states.items():
-            of = total.setdefault(key, Counter())
-            for part, count in seen.items():
-                of[part] += sign * count
-    return total
 
 
 @dataclass
 class Nights:
-    """A store of states, and what is done there: parts come, change and go; a night's plan is followed.
-
-    Attributes:
-        algebra: of the aggregates.
-        lengths: of the windows.
-        files: of each part version: the versions with which its files came.
-        keys: of what came with each part version: those that it really has, and how many it says it has.
-        current: the version of each part that there is.
-        gone: part versions whose states are not there any more.
-        kept: running merges by name: their parts, and their states.
-        chosen: the actions that were taken.
-        unsettled: as for the plan.
-        preferred: as for the plan.
-    """
+    """A store of states, and what is done there: parts come, change and go; a night's plan is followed."""
 
     algebra: Mapping[str, Algebra]
     lengths: tuple[int | None, ...]
+    #: Of each part version the versions with which its files came.
     files: dict[PartId, tuple[PartId, ...]] = field(default_factory=dict)
+    #: Of what came with each part version the keys that it really has, and how many it says it has.
     keys: dict[PartId, tuple[frozenset[int], int]] = field(default_factory=dict)
     current: dict[str, int] = field(default_factory=dict)
     gone: set[PartId] = field(default_factory=set)
-    kept: dict[str, tuple[Piece, States]] = field(default_factory=dict)
+    kept: dict[str, tuple[Piece, Counts]] = field(default_factory=dict)
     chosen: set[str] = field(default_factory=set)
     unsettled: int = 0
     preferred: str = ""
@@ -74,11 +53,11 @@ class Nights:
         said = sum(self.keys[file][1] for file in self.files[ident])
         return PartStates(*ident, said, 20 * said)
 
-    def states_of(self, ident: PartId) -> States:
+    def states_of(self, ident: PartId) -> Counts:
         assert ident not in self.gone
         return self.came(self.files[ident])
 
-    def came(self, files: Iterable[PartId]) -> States:
+    def came(self, files: Iterable[PartId]) -> Counts:
         return merged({key: Counter([file]) for key in self.keys[file][0]} for file in files)
 
     def additions(self) -> dict[Addition, tuple[PartId, ...]]:
@@ -106,19 +85,26 @@ class Nights:
         left = [self.part(ident) for ident in self.keys if ident not in self.gone | needed]
         kept = [RunningMerge(piece, len(states), 20 * len(states)) for piece, states in self.kept.values()]
         said = max(len(of.parts) and max(part.keys for part in of.parts) for of in windows)
-        night = Night(
-            windows, self.algebra, [one._replace(keys=said, size_bytes=20 * said) for one in kept],
-            left=left, additions=list(self.additions()), slides=upto is None, unsettled=self.unsettled,
-            preferred=self.preferred,
-        )  # fmt: skip
-        choice = plan_windows(night)
+        choice = plan_windows(
+            Night(
+                windows,
+                self.algebra,
+                [one._replace(keys=said, size_bytes=20 * said) for one in kept],
+                left=left,
+                additions=list(self.additions()),
+                slides=upto is None,
+                unsettled=self.unsettled,
+                preferred=self.preferred,
+            )
+        )
         assert WindowChoice.from_json(choice.to_json()) == choice
         found = {name_of((ident,)): self.states_of(ident) for ident in self.keys if ident not in self.gone}
         found |= {name_of((one.ident,)): self.came(files) for one, files in self.additions().items()}
         found |= {name: states for name, (_, states) in self.kept.items()}
         for step in choice.steps:
             assert step.makes not in found, "nothing is made that is there already"
-            found[step.makes] = self.made(step, found)
+            assert not step.subtract or self.algebra is EXACT
+            found[step.makes] = follow(step, found.__getitem__)
             assert name_of(choice.parts_of(step)) == step.makes
             if step.keep:
                 assert upto is None
@@ -130,18 +116,6 @@ class Nights:
             del self.kept[name]
         self.chosen |= {one.action for one in choice.candidates if one.chosen and one.seconds}
         return choice
-
-    def made(self, step: MergeStep, found: Mapping[str, States]) -> States:
-        added = merged(found[name] for name in step.add)
-        if step.copy_from:
-            touched = {key for name in step.touched_by for key in found[name]}
-            copied = {key: seen for key, seen in found[step.copy_from].items() if key not in touched}
-            return copied | {key: seen for key, seen in added.items() if key in touched}
-        assert not step.subtract or self.algebra is EXACT
-        left = merged([added, merged((found[name] for name in step.subtract), -1)])
-        assert all(count >= 0 for seen in left.values() for count in seen.values()), "only what is there is taken out"
-        kept = {key: Counter({part: count for part, count in seen.items() if count}) for key, seen in left.items()}
-        return {key: seen for key, seen in kept.items() if seen}
 
 
 def day(number: int) -> str:
@@ -189,14 +163,15 @@ def played(nights: Nights, events: Iterable[tuple[Any, ...]]) -> None:
     nights.night()
 
 
-@pytest.mark.parametrize("preferred", ["", *sorted(WAYS)])
+@pytest.mark.parametrize("sequences", [12, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("preferred", mostly_long(["", *sorted(WAYS)], "", "running merges"))
 @pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
 def test_the_merges_of_a_night_give_exactly_the_parts_of_its_windows(
-    algebra: Mapping[str, Algebra], preferred: str
+    algebra: Mapping[str, Algebra], preferred: str, sequences: int
 ) -> None:
     ways: Counter[str] = Counter()
 
-    @settings(max_examples=60, phases=[Phase.generate])  # making a failing example small takes minutes
+    @settings(max_examples=sequences, phases=[Phase.generate])  # making a failing example small takes minutes
     @given(
         lengths=st.sampled_from([(7,), (1, 3, 8), (None,), (5, None)]),
         unsettled=st.integers(0, 2),
@@ -208,7 +183,7 @@ def test_the_merges_of_a_night_give_exactly_the_parts_of_its_windows(
         ways.update(nights.chosen)
 
     check()
-    assert ways[preferred or "merge all"] > 10
+    assert ways[preferred or "merge all"] > sequences // 6
 
 
 def sliding(nights: Nights, count: int, keys: int = 10**6) -> list[WindowChoice]:
@@ -225,7 +200,7 @@ def taken(choices: Iterable[WindowChoice], window: str) -> list[WindowCandidate]
     return [one for choice in choices for one in choice.candidates if one.chosen and one.window == window]
 
 
-@pytest.mark.parametrize("length", [14, 28, 60])
+@pytest.mark.parametrize("length", mostly_long([14, 28, 60], 14))
 def test_running_merges_merge_at_most_three_times_a_night_however_long_the_window_is(length: int) -> None:
     """On average: once per window all of its suffixes are made. Merging all merges as often as there are parts."""
     nights = Nights(FLOATS, (length,))
@@ -317,7 +292,7 @@ def test_parts_that_late_rows_reach_are_left_out_of_running_merges() -> None:
 
     def merges_of(unsettled: int) -> list[int]:
         nights, merges = Nights(FLOATS, (28,), unsettled=unsettled, preferred="running merges"), []
-        for number in range(100):
+        for number in range(60):
             if number:
                 nights.change(day(number - 1), frozenset({1}), 10**6)
             nights.change(day(number), frozenset({2}), 10**6)
@@ -326,18 +301,8 @@ def test_parts_that_late_rows_reach_are_left_out_of_running_merges() -> None:
             merges.append(sum(step.merges for step in choice.steps))
         return merges[40:]
 
-    assert sum(merges_of(2)) <= 5 * 60
-    assert sum(merges_of(0)) > 10 * 60
-
-
-def test_an_old_day_that_is_computed_again_keeps_and_drops_nothing() -> None:
-    nights = Nights(EXACT, (28,))
-    sliding(nights, 60)
-    kept = dict(nights.kept)
-    choice = nights.night(upto=day(40))
-    assert choice is not None
-    assert not any(step.keep for step in choice.steps)
-    assert (nights.kept, choice.dropped) == (kept, ())
+    assert sum(merges_of(2)) <= 6 * 20
+    assert sum(merges_of(0)) > 10 * 20
 
 
 def test_a_night_that_is_planned_again_has_nothing_to_merge() -> None:
@@ -380,6 +345,7 @@ def test_windows_that_do_not_end_together_are_refused() -> None:
         plan_windows(Night([Window(2, ())], EXACT))
 
 
+@pytest.mark.long
 def test_a_plan_over_a_month_of_hours_takes_under_a_second() -> None:
     """All suffixes of 672 parts; seconds of this process, not of the clock."""
     parts = tuple(PartStates(f"{day(number // 24)}/{number % 24:02}", 1, 10**6, 10**7) for number in range(673))
