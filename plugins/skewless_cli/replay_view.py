@@ -48,10 +48,8 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     lines = [as_it_ran(job, recorded, reports, said).model_dump(mode="json")]
     refused = []
     for policy in policies:
-        # The run's own policy is replayed from its own plan 0, which may be a warm start.
-        plan = run.plan(0) if policy == job.spec.enacted.routing.policy.name else None
         try:
-            lines.append(replay(job, reports, policy, plan).model_dump(mode="json"))
+            lines.append(replay(job, reports, policy, run.first_plan_of(policy)).model_dump(mode="json"))
         except (PlanError, SpecError) as err:
             refused.append({"policy": policy, "reason": str(err)})
     return {"run_dir": str(run), "policies": lines, "refused": refused}

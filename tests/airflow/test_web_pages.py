@@ -221,7 +221,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ("merged", ["in the states"]),
         (
             "combined",
-            ["Nothing was routed", "combine: states are small", "not measured: the rows of each task", "is not measured"],
+            ["Nothing was routed", "combine: states are small", "not measured: the rows of each", "is not measured"],
         ),
         (
             "combined-measured",

@@ -233,10 +233,7 @@ def _as_it_ran(run: RunDirectory) -> Replayed:
 
 def _replayed(run: RunDirectory, policy: str) -> Replayed:
     """The run under a policy."""
-    job = whole_job(run)
-    # The run's own policy begins with its own plan 0, which may be a warm start.
-    plan = run.plan(0) if policy == job.spec.routing.policy.name else None
-    return replay(job, run.reports(), policy, plan)
+    return replay(whole_job(run), run.reports(), policy, run.first_plan_of(policy))
 
 
 def main() -> None:
