@@ -229,7 +229,9 @@ def work_as_cluster() -> None:
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--warm-up", required=True, help="the run directory of a small run of the same job")
     parser.add_argument("--cluster", required=True)
-    parser.add_argument("--unshared", action="store_true", help="run the stage as a run does that nobody shares")
+    parser.add_argument(
+        "--unshared", action="store_true", help="run the stage on this cluster alone, without sharing it"
+    )
     given = parser.parse_args()
     run = RunDirectory(given.run_dir)
     with session(slots=1) as spark:

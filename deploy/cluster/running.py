@@ -223,7 +223,7 @@ def _await_success(home: Home, name: str, session: Session) -> None:
         wanted = f"an end within {START_SECONDS:.0f} s"
         raise ClusterError(f"service {name}", wanted, _last_words(home, name)) from None
     if code is None:
-        raise ClusterError(f"service {name}", "an exit code", "none: somebody else collected it")
+        raise ClusterError(f"service {name}", "an exit code", "none: another process has collected it")
     if code:
         raise ClusterError(f"service {name}", "exit code 0", f"{int(code)}; {_last_words(home, name)}")
 

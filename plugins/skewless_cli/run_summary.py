@@ -65,7 +65,7 @@ def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger of the stages so far."""
     result = run.commit_of(RESULT_STEP)
     rows = result.count("rows") if result else 0
-    return balance(run.job(), run.reports(), rows, run.part_lines(), run.window_lines())
+    return balance(run.job(), run.reports(), rows, run.part_lines())
 
 
 def rows_read(run: RunDirectory) -> int:

@@ -78,7 +78,7 @@ def show(location: str, console: Console) -> None:
 
 def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> Iterator[str]:
     """Remove the states that are not kept any more; a sentence for each, and one for all."""
-    limits = StatesLimits(parts=spec.kept_parts)
+    limits = StatesLimits(parts=spec.covered.kept_parts)
     doomed = doomed_states(location, now, limits)
     told = "dry run: " if dry_run else ""
     for one in doomed:

@@ -138,7 +138,7 @@ def which_are_tested(spec: JobSpec, root: str) -> str:
     given = {name: configuration_of(name) for name in catalogs}
     kinds = {name: _kind(name, about) for name, about in given.items()}
     found = {f"catalog {name!r} ({kind}{_CATALOGS.get(kind, '')})": kind for name, kind in kinds.items()}
-    paths = [root, *(one.path for one in places), spec.states_path]
+    paths = [root, *(one.path for one in places), spec.covered.states]
     paths += [about.get("warehouse") for about in given.values()]
     schemes = {str(path).partition("://")[0] for path in paths if path is not None and "://" in str(path)} - {"file"}
     good = [f"{scheme}:// (S3 servers, not Amazon's own)" for scheme in schemes & _STORES]

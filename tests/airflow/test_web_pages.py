@@ -103,12 +103,13 @@ def _of_window(location: str, simulation: Simulation) -> None:
     job = job.model_copy(update={"spec": spec, "window": window})
     run = Moments(location, dataclasses.replace(simulation, job=job)).prepare().stages().run
     counts = ((500, 0, 0), (700, 60, 0), (0, 19_940, 0))
-    lines = [
+    of_days = (
         PartLine(part=day, unchanged_rows=kept, new_rows=fresh, taken_out_rows=out)
         for day, (kept, fresh, out) in zip(days, counts, strict=True)
-    ]
+    )
+    lines = PartLines(parts=tuple(of_days))
     attempt = run.new_attempt(RESULT_STEP)
-    attempt.write(PART_LINES, PartLines(parts=tuple(lines)))
+    attempt.write(PART_LINES, lines)
     refused, chosen = (
         WindowCandidate(window="4", action=action, possible=action != "subtract", chosen=action == "running merges",
                         seconds=1.25, merges=2, states=800, sentence=f"{action}: {EVIL}")

@@ -147,7 +147,7 @@ class World:
             row for file in commit.of_kind("result") for row in pq.ParquetFile(run.path(file.path)).read().to_pylist()
         ]
         assert _as_rows(rows) == self.expected, "another result"
-        ledger = balance(run.job(), run.reports(), commit.counts["rows"], run.part_lines(), run.window_lines())
+        ledger = balance(run.job(), run.reports(), commit.counts["rows"], run.part_lines())
         assert ledger.balanced, "; ".join(ledger.problems)
         assert ledger.input_rows == self.rows
 

@@ -25,8 +25,6 @@ ODD_TEXTS = (
 )  # fmt: skip
 #: Such texts with what Unicode or Python takes for the end of a line, and Spark does not.
 LINE_TEXTS = ("\u2028", "a\u2029b", "\x85", "\x0b", "\x0c", "\x1c", "\x1e")
-#: And with what everybody takes for one.
-BROKEN_TEXTS = ("\n", "a\r\nb", "\r")
 
 
 class Kind(NamedTuple):

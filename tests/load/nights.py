@@ -105,7 +105,7 @@ class NightLake:
         job, result = run.job(), run.committed(RESULT_STEP)
         if job.date != arrived.day:
             found.append(f"{run} is of {job.date}, not of {arrived.day}")
-        found += balance(job, run.reports(), result.counts["rows"], run.part_lines(), run.window_lines()).problems
+        found += balance(job, run.reports(), result.counts["rows"], run.part_lines()).problems
         folder = self._root / "published" / JOB / f"date={arrived.day}"
         if not folder.is_dir():
             return [*found, f"{arrived.day} is not published"]

@@ -256,11 +256,11 @@ def test_the_newest_row_that_was_kept_is_not_that_of_another_column_of_the_name(
     table, nights = seen_rows(tmp_path), Nights(spark, tmp_path, ICEBERG, **BY_SEEN)
     nights.night()
     told = {NIGHT.isoformat(): SEEN}
-    assert {part: one.at for part, one in RunDirectory(str(tmp_path / "run1")).newest_rows().items()} == told
+    assert {part: one.at for part, one in RunDirectory(str(tmp_path / "run1")).part_lines().newest.items()} == told
     drop_and_add(table)
     job, _ = nights.night()
     assert ways(job) == ["reused"]
-    assert RunDirectory(str(tmp_path / "run2")).newest_rows() == {}
+    assert RunDirectory(str(tmp_path / "run2")).part_lines().newest == {}
 
 
 def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_path: Path) -> None:

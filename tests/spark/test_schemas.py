@@ -71,11 +71,11 @@ def write(kind: str, folder: Path, files: dict[str, pa.Table]) -> None:
             orc.write_table(table, str(folder / f"{name}.orc"))
 
 
-def frozen(path: Path, kind: str, reads: str = "vfd", date: dt.date = DATE, **given: Any) -> Job:
+def frozen(path: Path, kind: str, reads: str = "vfd", date: dt.date = DATE, key: str = "k", **given: Any) -> Job:
     """The job that finds the extremes of some columns, prepared."""
     window = given.pop("window", None)
     raw = {
-        "name": "extremes", "input": {"path": str(path), "format": kind, **given}, "key": "k",
+        "name": "extremes", "input": {"path": str(path), "format": kind, **given}, "key": key,
         "aggregates": {f"most_{name}": {"function": "max", "column": name} for name in reads},
         "output": {"path": str(path.parent / "out")}, **({"window": window} if window else {}),
     }  # fmt: skip
@@ -235,14 +235,7 @@ def test_a_table_of_the_catalog_is_null_where_older_files_lack_a_column(spark: S
         write("parquet", tmp_path / "t" / "p=007", {"x": BASE.select(["k", "v"])})
         write("parquet", tmp_path / "t" / "p=+5", {"x": BASE.select(["k", "v"]).append_column("w", pa.array([3, 4]))})
         spark.sql("MSCK REPAIR TABLE skewless_older")
-        raw = {
-            "name": "t",
-            "input": {"format": "catalog", "path": "skewless_older"},
-            "key": "p",
-            "output": {"path": str(tmp_path / "out")},
-            "aggregates": {"w": {"function": "max", "column": "w"}},
-        }
-        job = freeze(parse_spec(json.dumps(raw)), DATE, str(tmp_path), "spec")
+        job = frozen(Path("skewless_older"), "catalog", "w", key="p")
         found = read_units(spark, job, range(len(job.units)), ["p", "w"]).drop("origin").collect()
         asked = spark.sql("SELECT p, w FROM skewless_older").collect()
         assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, map(tuple, asked)))
@@ -290,15 +283,8 @@ def test_headers_of_a_csv_table_have_its_columns_at_their_places(spark: SparkSes
     spark.sql(f"CREATE TABLE skewless_headers (k string, v bigint) USING csv OPTIONS (header true) "
               f"LOCATION '{tmp_path / 't'}'")  # fmt: skip
     try:
-        raw = {
-            "name": "t",
-            "input": {"format": "catalog", "path": "skewless_headers"},
-            "key": "k",
-            "output": {"path": str(tmp_path / "o")},
-            "aggregates": {"v": {"function": "max", "column": "v"}},
-        }
         with pytest.raises(InputError, match=r"expected headers of the columns \['k', 'v'\], but got \['v', 'k'\]"):
-            freeze(parse_spec(json.dumps(raw)), DATE, str(tmp_path), "spec")
+            frozen(Path("skewless_headers"), "catalog", "v")
     finally:
         spark.sql("DROP TABLE skewless_headers")
 

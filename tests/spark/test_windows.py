@@ -85,14 +85,14 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
 
     window = window_of(run)
     assert [(one.length, one.first) for one in window.windows] == [(1, 2), (2, 2), (4, 0)]
-    assert [(line.name, line.rows, line.of_parts_rows) for line in run.window_lines()] == [
+    assert [(line.name, line.rows, line.of_parts_rows) for line in run.part_lines().windows] == [
         ("1", 100, 100), ("2", 100, 100), ("4", 340, 340)
     ]  # fmt: skip
     assert [one["window"] for one in run_summary.as_object(run)["window_plan"]] == ["1", "2", "4"]
     quality = run.quality()
     assert quality is not None
     assert quality.success
-    assert quality.keys == result_of(run).num_rows == sum(line.keys for line in run.window_lines())
+    assert quality.keys == result_of(run).num_rows == sum(line.keys for line in run.part_lines().windows)
     assert any(check.column == "key, window" for check in quality.checks)
 
     plain = spec_of(lake, window=[1, 2], aggregates={"n": "count"})
@@ -240,6 +240,6 @@ def test_a_night_ends_well_if_its_newest_rows_are_gone_when_they_are_looked_for(
     else:
         path.write_bytes(b"PAR1" + bytes(path.stat().st_size - 8) + b"PAR1")
     merge_states(lake.spark, run)
-    assert dict(run.newest_rows()) == {}
+    assert dict(run.part_lines().newest) == {}
     assert "the newest rows are not measured" in caplog.text
     assert sorted(as_rows(result_of(run))) == [("'a'", "2"), ("'b'", "1")]

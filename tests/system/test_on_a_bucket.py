@@ -147,7 +147,7 @@ def test_the_ledgers_balance(nights: Nights) -> None:
     day_rows = [sum(COUNTS.values()) + number * len(COUNTS) for number in range(3)]
     for run, rows in zip(nights.runs, (day_rows[0] + day_rows[1], day_rows[2]), strict=True):
         found = run.committed(RESULT_STEP).counts["rows"]
-        ledger = balance(run.job(), run.reports(), found, run.part_lines(), run.window_lines())
+        ledger = balance(run.job(), run.reports(), found, run.part_lines())
         assert (ledger.problems, ledger.input_rows) == ((), rows)
 
 

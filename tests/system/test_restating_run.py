@@ -140,7 +140,7 @@ def test_every_day_is_what_a_counter_says_of_all_rows_of_its_window(restated: Re
         assert all(row["total"] == row["n"] * len(row["word"]) for row in rows), day
         run = RunDirectory(restated.after[day].by.run)
         found = run.committed(RESULT_STEP).counts["rows"]
-        assert balance(run.job(), run.reports(), found, run.part_lines(), run.window_lines()).problems == ()
+        assert balance(run.job(), run.reports(), found, run.part_lines()).problems == ()
 
 
 def test_the_late_rows_are_read_once_and_no_others(restated: Restated) -> None:

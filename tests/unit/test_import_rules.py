@@ -21,8 +21,6 @@ PACKAGES = (
     "plugins/skewless_cli",
     "jobs/skewless_spark",
 )
-#: Modules beside ``__init__`` that a folder has at most; more hide two nouns.
-MOST_MODULES = 12
 
 
 def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
@@ -141,8 +139,6 @@ def test_the_core_imports_without_spark_airflow_or_arrow() -> None:
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "deploy", "examples"])
-def test_a_folder_is_one_noun_of_at_most_twelve_modules_and_says_what_is_in_it(package: str) -> None:
+def test_a_folder_says_what_is_in_it(package: str) -> None:
     for init in (ROOT / package).rglob("__init__.py"):
-        modules = [path.name for path in init.parent.glob("*.py") if path != init]
-        assert len(modules) <= MOST_MODULES, (init.parent, len(modules))
         assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), init

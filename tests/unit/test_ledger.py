@@ -6,6 +6,7 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import (
     LedgerLine,
     PartLine,
+    PartLines,
     WindowLine,
     balance,
     require_all_processed,
@@ -135,28 +136,25 @@ def test_each_window_has_the_rows_of_its_parts_or_is_named() -> None:
         PartLine(part=days[0], unchanged_rows=70, new_rows=0, taken_out_rows=0),
         PartLine(part=days[1], unchanged_rows=0, new_rows=500, taken_out_rows=0),
     )
-    lines = [
-        WindowLine(name=name, keys=3, rows=rows, of_parts_rows=rows) for name, rows in (("1", 500), ("2", 570))
-    ]  # fmt: skip
-    assert balance(job, GOOD, 570, of_parts, lines).balanced
-    assert balance(job, GOOD, 570, of_parts, lines[1:]).problems == (
-        "there are lines of the windows 2 instead of 1, 2",
-    )
+    found = (("1", 500), ("2", 570))
+    lines = tuple(WindowLine(name=name, keys=3, rows=rows, of_parts_rows=rows) for name, rows in found)
+
+    def problems(rows: int, parts: tuple[PartLine, ...], windows: tuple[WindowLine, ...]) -> list[str]:
+        return [*balance(job, GOOD, rows, PartLines(parts=parts, windows=windows)).problems]
+
+    assert problems(570, of_parts, lines) == []
+    assert problems(570, of_parts, lines[1:]) == ["there are lines of the windows 2 instead of 1, 2"]
     for of_days, problem in (
         ({"new_rows": 500, "listed_rows": 501}, "part 2026-11-20 has 500 new rows of the 501 listed"),
         ({"new_rows": 500, "listed_rows": 499}, "part 2026-11-20 has 500 new rows of the 499 listed"),
         ({"new_rows": 499}, "the parts have 499 new rows of 500"),
         ({"new_rows": 500, "unchanged_rows": 1}, "the parts have 71 unchanged rows of 70"),
     ):
-        of_wrong = (of_parts[0], of_parts[1].model_copy(update=of_days))
-        assert balance(job, GOOD, 570, of_wrong, lines).problems == (problem,)
-    assert balance(job, GOOD, 500, of_parts, lines).problems == (
-        "the states account for 500 rows of the 500 processed and 70 unchanged",
-    )
-    wrong = [lines[0].model_copy(update={"rows": 499}), lines[1]]
-    assert balance(job, GOOD, 570, of_parts, wrong).problems == (
-        "window 1 has 499 rows of the 500 in the states of its parts",
-    )
+        assert problems(570, (of_parts[0], of_parts[1].model_copy(update=of_days)), lines) == [problem]
+    of_states = "the states account for 500 rows of the 500 processed and 70 unchanged"
+    assert problems(500, of_parts, lines) == [of_states]
+    wrong = (lines[0].model_copy(update={"rows": 499}), lines[1])
+    assert problems(570, of_parts, wrong) == ["window 1 has 499 rows of the 500 in the states of its parts"]
 
 
 def test_a_wave_that_is_left_out_is_named() -> None:

@@ -19,7 +19,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
-from skewless.standing.fingerprint import Fingerprint, fingerprint_of
+from skewless.standing.fingerprint import Fingerprint, code_alone, fingerprint_of
 from skewless.standing.parts import follow_rewrites, next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.store import (
@@ -106,6 +106,30 @@ def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
     # What shapes no state: where the result goes, how rows are routed, how many parts there are, a patch of Spark.
     alike = {"window": 9, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
     assert fingerprint(alike, engine="4.3.1") == first
+
+
+CODE = """'A page.'
+def total(rows):
+    'How many.'
+    text = '''a  # no comment
+
+b'''
+    return sum(rows), text
+"""
+WORDY = "# A licence.\n\n" + CODE.replace("rows):", "rows):  # of a day").replace("How many.", "How many: \\\n    all.")
+WORDY = WORDY.replace("    return", "\n    # All of them.\n    return")
+
+
+def test_words_about_code_shape_no_state_and_every_change_of_code_does() -> None:
+    alone = code_alone(CODE.encode())
+    assert alone == code_alone(WORDY.encode()) == code_alone(CODE.replace("\n", "\r\n").encode())
+    changes = {
+        "sum": "max", "a  # no comment": "a  # a comment", "comment\n\nb": "comment\nb", "    return": "\treturn",
+        "'How many.'": "'How many.'; rows = rows[1:]", "    'How": "    f'How",
+    }  # fmt: skip
+    changed = {code_alone(CODE.replace(before, after).encode()) for before, after in changes.items()}
+    assert len(changed - {alone}) == len(changes)
+    assert code_alone(b"print 1\xff  # 2") == "print 1\\xff  # 2", "what cannot be parsed counts as it is"
 
 
 # Versions.

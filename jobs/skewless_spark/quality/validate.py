@@ -70,7 +70,8 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
 
 def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
     job, result = run.job(), run.committed(RESULT_STEP)
-    ledger = balance(job, run.reports(), result.count("rows"), run.part_lines(), run.window_lines())
+    of_parts = run.part_lines()
+    ledger = balance(job, run.reports(), result.count("rows"), of_parts)
     own = build_expectations(job.spec, "job.json")
     context = _context()
     about_ledger = _nothing_in(context, "ledger", _imbalances(ledger))
@@ -81,7 +82,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
-        *(_states_checks(context, spark, run, job.spec.verified_keys) if job.spec.verified_keys else ()),
+        *(_states_checks(context, spark, run, wanted) if (wanted := job.spec.covered.verify) else ()),
         *about_table,
         *(verdict.check("result") for verdict in about_result),  # the spec's own are the last ones
     )
@@ -90,7 +91,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
-        window=window_quality(job.window, job.part, run.part_lines(), StatesStore(job.window.store), run.newest_rows())
+        window=window_quality(job.window, job.part, of_parts.parts, StatesStore(job.window.store), of_parts.newest)
         if job.window
         else None,
     )
@@ -210,7 +211,7 @@ def _own_check(subject: str, kind: str, success: bool, observed: str, words: str
 def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted: int) -> list[Check]:
     job = run.job()
     columns = JobColumns.of(job)
-    chosen = sampled(columns, wanted, max(line.keys for line in run.window_lines()))
+    chosen = sampled(columns, wanted, max(line.keys for line in run.part_lines().windows))
     ours = committed_result(spark, run)
     found = compared(ours if chosen is None else ours.where(chosen), results_of_all_rows(spark, job, chosen), columns)
     differ = {"missing keys": found.missing_keys}

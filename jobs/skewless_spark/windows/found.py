@@ -26,7 +26,7 @@ from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, FoundFile
-from skewless.standing.fingerprint import fingerprint_of
+from skewless.standing.fingerprint import code_alone, fingerprint_of
 from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part
 from skewless.standing.store import Numbered, StatesStore, open_states, other_fingerprints, why_anew
 from skewless_spark.aggregates import REGISTRY
@@ -338,8 +338,8 @@ def sees_order(spec: JobSpec) -> bool:
 
 def states_location(spec: JobSpec, root: str) -> str:
     """The folder of all states of a job, whatever part a run computes."""
-    if spec.states_path:
-        return posixpath.join(resolved(spec.states_path, root, "field window.states"), spec.name)
+    if spec.covered.states:
+        return posixpath.join(resolved(spec.covered.states, root, "field window.states"), spec.name)
     output_path = output_location(spec, Part(dt.date(1970, 1, 1)), root, "spec")  # it names no part, see ``JobSpec``
     return posixpath.join(beside_output(spec, output_path, root), "states", spec.name)
 
@@ -378,5 +378,5 @@ def _checksum_of(path: str, *, whole_folder: bool) -> str:
     files = sorted(Path(path).parent.rglob("*.py")) if whole_folder else [Path(path)]
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
+        digest.update(f"{file.name}\0{code_alone(file.read_bytes())}\0".encode())
     return digest.hexdigest()

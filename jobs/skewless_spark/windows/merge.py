@@ -138,7 +138,7 @@ def over_windows(
     job, window = columns.job, columns.window
     plan = plan_night(
         StatesStore(window.store), parts, window.windows, job.algebra,
-        held_parts=job.spec.kept_parts, now=dt.datetime.now(tz=dt.UTC), result_keys=_keys_before(job),
+        held_parts=job.spec.covered.kept_parts, now=dt.datetime.now(tz=dt.UTC), result_keys=_keys_before(job),
         preferred=preferred,
     )  # fmt: skip
     log.info("%s", plan.choice.sentence)

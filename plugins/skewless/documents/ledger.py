@@ -106,6 +106,9 @@ class PartLines(Document):
     newest: dict[str, NewestRow] = Field(default_factory=dict)
 
 
+NO_PARTS = PartLines(parts=())
+
+
 class Ledger(Document):
     """All lines of a run, its totals, and every imbalance in words; none if and only if the ledger balances.
 
@@ -132,13 +135,7 @@ class Ledger(Document):
         return not self.problems
 
 
-def balance(
-    job: Job,
-    reports: Sequence[StageReport],
-    state_rows: int,
-    parts: Sequence[PartLine] = (),
-    windows: Sequence[WindowLine] = (),
-) -> Ledger:
+def balance(job: Job, reports: Sequence[StageReport], state_rows: int, kept: PartLines = NO_PARTS) -> Ledger:
     """Draw up the ledger of a run; ``state_rows`` are those in the merged states, of several windows in the longest."""
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
@@ -148,14 +145,14 @@ def balance(
         input_rows=whole,
         state_rows=state_rows,
         unchanged_rows=unchanged,
-        parts=tuple(parts),
-        windows=tuple(windows),
+        parts=kept.parts,
+        windows=kept.windows,
         problems=(
             *stage_problems(lines),
             *_wave_problems(job, reports),
             *_run_problems(lines, whole, state_rows, unchanged),
-            *_part_problems(parts, whole, unchanged),
-            *_window_problems(job, windows, merged=bool(parts)),
+            *_part_problems(kept.parts, whole, unchanged),
+            *_window_problems(job, kept.windows, merged=bool(kept.parts)),
         ),
     )
 

@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
-from skewless.documents.ledger import PartLine, PartLines, WindowLine
+from skewless.documents.ledger import NO_PARTS, PartLines
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
-from skewless.documents.window import NewestRow
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.storage import Doc, Storage, content_checksum, file_checksum
@@ -229,21 +228,10 @@ class RunDirectory(Storage):
         commit = self.commit_of(QUALITY_STEP)
         return self.committed_document(commit, QUALITY_REPORT, QualityReport) if commit else None
 
-    def part_lines(self) -> tuple[PartLine, ...]:
-        """The ledger lines of the parts of a window, once the result is committed; none without a window."""
-        return self._lines().parts
-
-    def window_lines(self) -> tuple[WindowLine, ...]:
-        """The ledger lines of the windows, the longest last, once the result is committed; none without a window."""
-        return self._lines().windows
-
-    def newest_rows(self) -> Mapping[str, NewestRow]:
-        """The newest row of each part of a window, as far as it is known, once the result is committed."""
-        return self._lines().newest
-
-    def _lines(self) -> PartLines:
+    def part_lines(self) -> PartLines:
+        """The ledger lines of a window and of its parts; none without a window, or before the result is committed."""
         if not self.job().spec.lengths or (commit := self.commit_of(RESULT_STEP)) is None:
-            return PartLines(parts=())
+            return NO_PARTS
         return self.committed_document(commit, PART_LINES, PartLines)
 
     def committed_document(self, commit: StepCommit, name: str, kind: type[Doc]) -> Doc:

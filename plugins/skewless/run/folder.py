@@ -51,9 +51,9 @@ def absolute_root(root: str) -> str:
 
 
 def make_run_folder(root: str, group: str = "") -> None:
-    """Make the folder of a run, unless it exists: whoever made it has decided who may enter, beside the owner.
+    """Make the folder of a run for its owner and a group. A folder that exists keeps the rights that it has.
 
-    Folders above it are made as the umask says. A group that cannot be given it is a ``RunDirectoryError``.
+    Folders above it are made as the umask says. If the group cannot be set, the error is a ``RunDirectoryError``.
     """
     if os.path.isdir(root):  # noqa: PTH112  # paths are text here, as fsspec has them
         return

@@ -163,7 +163,7 @@ class JobSpec(Frozen):
             return self
         if self.state == "forward":
             raise unmet("state: merge with a window, which keeps states", "state: forward")
-        if self.states_path is None and not self.output.is_table and "{date" in self.output.path:
+        if self.covered.states is None and not self.output.is_table and "{date" in self.output.path:
             raise unmet("window.states, as output.path differs from part to part", "none")
         self._require_parts()
         return self
@@ -206,18 +206,3 @@ class JobSpec(Frozen):
     def result_key(self) -> tuple[str, ...]:
         """The columns in which no two rows of the result are alike: the key, and of several windows the window."""
         return (*self.key, *self.covered.columns)
-
-    @property
-    def states_path(self) -> str | None:
-        """Where states are kept; None if the spec does not say."""
-        return self.covered.states
-
-    @property
-    def verified_keys(self) -> int | None:
-        """About so many keys are compared with all rows; None if none are."""
-        return self.covered.verify
-
-    @property
-    def kept_parts(self) -> int | None:
-        """Of how many parts states are kept: None for all; 0 for a job that keeps none."""
-        return self.covered.kept_parts

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import json
+import tokenize
 from collections.abc import Mapping, Sequence
+from importlib.util import decode_source
 
 from skewless.document import Document
 from skewless.documents.job import STATE_FORM
@@ -83,6 +86,39 @@ def fingerprint_of(
         **{f"the table's column {name!r}": text for name, text in sorted((fields or {}).items())},
     }
     return Fingerprint(shapes={name: _short(value) for name, value in shapes.items()})
+
+
+def code_alone(content: bytes) -> str:
+    """A module's source without comments, docstrings and empty lines, none of which shapes a state.
+
+    Source that this Python cannot parse stays as it is.
+    """
+    try:
+        source = decode_source(content)
+        tree, tokens = ast.parse(source), list(tokenize.generate_tokens(io.StringIO(source).readline))
+    except (SyntaxError, ValueError, tokenize.TokenError):
+        return content.decode(errors="backslashreplace")
+    lines, gone = source.split("\n"), set[int]()
+    for token in tokens:
+        line, column = token.start
+        if token.type == tokenize.COMMENT:
+            lines[line - 1] = lines[line - 1][:column].rstrip()
+        if token.type == tokenize.NL and not lines[line - 1].strip():
+            gone.add(line)
+    for first, last in _docstrings(tree):
+        # A docstring beside other code stays, as in `def f(): "..."`.
+        if lines[first - 1].lstrip()[:1] in {'"', "'"} and lines[last - 1][-1:] in {'"', "'"}:
+            gone.update(range(first, last + 1))
+    return "\n".join(line for number, line in enumerate(lines, start=1) if number not in gone).strip("\n")
+
+
+def _docstrings(tree: ast.Module) -> list[tuple[int, int]]:
+    """The first and the last line of each docstring."""
+    homes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        node.body[0] for node in ast.walk(tree) if isinstance(node, homes) and ast.get_docstring(node, clean=False)
+    ]
+    return [(one.lineno, one.end_lineno or one.lineno) for one in found]
 
 
 def _short(value: object) -> str:

@@ -87,7 +87,7 @@ def _parsed(block: Block, unit: Unit, source: Source, own: Sequence[str], column
     texts = [column.combine_chunks() for column in table.columns]
     return pa.RecordBatch.from_arrays(
         [
-            block.typed(array, source.columns[name], f"column {name!r}", _rows_of, 100)
+            block.typed(array, source.columns[name], f"column {name!r}", _rows_of)
             for name, array in zip(columns, texts, strict=True)
         ],
         names=list(columns),

@@ -21,6 +21,7 @@ class Block(NamedTuple):
     """Some whole lines of a file. All line ends are converted to one newline.
 
     Attributes:
+        path: of the file, for errors.
         text: the lines, each with its newline except for the last of a file.
         offset: the byte at which the range begins; 0 for the beginning of a file.
         line: the number of lines in the range before this block.
@@ -38,23 +39,13 @@ class Block(NamedTuple):
         hint = "nothing was committed; mend the file or the spec's columns"
         return InputError(f"input file {self.path}, {place}", required, came, hint)
 
-    def typed(
-        self, texts: pa.Array, kind: str, field: str, rows_of: Callable[[Block], list[int]], most: int | None = None
-    ) -> pa.Array:
-        """The texts of a field as values of a type.
-
-        Args:
-            rows_of: the line of each text, for the error.
-            most: characters of a text that the error shows.
-
-        Raises:
-            InputError: a text is not a value of the type.
-        """
+    def typed(self, texts: pa.Array, kind: str, field: str, rows_of: Callable[[Block], list[int]]) -> pa.Array:
+        """The texts of a field as values of a type; an ``InputError`` names the line of a text that is none."""
         try:
             return cast_text(texts, kind)
         except pa.ArrowInvalid:
             at = first_bad(texts, kind) or 0
-            raise self.refusal(rows_of(self)[at], f"a {kind} in {field}", repr(texts[at].as_py())[:most]) from None
+            raise self.refusal(rows_of(self)[at], f"a {kind} in {field}", repr(texts[at].as_py())[:100]) from None
 
     @property
     def filled(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skewless.documents.ledger import PartLine
+from skewless.documents.ledger import NO_PARTS, PartLine
 from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
@@ -102,8 +102,8 @@ def read_window(run: RunDirectory) -> WindowView | None:
     if window is None:
         return None
     merged = stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None
-    lines = {line.part: line for line in run.part_lines()} if merged else {}
-    of_windows, delays = run.window_lines() if merged else (), window.delays()
+    told, delays = run.part_lines() if merged else NO_PARTS, window.delays()
+    lines, of_windows = {line.part: line for line in told.parts}, told.windows
     parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
     return WindowView(
         parts=parts,
