@@ -51,11 +51,8 @@ def test_rows_deleted_by_vectors_in_puffin_files_are_left_out(root: Path) -> Non
         ROWS - 1,
         ROWS - 2,
     ]
-    before = iceberg_snapshot(
-        given.model_copy(update={"snapshot": lake(root).load_table("db.clicks").snapshots()[1].snapshot_id}),
-        DAY,
-        str(root),
-    )
+    second = lake(root).load_table("db.clicks").snapshots()[1].snapshot_id
+    before = iceberg_snapshot(given.model_copy(update={"at": second}), DAY, str(root))
     assert [unit.rows for unit in LakeTable(given, before, str(root)).listing(0.01).units] == [ROWS - 3, ROWS - 1, ROWS]
 
 
