@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: The catalog that needs no configuration: ``ROOT/catalog.db``, with its tables in ``ROOT/warehouse``.
 EMBEDDED = "local"
+_DATABASE = "catalog.db"
 #: Seconds that a writer of the embedded catalog waits for another one.
 _BUSY_SECONDS = 60
 _ATTEMPTS = 5
@@ -53,9 +54,12 @@ def open_catalog(name: str, root: str) -> Catalog:
     Raises:
         SpecError: pyiceberg is not installed, or does not know the name, or cannot open the catalog.
     """
-    given = configuration_of(name) or _embedded(root)
+    configured = configuration_of(name)
+    given = configured or _embedded(root)
+    # A connection that is kept still sees a database that was removed: a new file is another catalog.
+    file = 0 if configured else (Path(root) / _DATABASE).stat().st_ino
     try:
-        return _opened(name, tuple(sorted(given.items())), os.getpid())
+        return _opened(name, tuple(sorted(given.items())), os.getpid(), file)
     except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
         raise SpecError(
             f"catalog {name!r}", "a catalog that can be opened", f"{type(err).__name__}: {first_line(err)}"
@@ -83,11 +87,11 @@ def configuration_of(name: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16)
-def _opened(name: str, properties: tuple[tuple[str, str], ...], process: int) -> Catalog:
+def _opened(name: str, properties: tuple[tuple[str, str], ...], process: int, file: int) -> Catalog:
     """A catalog, with the connections that it keeps; a process that was forked makes its own."""
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra
 
-    del process
+    del process, file
     for attempt in range(_ATTEMPTS):
         try:
             return load_catalog(name, **dict(properties))
@@ -108,9 +112,10 @@ def _embedded(root: str) -> dict[str, str]:
         )  # fmt: skip
     base = Path(root).absolute()
     base.mkdir(parents=True, exist_ok=True)
+    (base / _DATABASE).touch()
     return {
         "type": "sql",
-        "uri": f"sqlite:///{base / 'catalog.db'}?timeout={_BUSY_SECONDS}",
+        "uri": f"sqlite:///{base / _DATABASE}?timeout={_BUSY_SECONDS}",
         "warehouse": str(base / "warehouse"),
         # What is committed must be on the disk before the database says so.
         "py-io-impl": "skewless_lake.synced_files.SyncedFileIO",

@@ -404,3 +404,9 @@ def test_readers_see_one_version_whole_while_a_day_is_published_again_and_again(
     found = read_while_published(tmp_path, kind, reads=200)
     assert found.torn == 0
     assert found.versions > 1, "nothing was published while it was read"
+
+
+def test_an_embedded_catalog_whose_database_was_removed_is_another_one(tmp_path: Path) -> None:
+    open_catalog("local", str(tmp_path)).create_namespace("marts")
+    (tmp_path / "catalog.db").unlink()
+    assert open_catalog("local", str(tmp_path)).list_namespaces() == []
