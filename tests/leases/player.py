@@ -27,6 +27,14 @@ from skewless_leases.stores import open_store
 
 PARTITIONS = [f"p{number}" for number in range(6)]
 SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.8, maximum_shutdown=0.2, minimum_grab=0.1, held_delay=0.004)
+#: A beat in a bucket is some requests of a server that wants the processor, too.
+SPANS_IN_A_BUCKET = TimeSpans(
+    normal_lease=1.0, maximum_lease=4.0, maximum_shutdown=1.0, minimum_grab=0.5, held_delay=0.02
+)
+
+
+def spans_at(address: str) -> TimeSpans:
+    return SPANS_IN_A_BUCKET if address.startswith("s3://") else SPANS
 
 
 def say(**event: object) -> None:
@@ -50,8 +58,8 @@ class Told:
         say(event="lost", partition=grant.partition, fence=grant.fence)
 
 
-def burn(seconds: float) -> None:
-    """Compute in one C call after the other, each of them longer than the maximum lease time."""
+def burn(seconds: float, longer_than: float) -> None:
+    """Compute in one C call after the other, each of them longer than so many seconds."""
     began = time.monotonic()
     calls = 0
     additions = 10_000_000
@@ -60,18 +68,18 @@ def burn(seconds: float) -> None:
         sum(itertools.repeat(1, additions))
         took = time.monotonic() - before
         calls += 1
-        additions = int(additions * max(1.0, 1.5 * SPANS.maximum_lease / took))
+        additions = int(additions * max(1.0, 1.5 * longer_than / took))
     say(event="burnt", calls=calls)
 
 
-def beat_in_a_thread(address: str, name: str) -> None:
+def beat_in_a_thread(address: str, name: str, beat_every: float) -> None:
     """What would be simpler: a heartbeat of the same pace in a thread of this process."""
     beat = Beat(open_store(address, durable=False), name, 0)
     beat.once()  # before there is a load: its first call takes several turns of the interpreter
 
     def beating() -> None:
         while True:
-            time.sleep(SPANS.beat_every)
+            time.sleep(beat_every)
             beat.once()
 
     threading.Thread(target=beating, daemon=True).start()
@@ -98,8 +106,8 @@ def fork() -> None:
 
 def main() -> None:
     address, name = sys.argv[1:3]
-    told = Told()
-    with Worker(address, name, room=100, partitions=lambda _: PARTITIONS, spans=SPANS, work=told) as worker:
+    told, spans = Told(), spans_at(address)
+    with Worker(address, name, room=100, partitions=lambda _: PARTITIONS, spans=spans, work=told) as worker:
         say(event="begun", name=worker.name, heartbeat=worker.heartbeat_pid)
         for line in sys.stdin:
             match line.split():
@@ -114,8 +122,8 @@ def main() -> None:
                 case ["fork"]:
                     fork()
                 case ["burn", seconds]:
-                    beat_in_a_thread(address, f"thread-of-{name}")
-                    burn(float(seconds))
+                    beat_in_a_thread(address, f"thread-of-{name}", spans.beat_every)
+                    burn(float(seconds), spans.maximum_lease)
                 case _:
                     break
     say(event="left")

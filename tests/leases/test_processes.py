@@ -24,7 +24,7 @@ from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
 from skewless_leases.stores.tables import Presence, look_at
-from tests.leases.player import PARTITIONS, SPANS
+from tests.leases.player import PARTITIONS, SPANS, spans_at
 from tests.leases.simulated_workers import Diary
 from tests.processes import PATIENCE_SECONDS, Told, until
 
@@ -71,6 +71,7 @@ class Scene:
     def __init__(self, address: str) -> None:
         # Who looks on, beside processes that take all of the machine.
         self.store: KeyValueStore = open_store(address, answer_seconds=PATIENCE_SECONDS)
+        self.spans = spans_at(address)
         self.players = [Player(address, "one"), Player(address, "other")]
         self.one, self.other = self.players
 
@@ -91,7 +92,7 @@ class Scene:
         before: dict[str, int] = {}
         while before != self.fences() or self.store.scan("grab/"):
             before = self.fences()
-            time.sleep(2 * SPANS.normal_lease)
+            time.sleep(2 * self.spans.normal_lease)
         return before
 
 
@@ -130,14 +131,14 @@ def longest_pauses(store: KeyValueStore, seconds: float) -> dict[str, float]:
 @pytest.mark.long
 def test_a_worker_at_full_load_for_ten_lease_times_keeps_its_leases(scene: Scene) -> None:
     fences = scene.settle()
-    scene.one.tell(f"burn {10 * SPANS.maximum_lease}")
-    pauses = longest_pauses(scene.store, 10 * SPANS.maximum_lease)
+    scene.one.tell(f"burn {10 * scene.spans.maximum_lease}")
+    pauses = longest_pauses(scene.store, 10 * scene.spans.maximum_lease)
     burnt = scene.one.wait_for("burnt")
     assert scene.fences() == fences
-    assert pauses[scene.one.name] < SPANS.maximum_lease
+    assert pauses[scene.one.name] < scene.spans.maximum_lease
     # The load was one that a heartbeat in the same process does not stand: no idle promise.
     assert burnt["calls"] <= 20
-    assert pauses["thread-of-one"] > SPANS.maximum_lease
+    assert pauses["thread-of-one"] > scene.spans.maximum_lease
     scene.one.commit(scene.held_by(scene.one)[0], "after")
 
 
@@ -175,7 +176,7 @@ def test_a_worker_that_dies_with_its_heartbeat_is_replaced_after_the_maximum_lea
     os.kill(scene.one.heartbeat, signal.SIGKILL)
     died = time.monotonic()
     until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
-    assert time.monotonic() - died >= SPANS.maximum_lease - 2 * SPANS.beat_every
+    assert time.monotonic() - died >= scene.spans.maximum_lease - 2 * scene.spans.beat_every
 
 
 @pytest.mark.long
@@ -215,7 +216,7 @@ def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_r
     with played_at(f"unix://{socket}") as scene:
         fences = scene.settle()
         os.kill(server, signal.SIGSTOP)
-        time.sleep(3 * SPANS.maximum_lease)
+        time.sleep(3 * scene.spans.maximum_lease)
         os.kill(server, signal.SIGCONT)
         assert scene.settle() == fences
         assert scene.loads() == {scene.one.name: 3, scene.other.name: 3}
@@ -230,7 +231,7 @@ def test_connections_that_break_again_and_again_cost_no_lease(own_redis: tuple[P
         broken = 0
         for _ in range(40):
             broken += breaker.client_kill_filter(_type="normal", skipme=True)
-            time.sleep(SPANS.beat_every / 2)
+            time.sleep(scene.spans.beat_every / 2)
         breaker.close()
         assert broken > 40
         assert scene.settle() == fences
