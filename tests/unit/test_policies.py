@@ -126,7 +126,7 @@ def test_a_decision_is_never_worse_than_standing_still_and_loses_no_row(policy: 
     for one in propose(job, forecast) if forecast.queued_rows else ():
         assert one.loads.sum() == pytest.approx(forecast.queued_rows)
         assert (one.loads >= -1e-6).all()
-        valid = RoutingPlan.model_validate(one.plan.model_dump())
+        valid = RoutingPlan.model_validate(one.routing.model_copy(update={"head": one.head()}).model_dump())
         assert len(valid.tasks) == len(one.loads)
         for shares in valid.head.values():
             assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
@@ -178,7 +178,7 @@ def test_halving_takes_half_of_the_tokens_of_the_longest_queue() -> None:
     assert one.proposal.ring == Ring(tokens={0: 64, 1: 32, 2: 64})
     assert (one.action, one.sentence) == ("halve", "halve the tokens of reducer 1 from 64 to 32")
     assert one.head() == {}
-    assert one.plan.share_salt == 0
+    assert one.routing.share_salt == 0
 
 
 def test_doubling_doubles_the_tokens_of_all_others() -> None:
@@ -243,8 +243,8 @@ def test_a_reducer_with_a_task_that_is_too_large_is_split_where_slots_are_free()
     seen = loaded("virtual_tasks", [8000, 800])
     (one,) = asked("virtual_tasks", seen, 8800, reducers=2, slots=4)
     assert (one.action, one.sentence) == ("split", "split 0-0-1 into 0-0-2+0-1-2")
-    assert one.plan.factors == {0: 2}
-    assert [str(task) for task in one.plan.tasks] == ["0-0-2", "0-1-2", "1-0-1"]
+    assert one.routing.factors == {0: 2}
+    assert [str(task) for task in one.routing.tasks] == ["0-0-2", "0-1-2", "1-0-1"]
     assert one.head() == {}
 
 
@@ -252,7 +252,7 @@ def test_a_split_that_helps_is_taken() -> None:
     seen = {key: 40 for keys in keys_by_task(first_plan(synthetic.job([1], reducers=2)), 200) for key in keys}
     job, forecast = predicted("virtual_tasks", seen, 80_000, reducers=2, slots=4)
     still, one = propose(job, forecast)
-    assert one.plan.factors == {0: 2, 1: 2}
+    assert one.routing.factors == {0: 2, 1: 2}
     assert one.makespan_rows < 0.7 * still.makespan_rows
     assert choose([still, one]) is one
 
@@ -273,7 +273,7 @@ def test_small_siblings_are_merged_but_not_before_they_fit_well() -> None:
     seen = dict(zip(keys, [200, 200, 4000], strict=True))
     found = asked("virtual_tasks", seen, 4400, plan={"factors": {0: 2}}, reducers=2, slots=3)
     assert [one.action for one in found] == ["split", "merge", "split and merge"]
-    assert [one.plan.factors for one in found] == [{0: 2, 1: 2}, {}, {1: 2}]
+    assert [one.routing.factors for one in found] == [{0: 2, 1: 2}, {}, {1: 2}]
     assert found[1].sentence == "merge 0-0-2+0-1-2 into 0-0-1"
     assert found[2].sentence == "split 1-0-1 into 1-0-2+1-1-2, merge 0-0-2+0-1-2 into 0-0-1"
     seen = dict(zip(keys, [800, 800, 800], strict=True))
@@ -479,7 +479,7 @@ def test_one_more_policy_is_a_module_and_a_line_for_planner_and_spec(monkeypatch
     job, forecast = predicted("toy", {"a": 10, "b": 10, "c": 10}, reducers=4)
     assert job.spec.routing.policy.choices == 2
     stands, toy = priced = list(propose(job, forecast))
-    assert set(toy.plan.head.values()) == {((0, WHOLE_WEIGHT),)}
+    assert set(toy.head().values()) == {((0, WHOLE_WEIGHT),)}
     assert choose(priced) is stands, "it is judged like any other, and standing still is better"
     with pytest.raises(ValidationError, match="strict only with policy"):
         RoutingPolicy(name="toy", strict=True)

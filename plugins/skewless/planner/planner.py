@@ -37,7 +37,10 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
         return _observed(job, plan, report, earlier)
     # Facts, never a forecast: a condition may have left no row of the waves so far, and some of those to come.
     if plan.takes_all or not (report.backlog_rows or plan.waves[1] < len(job.waves)):
-        return _finished(report.stage + 1, plan.policy)
+        return Decision(
+            stage=report.stage + 1, policy=plan.policy, queued_rows=0, candidates=(), certificate=None,
+            sentence="no further stage: the input is used up and no backlog is left", next_plan=None,
+        )  # fmt: skip
     revised = _revised_engine(job, plan, report)
     if revised is not None:
         return revised
@@ -172,18 +175,6 @@ def _all_counts(report: StageReport) -> int:
         + sum(seen + left for seen, left in histogram.head.values())
         + sum(load.queued_rows + load.processed_rows + load.backlog_rows + load.states for load in report.tasks)
     )  # fmt: skip
-
-
-def _finished(stage: int, policy: str) -> Decision:
-    return Decision(
-        stage=stage,
-        policy=policy,
-        queued_rows=0,
-        candidates=(),
-        certificate=None,
-        sentence="no further stage: the input is used up and no backlog is left",
-        next_plan=None,
-    )
 
 
 def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certificate:
