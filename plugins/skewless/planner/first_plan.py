@@ -136,7 +136,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
     plain = first_plan(job)
     if not plans_from(job.spec, "last_run") or not plain.waves[1]:
         return plain
-    name = _name(job)
+    name = job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
     if not last.seen_rows:
         return plain_plan(job, f"run {name} had no rows")
     apart = None if before is None else drift(before, last)
@@ -301,10 +301,6 @@ def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
         tasks=tuple(idle),
         histogram=histogram,
     )
-
-
-def _name(job: Job) -> str:
-    return job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
 
 
 def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice, sample: KeySample | None = None) -> Decision:
