@@ -264,10 +264,10 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
 
 
 def _words(taken: PricedPlan) -> str:
-    if taken.action == "stand still":
+    if taken.proposal.action == "stand still":
         return "the plain ring, as no other plan costs less"
     who = "largest task" if len(taken.loads) <= taken.forecast.parallelism else "fullest slot"
-    return f"{taken.action}: {taken.sentence}; the {who} is to get {taken.makespan_rows:,.0f} rows"
+    return f"{taken.proposal.action}: {taken.proposal.sentence}; the {who} is to get {taken.makespan_rows:,.0f} rows"
 
 
 def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, known: _Known) -> Budget:

@@ -202,24 +202,21 @@ def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certifica
 
 def candidate_of(one: PricedPlan, still: PricedPlan, chosen: bool) -> Candidate:
     """A proposed plan as the decision lists it, with the reason why it was taken or refused."""
+    proposal = one.proposal
     against = one.makespan_rows / still.makespan_rows - 1.0 if still.makespan_rows else 0.0
-    if one.proposal.refusal:
-        words = f"{one.sentence}: refused, {one.proposal.refusal}"
-    elif one is still:
-        words = f"{one.sentence}: the largest task gets {one.makespan_rows:,.0f} rows; {_verdict(one, still, chosen)}"
+    if proposal.refusal:
+        words = f"refused, {proposal.refusal}"
     else:
-        words = (
-            f"{one.sentence}: the largest task gets {one.makespan_rows:,.0f} rows "
-            f"({against:+.1%} against standing still); {_verdict(one, still, chosen)}"
-        )
+        beside = "" if one is still else f" ({against:+.1%} against standing still)"
+        words = f"the largest task gets {one.makespan_rows:,.0f} rows{beside}; {_verdict(one, still, chosen)}"
     return Candidate(
-        action=one.action,
+        action=proposal.action,
         makespan_rows=one.makespan_rows,
         forwarded_rows=one.forwarded_rows,
-        pieces=one.pieces,
+        pieces=one.placement.states,
         cost_rows=one.cost_rows,
         chosen=chosen,
-        sentence=words,
+        sentence=f"{proposal.sentence}: {words}",
     )
 
 
@@ -239,7 +236,7 @@ def sentence_of(
         words = f"stand still: no other plan costs less; {certificate.conclusion}"
     else:
         words = (
-            f"{taken.action}: {taken.sentence}; largest task {still.makespan_rows:,.0f} -> "
+            f"{taken.proposal.action}: {taken.proposal.sentence}; largest task {still.makespan_rows:,.0f} -> "
             f"{taken.makespan_rows:,.0f} rows; {certificate.conclusion}"
         )
     return "; ".join(filter(None, (words, admission.sentence, budget.sentence)))

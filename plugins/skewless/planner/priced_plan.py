@@ -61,21 +61,6 @@ class PricedPlan:
     later_rows: float = 0.0
     error_rows: float = 0.0
 
-    @property
-    def action(self) -> str:
-        """The name of what is done."""
-        return self.proposal.action
-
-    @property
-    def sentence(self) -> str:
-        """What is done, in words."""
-        return self.proposal.sentence
-
-    @property
-    def pieces(self) -> int:
-        """(Head key, task) pairs of the plan."""
-        return self.placement.states
-
     @cached_property
     def makespan_rows(self) -> float:
         """When the last task is done, in rows of average cost."""
@@ -89,7 +74,7 @@ class PricedPlan:
         prediction; and the price of forwarding, states and tasks, divided by the tasks that run side by side.
         """
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
-        states = self.pieces - self.placement.keys + self.new_states
+        states = self.placement.states - self.placement.keys + self.new_states
         state_rows = STATE_COST_ROWS + self.forecast.setup_rows
         extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
         return (
