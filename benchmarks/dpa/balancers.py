@@ -67,7 +67,7 @@ def owner_of(letter: str, tokens: tuple[int, ...]) -> int:
 @cache
 def _owners(tokens: tuple[int, ...]) -> dict[str, int]:
     ring = Ring(ring_bits=RING_BITS, tokens=dict(enumerate(tokens)))
-    return {letter: ring.owner_of(letter) for letter in ascii_letters}
+    return {letter: int(ring.slot_owners[ring.slot_of(letter)]) for letter in ascii_letters}
 
 
 class Adaptive:

@@ -114,14 +114,14 @@ def test_all_stages_that_are_left_are_counted() -> None:
     frozen = job(5, policy="halving")
     plan = first_plan(frozen)
     forecast = Forecast.after(frozen, plan, synthetic.report(plan, skewed(20)))
-    still = rest_of_run(frozen, forecast, plan, forecast.placement_now)
+    later, error = rest_of_run(frozen, forecast, plan, forecast.placement_now)
     next_stage = float(forecast.wave_loads(plan, forecast.placement_now).max())
-    assert still.later_rows == pytest.approx(3 * next_stage)
-    assert still.error_rows == 0.0
+    assert later == pytest.approx(3 * next_stage)
+    assert error == 0.0
     moved = plan.model_copy(update={"ring": halved(plan.ring, 0)})
-    after = rest_of_run(frozen, forecast, moved, Placement.pinned(forecast.on_ring(moved)))
-    assert after.later_rows < still.later_rows
-    assert after.error_rows > SURE * 10
+    later_after, error_after = rest_of_run(frozen, forecast, moved, Placement.pinned(forecast.on_ring(moved)))
+    assert later_after < later
+    assert error_after > SURE * 10
 
 
 @pytest.mark.parametrize("policy", LASTING)

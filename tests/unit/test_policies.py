@@ -126,7 +126,7 @@ def test_a_decision_is_never_worse_than_standing_still_and_loses_no_row(policy: 
     for one in propose(job, forecast) if forecast.queued_rows else ():
         assert one.loads.sum() == pytest.approx(forecast.queued_rows)
         assert (one.loads >= -1e-6).all()
-        valid = RoutingPlan.model_validate(one.plan.model_dump())
+        valid = RoutingPlan.model_validate(one.routing.model_copy(update={"head": one.head()}).model_dump())
         assert len(valid.tasks) == len(one.loads)
         for shares in valid.head.values():
             assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
@@ -137,7 +137,7 @@ def test_a_decision_is_never_worse_than_standing_still_and_loses_no_row(policy: 
 def test_a_balanced_load_is_left_alone(policy: str) -> None:
     seen = loaded(policy, [1000] * 8)
     job, forecast = predicted(policy, seen, sum(seen.values()))
-    assert choose(list(propose(job, forecast))).action == "stand still"
+    assert choose(list(propose(job, forecast))).proposal.action == "stand still"
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -176,16 +176,17 @@ def test_halving_takes_half_of_the_tokens_of_the_longest_queue() -> None:
     seen = loaded("halving", [400, 4000, 400])
     (one,) = asked("halving", seen, 4800, reducers=3)
     assert one.proposal.ring == Ring(tokens={0: 64, 1: 32, 2: 64})
-    assert (one.action, one.sentence) == ("halve", "halve the tokens of reducer 1 from 64 to 32")
+    assert (one.proposal.action, one.proposal.sentence) == ("halve", "halve the tokens of reducer 1 from 64 to 32")
     assert one.head() == {}
-    assert one.plan.share_salt == 0
+    assert one.routing.share_salt == 0
 
 
 def test_doubling_doubles_the_tokens_of_all_others() -> None:
     seen = loaded("doubling", [400, 4000, 400])
     (one,) = asked("doubling", seen, 4800, reducers=3)
     assert one.proposal.ring == Ring(tokens={0: 128, 1: 64, 2: 128})
-    assert (one.action, one.sentence) == ("double", "double the tokens of all reducers but 1, from 192 to 320 in all")
+    words = "double the tokens of all reducers but 1, from 192 to 320 in all"
+    assert (one.proposal.action, one.proposal.sentence) == ("double", words)
 
 
 def test_doubling_begins_with_one_token_each_as_in_its_paper_only_where_that_is_asked() -> None:
@@ -201,9 +202,9 @@ def test_a_strict_policy_does_what_it_proposes_at_its_price(policy: str) -> None
     priced = list(propose(job, forecast))
     taken = choose(priced, strict=True)
     assert taken is priced[-1]
-    assert taken.action != "stand still"
+    assert taken.proposal.action != "stand still"
     decision = plan_next_stage(job, forecast.plan, forecast.report)
-    assert [one.action for one in decision.candidates if one.chosen] == [taken.action]
+    assert [one.action for one in decision.candidates if one.chosen] == [taken.proposal.action]
     assert choose(priced).cost_rows <= min(priced[0].cost_rows, taken.cost_rows)
 
 
@@ -242,9 +243,9 @@ def test_relief_that_is_due_and_cannot_be_given_says_why(
 def test_a_reducer_with_a_task_that_is_too_large_is_split_where_slots_are_free() -> None:
     seen = loaded("virtual_tasks", [8000, 800])
     (one,) = asked("virtual_tasks", seen, 8800, reducers=2, slots=4)
-    assert (one.action, one.sentence) == ("split", "split 0-0-1 into 0-0-2+0-1-2")
-    assert one.plan.factors == {0: 2}
-    assert [str(task) for task in one.plan.tasks] == ["0-0-2", "0-1-2", "1-0-1"]
+    assert (one.proposal.action, one.proposal.sentence) == ("split", "split 0-0-1 into 0-0-2+0-1-2")
+    assert one.routing.factors == {0: 2}
+    assert [str(task) for task in one.routing.tasks] == ["0-0-2", "0-1-2", "1-0-1"]
     assert one.head() == {}
 
 
@@ -252,7 +253,7 @@ def test_a_split_that_helps_is_taken() -> None:
     seen = {key: 40 for keys in keys_by_task(first_plan(synthetic.job([1], reducers=2)), 200) for key in keys}
     job, forecast = predicted("virtual_tasks", seen, 80_000, reducers=2, slots=4)
     still, one = propose(job, forecast)
-    assert one.plan.factors == {0: 2, 1: 2}
+    assert one.routing.factors == {0: 2, 1: 2}
     assert one.makespan_rows < 0.7 * still.makespan_rows
     assert choose([still, one]) is one
 
@@ -260,7 +261,7 @@ def test_a_split_that_helps_is_taken() -> None:
 def test_a_single_key_gains_nothing_by_a_split_and_the_numbers_say_so() -> None:
     job, forecast = predicted("virtual_tasks", {"hot": 8000}, reducers=2, slots=4)
     still, one = propose(job, forecast)
-    assert one.action == "split"
+    assert one.proposal.action == "split"
     assert one.makespan_rows == still.makespan_rows
     assert choose([still, one]) is still
     decision = plan_next_stage(job, forecast.plan, forecast.report)
@@ -272,10 +273,10 @@ def test_small_siblings_are_merged_but_not_before_they_fit_well() -> None:
     keys = [found[0] for found in keys_by_task(plan)]
     seen = dict(zip(keys, [200, 200, 4000], strict=True))
     found = asked("virtual_tasks", seen, 4400, plan={"factors": {0: 2}}, reducers=2, slots=3)
-    assert [one.action for one in found] == ["split", "merge", "split and merge"]
-    assert [one.plan.factors for one in found] == [{0: 2, 1: 2}, {}, {1: 2}]
-    assert found[1].sentence == "merge 0-0-2+0-1-2 into 0-0-1"
-    assert found[2].sentence == "split 1-0-1 into 1-0-2+1-1-2, merge 0-0-2+0-1-2 into 0-0-1"
+    assert [one.proposal.action for one in found] == ["split", "merge", "split and merge"]
+    assert [one.routing.factors for one in found] == [{0: 2, 1: 2}, {}, {1: 2}]
+    assert found[1].proposal.sentence == "merge 0-0-2+0-1-2 into 0-0-1"
+    assert found[2].proposal.sentence == "split 1-0-1 into 1-0-2+1-1-2, merge 0-0-2+0-1-2 into 0-0-1"
     seen = dict(zip(keys, [800, 800, 800], strict=True))
     assert asked("virtual_tasks", seen, 2400, plan={"factors": {0: 2}}, reducers=2, slots=3) == []
 
@@ -283,7 +284,7 @@ def test_small_siblings_are_merged_but_not_before_they_fit_well() -> None:
 def test_many_changes_are_not_all_named() -> None:
     seen = loaded("virtual_tasks", [4000] * 6)
     (one,) = asked("virtual_tasks", seen, 24_000, reducers=6, slots=12)
-    assert one.sentence == (
+    assert one.proposal.sentence == (
         "split 0-0-1 into 0-0-2+0-1-2, split 1-0-1 into 1-0-2+1-1-2, split 2-0-1 into 2-0-2+2-1-2, and 3 reducers more"
     )
 
@@ -301,7 +302,7 @@ def test_states_alone_ask_for_a_split_and_a_slot_must_be_free_for_it() -> None:
     seen = loaded("virtual_tasks", [4000, 4000])
     even: dict[str, Any] = {"states": (101, 7), "reducers": 2, "task_states": 100}
     (one,) = asked("virtual_tasks", seen, 8000, slots=3, threshold=9, **even)
-    assert one.sentence == "split 0-0-1 into 0-0-2+0-1-2"
+    assert one.proposal.sentence == "split 0-0-1 into 0-0-2+0-1-2"
     (one,) = asked("virtual_tasks", seen, 8000, slots=2, threshold=9, **even)
     assert one.proposal.refusal == "each slot has a task, and none would be idle"
     assert asked("virtual_tasks", seen, 8000, slots=3, threshold=9, **{**even, "states": (100, 7)}) == []
@@ -436,7 +437,7 @@ def test_a_key_walks_clockwise_to_the_first_reducer_with_room() -> None:
     tasks = {key: shares[0][0] for key, shares in one.head().items()}
     assert tasks.pop(keys[start][1]) == around[0]
     assert all(task == plan.tail_task(key) for key, task in tasks.items())
-    assert one.sentence == "place 5 keys within 4,410 rows a reducer: 1 of them walk on along the ring"
+    assert one.proposal.sentence == "place 5 keys within 4,410 rows a reducer: 1 of them walk on along the ring"
 
 
 @given(COUNTS, st.floats(1.0, 3.0))
@@ -449,7 +450,7 @@ def test_nobody_gets_more_than_the_capacity_but_from_keys_that_fit_nowhere(
         forecast = one.forecast
         over = np.flatnonzero(one.loads > limit * (1 + 1e-6))
         tail = forecast.tail_rows(one.routing)
-        if "fit nowhere" not in one.sentence:
+        if "fit nowhere" not in one.proposal.sentence:
             assert (one.loads[over] == pytest.approx(tail[over])).all() if len(over) else True
         assert not len(one.placement.split)
 
@@ -459,7 +460,7 @@ def test_a_key_that_fits_nowhere_goes_to_the_least_loaded() -> None:
     (one,) = asked("bounded_load", seen, 7000, named=["hot"], reducers=4)
     tail = one.forecast.tail_rows(one.routing)
     assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_WEIGHT),)}
-    assert one.sentence.endswith("; 1 fit nowhere and go to the least loaded")
+    assert one.proposal.sentence.endswith("; 1 fit nowhere and go to the least loaded")
 
 
 # One more of them.
@@ -479,7 +480,7 @@ def test_one_more_policy_is_a_module_and_a_line_for_planner_and_spec(monkeypatch
     job, forecast = predicted("toy", {"a": 10, "b": 10, "c": 10}, reducers=4)
     assert job.spec.routing.policy.choices == 2
     stands, toy = priced = list(propose(job, forecast))
-    assert set(toy.plan.head.values()) == {((0, WHOLE_WEIGHT),)}
+    assert set(toy.head().values()) == {((0, WHOLE_WEIGHT),)}
     assert choose(priced) is stands, "it is judged like any other, and standing still is better"
     with pytest.raises(ValidationError, match="strict only with policy"):
         RoutingPolicy(name="toy", strict=True)

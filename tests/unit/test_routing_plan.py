@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skewless.errors import PlanError
 from skewless.routing.hashing import (
     BUCKET_SALT,
     BUCKET_SEED,
@@ -40,19 +39,6 @@ def plan_of(
     )
 
 
-@pytest.mark.parametrize("task", [VirtualTask(3, 1, 4), VirtualTask(0, 0, 1), VirtualTask(12, 7, 8)])
-def test_a_virtual_task_is_read_back_from_its_name(task: VirtualTask) -> None:
-    assert VirtualTask.parse(str(task)) == task
-
-
-@pytest.mark.parametrize(
-    "name", ["", "3", "3-1", "3-1-4-1", "a-b-c", "3-4-4", "3-1-3", "3-1-0", "-3-1-4", "03-1-4", "3-1-4 "]
-)
-def test_a_name_of_no_virtual_task_is_refused(name: str) -> None:
-    with pytest.raises(PlanError, match="virtual task: expected"):
-        VirtualTask.parse(name)
-
-
 def test_tasks_are_numbered_by_reducer_then_bucket() -> None:
     assert [str(task) for task in plan_of(factors={1: 2}).tasks] == ["0-0-1", "1-0-2", "1-1-2", "2-0-1", "3-0-1"]
 
@@ -61,7 +47,7 @@ def test_tasks_are_numbered_by_reducer_then_bucket() -> None:
 def test_a_tail_key_goes_to_its_bucket_of_its_reducer_wherever_its_row_is(key: str) -> None:
     plan = plan_of(factors={0: 4, 2: 2})
     task = plan.tasks[plan.task_of(key, 0)]
-    assert task.reducer == plan.ring.owner_of(key)
+    assert task.reducer == plan.ring.slot_owners[plan.ring.slot_of(key)]
     assert task.bucket == bucket_hash(key) % task.factor
     assert plan.task_of(key, 12345) == plan.task_of(key, 0)
 

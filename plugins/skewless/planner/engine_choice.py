@@ -73,8 +73,10 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
     parallelism = job.spec.routing.parallelism
     stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * parallelism
     seconds = {"combine": states * each, "staged": rows * ROW_SECONDS + keys * each + stage}
-    row_seconds = _cheap_row_seconds(job)
-    if row_seconds is not None:
+    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
+    row_seconds = math.fsum(declared)
+    # Where it is not known what a row costs, or where it costs so much, keys may differ.
+    if len(declared) == len(job.algebra) and row_seconds <= CHEAP_ROW_SECONDS:
         hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / parallelism)
         # While one task has rows of a key that nobody can split, the other slots wait.
         waiting = hot * rows * (row_seconds + SENT_ROW_SECONDS) * parallelism
@@ -93,15 +95,6 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
         combine_seconds=round(seconds["combine"], 3), bypass_seconds=round(seconds.get("bypass", 0.0), 3),
         staged_seconds=round(seconds["staged"], 3), sentence=f"{engine}: {words}",
     )  # fmt: skip
-
-
-def _cheap_row_seconds(job: Job) -> float | None:
-    """What a row costs in all aggregates; None if that is not known, or so much that keys may differ."""
-    declared = [one.row_seconds for one in job.algebra.values()]
-    if any(one is None for one in declared):
-        return None
-    total = math.fsum(one for one in declared if one is not None)
-    return total if total <= CHEAP_ROW_SECONDS else None
 
 
 def first_choice(job: Job, counts: KeyCounts | None, *, named: bool = True) -> EngineChoice:

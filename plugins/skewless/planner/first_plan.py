@@ -136,7 +136,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
     plain = first_plan(job)
     if not plans_from(job.spec, "last_run") or not plain.waves[1]:
         return plain
-    name = _name(job)
+    name = job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
     if not last.seen_rows:
         return plain_plan(job, f"run {name} had no rows")
     apart = None if before is None else drift(before, last)
@@ -264,10 +264,10 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
 
 
 def _words(taken: PricedPlan) -> str:
-    if taken.action == "stand still":
+    if taken.proposal.action == "stand still":
         return "the plain ring, as no other plan costs less"
     who = "largest task" if len(taken.loads) <= taken.forecast.parallelism else "fullest slot"
-    return f"{taken.action}: {taken.sentence}; the {who} is to get {taken.makespan_rows:,.0f} rows"
+    return f"{taken.proposal.action}: {taken.proposal.sentence}; the {who} is to get {taken.makespan_rows:,.0f} rows"
 
 
 def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, known: _Known) -> Budget:
@@ -301,10 +301,6 @@ def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
         tasks=tuple(idle),
         histogram=histogram,
     )
-
-
-def _name(job: Job) -> str:
-    return job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
 
 
 def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice, sample: KeySample | None = None) -> Decision:

@@ -37,7 +37,10 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
         return _observed(job, plan, report, earlier)
     # Facts, never a forecast: a condition may have left no row of the waves so far, and some of those to come.
     if plan.takes_all or not (report.backlog_rows or plan.waves[1] < len(job.waves)):
-        return _finished(report.stage + 1, plan.policy)
+        return Decision(
+            stage=report.stage + 1, policy=plan.policy, queued_rows=0, candidates=(), certificate=None,
+            sentence="no further stage: the input is used up and no backlog is left", next_plan=None,
+        )  # fmt: skip
     revised = _revised_engine(job, plan, report)
     if revised is not None:
         return revised
@@ -174,18 +177,6 @@ def _all_counts(report: StageReport) -> int:
     )  # fmt: skip
 
 
-def _finished(stage: int, policy: str) -> Decision:
-    return Decision(
-        stage=stage,
-        policy=policy,
-        queued_rows=0,
-        candidates=(),
-        certificate=None,
-        sentence="no further stage: the input is used up and no backlog is left",
-        next_plan=None,
-    )
-
-
 def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certificate:
     """How near the taken plan is predicted to come to the bound of the next stage.
 
@@ -211,24 +202,21 @@ def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certifica
 
 def candidate_of(one: PricedPlan, still: PricedPlan, chosen: bool) -> Candidate:
     """A proposed plan as the decision lists it, with the reason why it was taken or refused."""
+    proposal = one.proposal
     against = one.makespan_rows / still.makespan_rows - 1.0 if still.makespan_rows else 0.0
-    if one.proposal.refusal:
-        words = f"{one.sentence}: refused, {one.proposal.refusal}"
-    elif one is still:
-        words = f"{one.sentence}: the largest task gets {one.makespan_rows:,.0f} rows; {_verdict(one, still, chosen)}"
+    if proposal.refusal:
+        words = f"refused, {proposal.refusal}"
     else:
-        words = (
-            f"{one.sentence}: the largest task gets {one.makespan_rows:,.0f} rows "
-            f"({against:+.1%} against standing still); {_verdict(one, still, chosen)}"
-        )
+        beside = "" if one is still else f" ({against:+.1%} against standing still)"
+        words = f"the largest task gets {one.makespan_rows:,.0f} rows{beside}; {_verdict(one, still, chosen)}"
     return Candidate(
-        action=one.action,
+        action=proposal.action,
         makespan_rows=one.makespan_rows,
         forwarded_rows=one.forwarded_rows,
-        pieces=one.pieces,
+        pieces=one.placement.states,
         cost_rows=one.cost_rows,
         chosen=chosen,
-        sentence=words,
+        sentence=f"{proposal.sentence}: {words}",
     )
 
 
@@ -248,7 +236,7 @@ def sentence_of(
         words = f"stand still: no other plan costs less; {certificate.conclusion}"
     else:
         words = (
-            f"{taken.action}: {taken.sentence}; largest task {still.makespan_rows:,.0f} -> "
+            f"{taken.proposal.action}: {taken.proposal.sentence}; largest task {still.makespan_rows:,.0f} -> "
             f"{taken.makespan_rows:,.0f} rows; {certificate.conclusion}"
         )
     return "; ".join(filter(None, (words, admission.sentence, budget.sentence)))

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -46,7 +45,9 @@ class PricedPlan:
         new_states: pairs of head key and task that there were not before.
         split_error_rows: by how much a task's load may exceed its prediction because the rows of split keys are
             distributed at random.
-        later_rows: see ``Rest``, as for ``error_rows``; 0 for a policy that places keys anew in each stage.
+        later_rows: the makespans of the stages after the next one, in rows, if the plan stays; 0 for a policy that
+            places keys anew in each stage, as is ``error_rows``.
+        error_rows: by how much the predicted gain may be too high, in rows, over all; 0 if the plan moves nothing.
     """
 
     forecast: Forecast
@@ -59,21 +60,6 @@ class PricedPlan:
     split_error_rows: float = 0.0
     later_rows: float = 0.0
     error_rows: float = 0.0
-
-    @property
-    def action(self) -> str:
-        """The name of what is done."""
-        return self.proposal.action
-
-    @property
-    def sentence(self) -> str:
-        """What is done, in words."""
-        return self.proposal.sentence
-
-    @property
-    def pieces(self) -> int:
-        """(Head key, task) pairs of the plan."""
-        return self.placement.states
 
     @cached_property
     def makespan_rows(self) -> float:
@@ -88,7 +74,7 @@ class PricedPlan:
         prediction; and the price of forwarding, states and tasks, divided by the tasks that run side by side.
         """
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
-        states = self.pieces - self.placement.keys + self.new_states
+        states = self.placement.states - self.placement.keys + self.new_states
         state_rows = STATE_COST_ROWS + self.forecast.setup_rows
         extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
         return (
@@ -98,11 +84,6 @@ class PricedPlan:
             + self.error_rows
             + extra / self.forecast.parallelism
         )
-
-    @cached_property
-    def plan(self) -> RoutingPlan:
-        """The whole plan, without a budget."""
-        return self.routing.model_copy(update={"head": self.head()})
 
     def head(self) -> dict[str, tuple[tuple[int, int], ...]]:
         """The head of the plan; empty where every key goes where ring and buckets say."""
@@ -127,8 +108,8 @@ def propose(job: Job, forecast: Forecast) -> Sequence[PricedPlan]:
     priced = [still, *(_price(job, forecast, one, still) for one in policy.propose(job, forecast))]
     if policy.places:
         return priced
-    kept = [(one, rest_of_run(job, forecast, one.routing, one.placement)) for one in priced]
-    return [replace(one, later_rows=rest.later_rows, error_rows=rest.error_rows) for one, rest in kept]
+    rests = [(one, rest_of_run(job, forecast, one.routing, one.placement)) for one in priced]
+    return [replace(one, later_rows=later, error_rows=error) for one, (later, error) in rests]
 
 
 def _price(job: Job, forecast: Forecast, proposal: Proposal, still: PricedPlan) -> PricedPlan:
@@ -191,20 +172,8 @@ def refuse_unsafe(job: Job, forecast: Forecast, placement: Placement) -> None:
 SURE = 1.5
 
 
-class Rest(NamedTuple):
-    """The stages after the next one.
-
-    Attributes:
-        later_rows: the sum of their makespans, in rows, if the plan stays.
-        error_rows: by how much the predicted gain may be too high, in rows, over all; 0 if the plan moves nothing.
-    """
-
-    later_rows: float
-    error_rows: float
-
-
-def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: Placement) -> Rest:
-    """What is left of the run under a plan that is kept to its end.
+def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: Placement) -> tuple[float, float]:
+    """What is left of the run under a plan that is kept to its end: ``later_rows`` and ``error_rows``.
 
     A policy that moves arcs of the ring or splits reducers, and places no keys, cannot undo the change in the next
     stage. So the planner compares such a plan with standing still over all stages that are left, not over the next one
@@ -215,7 +184,7 @@ def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: P
     sample: the rows to come may be of other keys, so the error is the whole change.
     """
     if not forecast.wave_rows:
-        return Rest(0.0, 0.0)
+        return 0.0, 0.0
     stages = 1.0 + forecast.later_rows / forecast.wave_rows
     still = forecast.wave_loads(forecast.plan, forecast.placement_now) * stages
     loads = forecast.wave_loads(routing, placement) * stages
@@ -225,4 +194,4 @@ def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: P
     moved = max(abs(before.get(task, 0.0) - after.get(task, 0.0)) for task in {**before, **after})
     spread = dispersion(forecast.plan, forecast.report)
     error = moved if job.in_order else math.sqrt(spread * moved * (1.0 + forecast.scale * stages))
-    return Rest(makespan(loads, forecast.parallelism) * (1.0 - 1.0 / stages), SURE * error)
+    return makespan(loads, forecast.parallelism) * (1.0 - 1.0 / stages), SURE * error

@@ -165,11 +165,13 @@ def _judged(
     processed = np.array([report.processed_rows for report in reports], dtype=np.float64)
     rows, gap = max(1.0, float(processed.sum())), run_certificate(job, reports).gap
     most, imbalances = (0, np.zeros(1)) if gap is None else _by_task(reports)
+    fair = -(-int(processed.sum()) // job.spec.routing.reducers)
+    skew = (most - fair) / (processed.sum() - fair) if processed.sum() > fair else 0.0
     return Replayed(
         policy=policy,
         makespan_over_bound=None if gap is None else 1.0 + gap,
         error=error,
-        s=None if gap is None else _skew(int(processed.sum()), most, job.spec.routing.reducers),
+        s=None if gap is None else float(skew),
         imbalance_final=None if gap is None else float(imbalances[-1]) / rows,
         imbalance_fraction=None if gap is None else float(imbalances @ processed) / rows / rows,
         rows_forwarded=sum(report.forwarded_rows for report in reports),
@@ -188,11 +190,6 @@ def _error(job: Job, recorded: Sequence[StageReport], played: CountedRun) -> flo
     filled = [wave for wave in job.waves if wave]
     consecutive = len(filled) > 1 and all(max(wave) < min(later) for wave, later in pairwise(filled))
     return JOINED_ERROR if consecutive and not alone else ORDER_ERROR
-
-
-def _skew(rows: int, most: int, reducers: int) -> float:
-    fair = -(-rows // reducers)
-    return (most - fair) / (rows - fair) if rows > fair else 0.0
 
 
 def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
@@ -232,7 +229,7 @@ class CountedRun:
     def play(self, plan: RoutingPlan) -> None:
         """All stages from a first plan on, until none follows."""
         items = self.counts.by_item.shape[1]
-        self._seen, self._pairs, self._names = np.zeros(items), _Pairs(items), dict[VirtualTask, int]()
+        self._seen, self._pairs, self._names = np.zeros(items), list[tuple[Indices, Rows]](), dict[VirtualTask, int]()
         backlog = Backlog(Layout(plan, self.counts.keys, self.counts.slots, self._buckets), None)
         next_plan: RoutingPlan | None = plan
         while next_plan is not None:
@@ -243,8 +240,12 @@ class CountedRun:
 
     @property
     def states(self) -> int:
-        """Distinct pairs of item and task, over the run."""
-        return self._pairs.count()
+        """Distinct pairs of item and task, over the run, with at least one row, rounded."""
+        if not self._pairs:
+            return 0
+        numbers, rows = (np.concatenate(columns) for columns in zip(*self._pairs, strict=True))
+        _, where = np.unique(numbers, return_inverse=True)
+        return int((np.bincount(where, weights=rows) >= _ONE_ROW).sum())
 
     @cached_property
     def _buckets(self) -> Indices:
@@ -274,7 +275,7 @@ class CountedRun:
     def _count_states(self, plan: RoutingPlan, layout: Layout, done: Rows) -> Indices:
         names = np.array([self._names.setdefault(task, len(self._names)) for task in plan.tasks], dtype=np.int64)
         some = np.flatnonzero(done > 0)
-        self._pairs.add(names[layout.task[some]], layout.item[some], done[some])
+        self._pairs.append((names[layout.task[some]] * len(self._seen) + layout.item[some], done[some]))
         return np.bincount(layout.task[done >= _ONE_ROW], minlength=len(plan.tasks))
 
     def _report(
@@ -348,21 +349,3 @@ def _whole(amounts: Rows, total: int, most: Indices | None = None) -> Indices:
     each, more = divmod(spare, len(whole))
     whole[order[:more]] += 1
     return whole + each
-
-
-class _Pairs:
-    def __init__(self, items: int) -> None:
-        self._items = items
-        self._numbers: list[Indices] = []
-        self._rows: list[Rows] = []
-
-    def add(self, tasks: Indices, items: Indices, rows: Rows) -> None:
-        self._numbers.append(tasks * self._items + items)
-        self._rows.append(rows)
-
-    def count(self) -> int:
-        """Pairs with at least one row, rounded."""
-        if not self._numbers:
-            return 0
-        _, where = np.unique(np.concatenate(self._numbers), return_inverse=True)
-        return int((np.bincount(where, weights=np.concatenate(self._rows)) >= _ONE_ROW).sum())

@@ -8,14 +8,13 @@ same with one array or one join.
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
-from skewless.errors import PlanError
 from skewless.routing.hashing import KEY_SEED, hashed, key_hash
 from skewless.spec.routing import LARGEST_RING_BITS, SMALLEST_RING_BITS
 
@@ -104,10 +103,6 @@ class Ring(Frozen):
         """The slot of a key."""
         return key_hash(key) >> (32 - self.ring_bits)
 
-    def owner_of(self, key: str) -> int:
-        """The reducer of a key."""
-        return int(self.slot_owners[self.slot_of(key)])
-
 
 @lru_cache(maxsize=64)
 def ring_bits_for(reducers: int, tokens_each: int) -> int:
@@ -184,24 +179,6 @@ class VirtualTask(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.reducer}-{self.bucket}-{self.factor}"
-
-    @classmethod
-    def parse(cls, name: str) -> Self:
-        """Read ``3-1-4`` back; any other name is a ``PlanError``."""
-        try:
-            reducer, bucket, factor = (int(part) for part in name.split("-"))
-        except ValueError:
-            raise PlanError("virtual task", "a name like 3-1-4", repr(name[:80])) from None
-        task = cls(reducer, bucket, factor)
-        if not task.well_formed or str(task) != name:
-            raise PlanError("virtual task", "reducer-bucket-factor with bucket < factor = 2**n", repr(name[:80]))
-        return task
-
-    @property
-    def well_formed(self) -> bool:
-        """Whether reducer and bucket are in range and the factor is a power of two: a tuple checks nothing itself."""
-        power = self.factor >= 1 and not self.factor & (self.factor - 1)
-        return power and self.reducer >= 0 and 0 <= self.bucket < self.factor
 
 
 def tasks_of(reducer: int, factor: int) -> tuple[VirtualTask, ...]:

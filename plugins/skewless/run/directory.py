@@ -114,9 +114,8 @@ class Attempt:
         winner = self.run.read(commit_path(self.step), StepCommit)
         if winner == commit:  # an object store's client that lost the answer to its first try
             return winner
-        raise LostRaceError(
+        raise LostRaceError.saying(
             self.run.path(self.step),
-            "",
             f"attempt {winner.attempt} committed first",
             "its files count and those of this attempt do not; go on from there",
         )

@@ -11,7 +11,6 @@ removed after ``output.grace_hours``, and what killed attempts left behind when 
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import itertools
 import os
@@ -77,12 +76,6 @@ def folders_in(fs: Any, root: str) -> list[str]:
         return sorted(str(one["name"]).rstrip("/") for one in fs.ls(root, detail=True) if one["type"] == "directory")
     except OSError:
         return []
-
-
-def runs_in(fs: Any, runs_folder: str, folder: str) -> list[FoundRun]:
-    """The runs of one job."""
-    read = (_read(as_written(fs, runs_folder, root)) for root in folders_in(fs, folder))
-    return [one for one in read if one is not None]
 
 
 def unmade_folders(fs: Any, folder: str, before: dt.datetime) -> Iterator[str]:
@@ -202,7 +195,8 @@ def fates(
     except (ImportError, ValueError) as err:
         raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
     folders = folders_in(fs, str(root).rstrip("/"))
-    jobs = [runs_in(fs, runs_folder, folder) for folder in folders]
+    found = ([_read(as_written(fs, runs_folder, run)) for run in folders_in(fs, folder)] for folder in folders)
+    jobs = [[one for one in job if one is not None] for job in found]
     runs = [one for job in jobs for one in job]
     current = _current([one for one in runs if not one.of_table]) | _in_tables(runs, shown_by_table)
     fates_of_runs = [fate for job in jobs for fate in _fates(job, current, now, limits)]
@@ -227,7 +221,7 @@ def enact_fate(fate: Fate) -> None:
         for path in sorted(fate.files, key=lambda path: path == f"{run.root}/job.json"):
             _remove(run, path)
         while run.fs.exists(run.root):
-            with contextlib.suppress(FileNotFoundError):  # another prune was faster with one of its folders
+            with suppress(FileNotFoundError):  # another prune was faster with one of its folders
                 run.fs.rm(run.root, recursive=True)
         return
     for path in fate.files:
@@ -235,7 +229,7 @@ def enact_fate(fate: Fate) -> None:
 
 
 def _remove(run: RunDirectory, path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # an earlier prune that was interrupted, or one beside this
+    with suppress(FileNotFoundError):  # an earlier prune that was interrupted, or one beside this
         run.fs.rm_file(path)
 
 
@@ -248,7 +242,7 @@ def _fates(runs: Sequence[FoundRun], current: set[str], now: dt.datetime, limits
         try:
             yield _fate(one, one.run.root in kept, one.run.root in current, now, limits)
         except (SkewlessError, FileNotFoundError) as err:
-            yield Fate(_location(one.run), "keep", f"it cannot be read, or another prune is removing it: {err}")
+            yield Fate(str(one.run), "keep", f"it cannot be read, or another prune is removing it: {err}")
 
 
 def _routed(run: RunDirectory) -> bool:
@@ -260,16 +254,12 @@ def _routed(run: RunDirectory) -> bool:
         return True
 
 
-def _location(run: RunDirectory) -> str:
-    return run.path("").rstrip("/")
-
-
 def _order(one: FoundRun) -> tuple[dt.date, str, float]:
     return one.part.date, one.part.hour or "", one.last_sign.timestamp() if one.last_sign else 0.0
 
 
 def _fate(one: FoundRun, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
-    location = _location(one.run)
+    location = str(one.run)
     limit = limits.finished if one.finished else limits.unfinished
     if newest:
         return Fate(location, "keep", f"one of the {KEPT_RUNS} newest finished runs, for the next one's warm start")
@@ -372,6 +362,6 @@ def _gone(folder: Path, reason: str) -> Fate:
     files: dict[str, int] = {}
     for inner, _, names in os.walk(folder):  # which passes over what a publication or another prune has just removed
         for name in sorted(names):
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 files[f"{inner}/{name}"] = os.lstat(f"{inner}/{name}").st_size
     return Fate(str(folder), "remove", reason, tuple(files), sum(files.values()), of_run=False)

@@ -78,11 +78,6 @@ class KeptMerge(Document):
         """The same for the same versions."""
         return name_of([(one.part, one.number) for one in self.parts])
 
-    @property
-    def keys(self) -> int:
-        """How many states there are."""
-        return sum(file.rows for file in self.states)
-
 
 class DroppedMerge(Document):
     """A running merge that no night to come needs, and the run directory of the night that said so."""

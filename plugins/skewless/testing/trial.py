@@ -137,7 +137,8 @@ class Trial:
                 law()
             except Exception as err:
                 if not isinstance(err, AssertionError):
-                    err.add_note(f"check_aggregate, seed {self.seed}: while checking that {_words(law.__name__)}")
+                    words = law.__name__.strip("_").replace("_", " ")
+                    err.add_note(f"check_aggregate, seed {self.seed}: while checking that {words}")
                 raise
 
     def _laws_of_merging(self) -> list[Callable[[], None]]:
@@ -397,10 +398,6 @@ class Trial:
 
     def _broken(self, law: str, how: str) -> None:
         raise AssertionError(f"aggregate {self.aggregate.name!r} breaks the law that {law}: {how} (seed {self.seed})")
-
-
-def _words(name: str) -> str:
-    return name.strip("_").replace("_", " ")
 
 
 def _short(value: Any) -> str:

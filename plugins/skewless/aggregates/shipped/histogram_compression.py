@@ -145,7 +145,9 @@ def _merge_group(x: list[float], y: list[int], bins: int) -> list[tuple[float, i
     heap = [(gap, place) for place, gap in enumerate(gaps[:-1])]
     heapq.heapify(heap)
     for _ in range(size - bins):
-        left = _closest_pair(heap, gaps, y)
+        gap, left = heapq.heappop(heap)
+        while not y[left] or gap != gaps[left]:  # gaps of before a merge are still in the heap
+            gap, left = heapq.heappop(heap)
         right = after[left]
         count = y[left] + y[right]
         mean = x[left] * (y[left] / float(count)) + x[right] * (y[right] / float(count))
@@ -158,14 +160,6 @@ def _merge_group(x: list[float], y: list[int], bins: int) -> list[tuple[float, i
                 gaps[place] = _finite_gap(x[place], x[after[place]])
                 heapq.heappush(heap, (gaps[place], place))
     return [(x_one, y_one) for x_one, y_one in zip(x, y, strict=True) if y_one]
-
-
-def _closest_pair(heap: list[tuple[float, int]], gaps: list[float], y: list[int]) -> int:
-    """The left place of the closest pair; gaps of before a merge are still in the heap, and are skipped."""
-    while True:
-        gap, left = heapq.heappop(heap)
-        if y[left] and gap == gaps[left]:
-            return left
 
 
 def _finite_gap(left: float, right: float) -> float:

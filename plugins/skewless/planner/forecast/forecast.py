@@ -78,23 +78,14 @@ class Forecast(ExpectedRows):
     # What a row costs, and how fast a task is.
 
     @cached_property
-    def _row_costs(self) -> RowCosts:
+    def row_costs(self) -> RowCosts:
+        """What rows cost, and how fast tasks are, as the report measured them."""
         return RowCosts(self.report)
 
     @cached_property
     def head_costs(self) -> Rows:
         """Cost of a row of each head key, in rows of average cost, shape ``(len(keys),)``."""
-        return self._row_costs.of_keys(self.keys)
-
-    @property
-    def tail_cost(self) -> float:
-        """Cost of a row of any other key, in rows of average cost."""
-        return self._row_costs.tail_cost
-
-    @property
-    def speeds(self) -> Rows:
-        """Speed of each task beside the median, shape ``(tasks,)``."""
-        return self._row_costs.speeds
+        return self.row_costs.of_keys(self.keys)
 
     @cached_property
     def _hashes(self) -> tuple[Indices, Indices]:
@@ -106,7 +97,8 @@ class Forecast(ExpectedRows):
     @property
     def rows_are_alike(self) -> bool:
         """Whether every row costs about the same wherever it goes."""
-        return self._row_costs.mean_seconds is None and not self.setup_rows and bool((self.speeds == 1.0).all())
+        costs = self.row_costs
+        return costs.mean_seconds is None and not self.setup_rows and bool((costs.speeds == 1.0).all())
 
     @cached_property
     def head_loads(self) -> Rows:
@@ -129,13 +121,10 @@ class Forecast(ExpectedRows):
 
     def tail_rows(self, plan: RoutingPlan) -> Rows:
         """Load of tail and null rows of each task under a plan's ring, shape ``(tasks,)``."""
-        slots = (self.tail_backlog + self.tail_wave) * self.tail_cost + self._tail_setups
+        # Of the other keys there are about as many to set up in each slot.
+        setups = self.setup_rows * max(0.0, self.expected_keys - len(self.keys)) / len(self.tail_backlog)
+        slots = (self.tail_backlog + self.tail_wave) * self.row_costs.tail_cost + setups
         return _tail(plan, slots, self.null_backlog + self.null_wave)
-
-    @property
-    def _tail_setups(self) -> float:
-        """Load of setting up the other keys of a slot: there are about as many in each."""
-        return self.setup_rows * max(0.0, self.expected_keys - len(self.keys)) / len(self.tail_backlog)
 
     def loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task under a plan with the head keys placed so, shape ``(tasks,)``."""
@@ -153,7 +142,7 @@ class Forecast(ExpectedRows):
 
     def wave_loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task from the admitted rows alone, shape ``(tasks,)``."""
-        tail = _tail(plan, self.tail_wave * self.tail_cost, self.null_wave)
+        tail = _tail(plan, self.tail_wave * self.row_costs.tail_cost, self.null_wave)
         head = placement.loads(self.head_wave * self.head_costs, len(plan.tasks))
         return (tail + head) / self._speeds(plan)
 
@@ -266,7 +255,7 @@ class Forecast(ExpectedRows):
 
     def _speeds(self, plan: RoutingPlan) -> Rows:
         """Speeds of a plan's tasks; 1 each if they are not the tasks that were measured."""
-        return self.speeds if plan.tasks == self.plan.tasks else np.ones(len(plan.tasks))
+        return self.row_costs.speeds if plan.tasks == self.plan.tasks else np.ones(len(plan.tasks))
 
     def speeds_under(self, plan: RoutingPlan) -> Rows | None:
         """Speeds of a plan's tasks, or None where they are alike."""

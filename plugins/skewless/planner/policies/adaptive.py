@@ -44,7 +44,9 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     # Within half a percent a ring is as even as its slots allow, and moves would be for nothing.
     if len(tail) > 1 and not forecast.plan.factors and max(float(tail.max()), heaviest) > level * LEVEL_ENOUGH:
         proposals += _evener_tail(job, forecast, level)
-    reducers = _reducers_wanted(job, forecast)
+    # As many reducers as there are slots, if the spec allows; fewer, if there are few rows.
+    routing, useful = job.spec.routing, max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
+    reducers = max(routing.least_reducers, min(routing.most_reducers, routing.parallelism, useful))
     if reducers != len(forecast.plan.ring.tokens):
         proposals += _other_reducers(job, forecast, reducers)
     elif len(tail) < forecast.parallelism:
@@ -73,7 +75,7 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
 
 
 def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposal]:
-    slots = (forecast.tail_backlog + forecast.tail_wave) * forecast.tail_cost
+    slots = (forecast.tail_backlog + forecast.tail_wave) * forecast.row_costs.tail_cost
     fixed = sums(forecast.placement_now.first_tasks, _alone(job, forecast, level), len(forecast.plan.tasks))
     ring = evened(forecast.plan.ring, slots, fixed)
     if ring != forecast.plan.ring:
@@ -92,13 +94,6 @@ def _alone(job: Job, forecast: Forecast, level: float) -> Rows:
     if job.splittable or forecast.later_rows:
         return np.zeros(len(forecast.keys))
     return np.where(forecast.head_loads > level, forecast.head_loads, 0.0)
-
-
-def _reducers_wanted(job: Job, forecast: Forecast) -> int:
-    """As many as there are slots, if the spec allows; fewer, if there are few rows."""
-    routing = job.spec.routing
-    useful = max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
-    return max(routing.least_reducers, min(routing.most_reducers, routing.parallelism, useful))
 
 
 def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Proposal]:

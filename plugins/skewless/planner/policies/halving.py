@@ -13,31 +13,22 @@ from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.token_moves import halved, halving_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.ring import Ring
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Halve the tokens of the overloaded reducer, if there is one, at most ``rounds`` times."""
-    ring = forecast.plan.ring
-    reducer = overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), job.spec.routing.policy.threshold)
+    ring, routing = forecast.plan.ring, job.spec.routing
+    reducer = overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), routing.policy.threshold)
     if reducer is None:
         return ()
-    tokens = ring.tokens[reducer]
+    words = f"halve the tokens of reducer {reducer}"
     try:
-        reason = _reason_against(job, ring, reducer)
-        after = None if reason else halved(ring, reducer)
+        rounds, after = halving_rounds(ring, routing.initial_tokens, reducer), halved(ring, reducer)
     except PlanError as error:  # a ring that another policy made
-        reason, after = str(error), None
+        return (Proposal("halve", words, refusal=str(error)),)
     if after is None:
-        words = f"halve the tokens of reducer {reducer}"
-        return (Proposal("halve", words, refusal=reason or "it has one token left and ran out of halving"),)
-    words = f"halve the tokens of reducer {reducer} from {tokens} to {after.tokens[reducer]}"
+        return (Proposal("halve", words, refusal="it has one token left and ran out of halving"),)
+    if rounds >= routing.policy.rounds:
+        return (Proposal("halve", words, refusal=f"its {rounds} rounds of {routing.policy.rounds} are used up"),)
+    words += f" from {ring.tokens[reducer]} to {after.tokens[reducer]}"
     return (Proposal("halve", words, ring=after, redraw=False),)
-
-
-def _reason_against(job: Job, ring: Ring, reducer: int) -> str:
-    routing = job.spec.routing
-    rounds = halving_rounds(ring, routing.initial_tokens, reducer)
-    if ring.tokens[reducer] > 1 and rounds >= routing.policy.rounds:
-        return f"its {rounds} rounds of {routing.policy.rounds} are used up"
-    return ""

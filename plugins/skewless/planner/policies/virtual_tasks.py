@@ -60,31 +60,23 @@ class _Change(NamedTuple):
         return f"{self.verb} {_names(self.before)} into {_names(self.after)}"
 
 
-class _Limit(NamedTuple):
-    """What one task should hold, at most."""
-
-    rows: float
-    states: float
-
-    def holds(self, group: _Group, part: float = 1.0) -> bool:
-        return float(group.rows.max()) <= self.rows * part and float(group.states.max()) <= self.states * part
-
-
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Split the reducers with a task that is too large, merge those that are small, or do both."""
     policy, groups = job.spec.routing.policy, _groups(forecast)
     loads = forecast.loads_unchanged()
     fair = float(loads.sum()) / forecast.parallelism
-    limit = _Limit(
-        rows=fair * (1.0 + policy.threshold) * (1.0 + _TOLERANCE),
-        states=float("inf") if policy.task_states is None else policy.task_states,
-    )
-    due = [group for group in groups if not limit.holds(group)]
+    most_rows = fair * (1.0 + policy.threshold) * (1.0 + _TOLERANCE)
+    most_states = float("inf") if policy.task_states is None else policy.task_states
+
+    def fits(group: _Group, part: float = 1.0) -> bool:
+        return float(group.rows.max()) <= most_rows * part and float(group.states.max()) <= most_states * part
+
+    due = [group for group in groups if not fits(group)]
     # Slots are free if there are more of them than tasks, or if they wait while the largest task runs.
     free = len(loads) < forecast.parallelism or float(loads.max()) > fair * (1.0 + _TOLERANCE)
     able = [group for group in due if free and group.factor < policy.max_factor]
     stuck = [group for group in due if not free or group.factor >= policy.max_factor]
-    small = [group for group in groups if group.factor > 1 and limit.holds(group.merged(), HYSTERESIS)]
+    small = [group for group in groups if group.factor > 1 and fits(group.merged(), HYSTERESIS)]
     splits = [_Change("split", group.tasks, tasks_of(group.reducer, 2 * group.factor)) for group in able]
     merges = [_Change("merge", group.tasks, group.merged().tasks) for group in small]
     proposals = []

@@ -69,11 +69,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         path = self._strip_protocol(path)
         store, key = self._split(path)
         if key:
-            try:
-                with answered(path):
-                    return _facts(path, obstore.head(store, key))
-            except FileNotFoundError:
-                pass
+            with suppress(FileNotFoundError), answered(path):
+                return _facts(path, obstore.head(store, key))
         with answered(path):
             found = obstore.list_with_delimiter(store, key or None)
         if found["objects"] or found["common_prefixes"] or not key:
@@ -117,11 +114,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
             listed = [one for page in obstore.list(store, key or None) for one in page]
         found = {f"{place}/{one['path']}": _facts(f"{place}/{one['path']}", one) for one in listed}
         if not found and key:
-            try:
-                with answered(path):
-                    found[path] = _facts(path, obstore.head(store, key))
-            except FileNotFoundError:
-                pass
+            with suppress(FileNotFoundError), answered(path):
+                found[path] = _facts(path, obstore.head(store, key))
         if withdirs:
             for name in list(found):
                 while len(name := posixpath.dirname(name)) > len(path):

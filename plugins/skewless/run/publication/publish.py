@@ -159,7 +159,8 @@ class _Publisher:
         lying = manifest_of(self.place.target)
         if record is not None and lying is not None and lying.turn > self.job.turn:
             return record  # a later run is publishing just now
-        if not lies_whole(self.place, self.me):
+        # Of this run, and as it was published.
+        if lying is None or lying.by.job != self.me.job or faults_of(self.place.target, lying):
             over = yield from self._exchanged()
             if over is not None:
                 return record or self._superseded(over)
@@ -175,7 +176,9 @@ class _Publisher:
         self._require_mine(standing.finisher)
         record = self._recorded(None)
         yield "recorded"
-        self._sweep()
+        clear_drafts(self.place, self.job.turn, self.now)
+        for version in past_grace(self.place.beside, self.now, dt.timedelta(hours=self.job.spec.output.grace_hours)):
+            remove(version.folder)
         return record
 
     def _exchanged(self) -> Generator[str, None, Overtaken | None]:
@@ -250,12 +253,6 @@ class _Publisher:
         clear_drafts(self.place, self.job.turn, self.now)
         return self._recorded(over)
 
-    def _sweep(self) -> None:
-        clear_drafts(self.place, self.job.turn, self.now)
-        grace = dt.timedelta(hours=self.job.spec.output.grace_hours)
-        for version in past_grace(self.place.beside, self.now, grace):
-            remove(version.folder)
-
 
 def _where(who: str) -> str:
     return who.partition(" ")[2] or who
@@ -325,12 +322,6 @@ def faults_of(folder: Path, manifest: VersionManifest) -> list[str]:
     # What readers pass over is nothing to them: a marker that somebody put there, say.
     strange = sorted(one.name for one in folder.iterdir() if one.name not in expected and one.name[0] not in "._")
     return found + [f"{name} was not published" for name in strange]
-
-
-def lies_whole(place: Place, by: Identity) -> bool:
-    """Whether the published folder holds a version of this run, as it was published."""
-    manifest = manifest_of(place.target)
-    return manifest is not None and manifest.by.job == by.job and not faults_of(place.target, manifest)
 
 
 def _described(path: Path) -> PublishedFile:
