@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.result_files import Medians, Verdict, ratio
+from benchmarks.result_files import Figures, Verdict
 from benchmarks.spark.cell import Cell, Peer, Row, Size
 from benchmarks.spark.datasets import VALUES, LakeOfDays
 from benchmarks.spark.peers.nights import DailyPartials, MovingLake, NightsOfSkewless, Recompute
@@ -44,21 +43,20 @@ def _peers(cell: Cell) -> list[Peer]:
     return [NightsOfSkewless(lake, WINDOWS), Recompute(lake, WINDOWS), DailyPartials(lake, WINDOWS)]
 
 
-def _aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    short, long = LATE
-    found = [
-        Verdict("times as fast as recomputing", "sums", ratio(medians, "sums", ANEW, OURS), 8.0, at_least=True),
-        Verdict(
-            "gain over recomputing, over that of daily partials", "sketches",
-            ratio(medians, "sketches", BY_HAND, OURS), 0.87, at_least=True,
-        ),
-    ]  # fmt: skip
+def _judge(cell: Cell, of: Figures) -> list[Verdict]:
+    if cell.name == "sums":
+        return [of.at_least("times as fast as recomputing", of.ratio(ANEW, OURS), 8.0)]
+    if cell.name == "sketches":
+        return [of.at_least("gain over recomputing, over that of daily partials", of.ratio(BY_HAND, OURS), 0.87)]
+    short = next(iter(LATE))
+    if cell.name == short:
+        return []
+    found = []
     for figure, words in (("rows_read", "rows read"), ("states_made", "states made")):
-        both = [medians.get((cell, OURS), {}).get(figure) for cell in (long, short)]
-        more = both[0] / both[1] if both[0] is not None and both[1] else None
-        found.append(Verdict(f"{words}, over those with window {SHORT}", long, more, 1.0))
-    names = {cell.name for cell in cells}
-    return [one for one in found if one.cell in names]
+        much, little = of.value(OURS, figure), Figures(short, of.medians).value(OURS, figure)
+        more = much / little if much is not None and little else None
+        found.append(of.at_most(f"{words}, over those with window {SHORT}", more, 1.0))
+    return found
 
 
 B10 = Row(
@@ -73,5 +71,5 @@ B10 = Row(
     slots=CORES,
     cells=_cells,
     peers=_peers,
-    aims=_aims,
+    judge=_judge,
 )
