@@ -14,6 +14,11 @@ from benchmarks.spark.datasets import Dataset
 
 #: The name of the aggregate in a result of one aggregate.
 TOTAL = "total"
+#: The cheapest aggregates there are.
+COUNT_AND_SUM: Mapping[str, Mapping[str, Any]] = {
+    "n": {"function": "count"},
+    TOTAL: {"function": "sum", "column": "value"},
+}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.result_files import Figures, Verdict
-from benchmarks.spark.cell import Cell, Peer, Row, Size
+from benchmarks.spark.cell import COUNT_AND_SUM, Cell, Peer, Row, Size
 from benchmarks.spark.datasets import VALUES, Dataset
 from benchmarks.spark.peers.builtin import Builtin
 from benchmarks.spark.peers.grouped_python import APPLY_IN_ARROW, APPLY_IN_PANDAS
@@ -29,7 +29,7 @@ def _b1_cells(size: Size) -> list[Cell]:
         Cell(
             name="z=1.6",
             data=Dataset(rows=size.rows(20_000_000), keys=100_000, exponent=1.6),
-            aggregates={"n": {"function": "count"}, "total": {"function": "sum", "column": "value"}},
+            aggregates=COUNT_AND_SUM,
             slots=CORES,
         )
     ]

@@ -23,6 +23,7 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from skewless.run.publication.exchange import sync_folder
 from skewless_leases.errors import StoreError
 from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key, told_as_store_error
 
@@ -55,7 +56,7 @@ class FileStore:
         head, version = self._head(key), secrets.token_hex(12)
         with told_as_store_error(self.root, "its folder"):
             self._write_value(version, value)
-            done = self._create(head, version) if expected is None else _renamed(head / expected, head / version)
+            done = self._create(head, version) if expected is None else _rename(head / expected, head / version)
             if not done:
                 (self._values / version).unlink(missing_ok=True)
                 return None
@@ -69,7 +70,7 @@ class FileStore:
         head = self._head(key)
         grave = self._births / f"{expected}-deleted"
         with told_as_store_error(self.root, "its folder"):
-            if not _renamed(head / expected, grave):
+            if not _rename(head / expected, grave):
                 return False
             self._sync(head)
             (self._values / expected).unlink(missing_ok=True)
@@ -151,14 +152,10 @@ class FileStore:
         if not self.durable:
             return
         with contextlib.suppress(FileNotFoundError):  # deleted since, by somebody who has read what we wrote
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_folder(folder)
 
 
-def _renamed(source: Path, target: Path) -> bool:
+def _rename(source: Path, target: Path) -> bool:
     try:
         source.rename(target)
     except FileNotFoundError:
