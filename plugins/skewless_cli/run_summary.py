@@ -139,19 +139,13 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
             for whole in parquet.iter_batches():
                 longest = job.spec.windows[-1] if job.spec.windows else None
                 batch = whole if longest is None else whole.filter(pc.equal(whole[WINDOW_COLUMN], longest))
-                best = _heaviest([*best, *_top(batch, by)], by)
+                if by is None:
+                    best = [*best, *batch.slice(0, _SHOWN).to_pylist()][:_SHOWN]
+                    continue
+                order = pc.sort_indices(batch, sort_keys=[(by, "descending")])
+                some = [*best, *batch.take(order.slice(0, _SHOWN)).to_pylist()]
+                best = heapq.nlargest(_SHOWN, some, key=lambda row: row[by] or 0)
     return by, best
-
-
-def _top(batch: pa.RecordBatch, by: str | None) -> list[dict[str, Any]]:
-    if by is None:
-        return batch.slice(0, _SHOWN).to_pylist()
-    order = pc.sort_indices(batch, sort_keys=[(by, "descending")])
-    return batch.take(order.slice(0, _SHOWN)).to_pylist()
-
-
-def _heaviest(rows: list[dict[str, Any]], by: str | None) -> list[dict[str, Any]]:
-    return rows[:_SHOWN] if by is None else heapq.nlargest(_SHOWN, rows, key=lambda row: row[by] or 0)
 
 
 def _first_number(job: Job, schema: pa.Schema) -> str | None:
