@@ -23,7 +23,6 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from skewless.run.publication.exchange import sync_folder
 from skewless_leases.errors import StoreError
 from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key, told_as_store_error
 
@@ -152,7 +151,11 @@ class FileStore:
         if not self.durable:
             return
         with contextlib.suppress(FileNotFoundError):  # deleted since, by somebody who has read what we wrote
-            sync_folder(folder)
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def _rename(source: Path, target: Path) -> bool:
