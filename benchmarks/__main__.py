@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ MEASURED = {
     "memory": memory, "B8": overhead, "B11": price_of_a_stage, "several_clusters": several_clusters,
     "B1_bucket": object_input, "B13": table_output, "B12": many_files, "B14": formats, "planning": planning,
 }  # fmt: skip
+#: What draws the figure of a page that has one.
+PLOTS: Mapping[str, Callable[[Mapping[str, Any], Path], None]] = {"several_clusters": several_clusters.plot}
 #: Commands of their own, which write.
 COMMANDS = {
     "balance": balance.main, "dpa_table": dpa_table.main, "standing_still": standing_still.main,
@@ -62,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             benchmark = MEASURED[name]
             document = benchmark.measure()
             write_results(RESULTS, benchmark.NAME, document, benchmark.page(document))
-            if benchmark is several_clusters:
-                several_clusters.plot(document, RESULTS / f"{benchmark.NAME}.svg")
+            if name in PLOTS:
+                PLOTS[name](document, RESULTS / f"{benchmark.NAME}.svg")
             _told(name, document)
             write_all_aims(RESULTS)
         else:

@@ -24,7 +24,7 @@ from pyarrow.fs import FileSystem, S3FileSystem
 from pyspark.sql import SparkSession
 
 from benchmarks.result_files import DATA, in_words, machine, page_of, table
-from benchmarks.spark.cell import Cell, Place
+from benchmarks.spark.cell import COUNT_AND_SUM, Cell, Place
 from benchmarks.spark.datasets import Dataset, written
 from benchmarks.spark.measurement import check
 from benchmarks.spark.peers.skewless import DATE, Skewless, Unwatched
@@ -38,17 +38,13 @@ from tests.object_stores import BUCKET, ObjectServer, as_client, object_server
 NAME = "b1_bucket"
 ROWS, KEYS, REPETITIONS = 20_000_000, 100_000, 3
 PEER, OURS, READING, NEAR = "pyarrow, bucket", "skewless, bucket", "pyarrow only reads, bucket", "skewless, disk"
-AGGREGATES: Mapping[str, Mapping[str, Any]] = {
-    "n": {"function": "count"},
-    "total": {"function": "sum", "column": "value"},
-}
 
 
 def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path = DATA) -> dict[str, Any]:
     """Each way in turn, once before it counts; the input is kept below ``root``, and scratch is."""
     base = root.resolve()
     base.mkdir(parents=True, exist_ok=True)
-    cell = Cell("z=1.6", Dataset(rows=rows, keys=KEYS, exponent=1.6), AGGREGATES, CORES)
+    cell = Cell("z=1.6", Dataset(rows=rows, keys=KEYS, exponent=1.6), COUNT_AND_SUM, CORES)
     folder = written(cell.data, base)
     seconds: dict[str, list[float]] = {}
     with (
@@ -134,5 +130,5 @@ def _run(spark: SparkSession, cell: Cell, path: str, scratch: Path) -> pa.Table:
 
 
 def _sorted(answer: pa.Table) -> pa.Table:
-    table = answer.select(["key", *AGGREGATES]).combine_chunks()
+    table = answer.select(["key", *COUNT_AND_SUM]).combine_chunks()
     return table.take(pc.sort_indices(table["key"]))

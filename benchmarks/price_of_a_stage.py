@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.fresh_process import FRESH, PLAIN, plain_tokens, readable_sources, skewless_run
 from benchmarks.result_files import DATA, Verdict, as_documents, page_of, table
-from benchmarks.spark.cell import Cell, Place
+from benchmarks.spark.cell import COUNT_AND_SUM, Cell, Place
 from benchmarks.spark.datasets import Dataset, written
 from benchmarks.spark.measurement import WrongAnswerError
 from benchmarks.spark.peers.builtin import Builtin
@@ -35,10 +35,6 @@ from skewless_spark.prepare.prepare import prepare
 NAME = "b11_price"
 SIZES = (10_000, 100_000, 1_000_000)
 REPETITIONS = 3
-AGGREGATES: Mapping[str, Mapping[str, Any]] = {
-    "n": {"function": "count"},
-    "total": {"function": "sum", "column": "value"},
-}
 #: The demo's job has native and Python aggregates, which read the exchange one after the other.
 SPEC = "jobs/catalog/python_tokens.yaml"
 FIRST, LATER, STAGES = "first night", "later night", "four stages"
@@ -66,7 +62,7 @@ def measure(root: Path = DATA, sizes: Sequence[int] = SIZES, repetitions: int = 
 def warm_stage(spark: SparkSession, rows: int, repetitions: int, root: Path, scratch: Path) -> dict[str, Any]:
     """A stage that takes an input at once, and plain Spark, in turn; each is run once before it counts."""
     data = Dataset(rows=rows, keys=rows // 10, exponent=1.2, files=8)
-    cell = Cell("stage", data, AGGREGATES, CORES, routing={"waves": [1], "first_plan": [], "policy": "adaptive"})
+    cell = Cell("stage", data, COUNT_AND_SUM, CORES, routing={"waves": [1], "first_plan": [], "policy": "adaptive"})
     folder, ours, plain, work = written(data, root), [], [], None
     for number in range(repetitions + 1):
         own = Path(tempfile.mkdtemp(dir=scratch))

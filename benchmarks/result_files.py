@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PROJECT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -63,15 +63,28 @@ def as_documents(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
     return [{**asdict(one), "met": one.met, "words": one.words} for one in verdicts]
 
 
-def ratio(medians: Medians, cell: str, over: str, under: str, figure: str = "wall_seconds") -> float | None:
-    """A figure of one peer over that of another, in one cell."""
-    above, below = value(medians, cell, over, figure), value(medians, cell, under, figure)
-    return above / below if above is not None and below else None
+class Figures(NamedTuple):
+    """The figures of all peers in a cell, and how aims are judged by them."""
 
+    cell: str
+    medians: Medians
 
-def value(medians: Medians, cell: str, peer: str, figure: str) -> float | None:
-    """A figure of a peer in a cell, if it was measured."""
-    return medians.get((cell, peer), {}).get(figure)
+    def value(self, peer: str, figure: str) -> float | None:
+        """A figure of a peer, if it was measured."""
+        return self.medians.get((self.cell, peer), {}).get(figure)
+
+    def ratio(self, over: str, under: str, figure: str = "wall_seconds") -> float | None:
+        """A figure of one peer over that of another."""
+        above, below = self.value(over, figure), self.value(under, figure)
+        return above / below if above is not None and below else None
+
+    def at_most(self, aim: str, figure: float | None, limit: float) -> Verdict:
+        """An aim with an upper limit."""
+        return Verdict(aim, self.cell, figure, limit)
+
+    def at_least(self, aim: str, figure: float | None, limit: float) -> Verdict:
+        """An aim with a lower limit."""
+        return Verdict(aim, self.cell, figure, limit, at_least=True)
 
 
 def write_results(folder: Path, name: str, document: Mapping[str, Any], page: str, *, by_line: bool = False) -> None:

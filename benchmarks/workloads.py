@@ -6,7 +6,6 @@ in order of arrival; a key is one integer, a message one element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,15 +50,6 @@ def drift(keys: int, exponent: float, messages: int, epochs: int = 10, seed: int
     ranks = draw_ranks(random, keys, exponent, messages)
     parts = np.array_split(ranks, epochs)
     return np.concatenate([random.permutation(keys)[part - 1] + 1 for part in parts])
-
-
-#: The workloads by the names that results and command lines say.
-WORKLOADS: dict[str, Callable[..., Keys]] = {
-    "zipf": zipf,
-    "lognormal_1": lognormal_1,
-    "lognormal_2": lognormal_2,
-    "drift": drift,
-}
 
 
 def draw_ranks(random: np.random.Generator, keys: int, exponent: float, messages: int) -> Keys:

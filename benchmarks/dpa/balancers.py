@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from functools import cache
 from string import ascii_letters
 
 from benchmarks.dpa.actors import REDUCERS, Look
-from skewless.documents.job import Algebra, Job, Unit
+from benchmarks.simulation import simulated_job
+from skewless.documents.job import Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.first_plan import first_plan
 from skewless.planner.placement.token_moves import doubled, halved
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.ring import Ring
-from skewless.spec.spec import JobSpec
 
 #: The ring has ``2**RING_BITS`` slots; halving begins with HALVING_TOKENS each, doubling with one.
 RING_BITS = 16
@@ -138,31 +137,7 @@ class Adaptive:
 def _job(tokens: int, pushed: int, to_come: int) -> Job:
     """The job of counting letters, of which some have been pushed and the rest is the next wave."""
     waves = [pushed, to_come] if to_come else [pushed]
-    spec = JobSpec.model_validate(  # a look costs nothing
-        {
-            "name": "letters",
-            "input": {"path": "letters"},
-            "key": "letter",
-            "aggregates": {"occurrences": "count"},
-            "engine": "staged",
-            "routing": {
-                "policy": "adaptive",
-                "reducers": REDUCERS,
-                "tokens": tokens,
-                "ring_bits": RING_BITS,
-                "stage_overhead": 0,
-            },
-            "output": {"path": "counts"},
-        }
-    )
-    return Job(
-        spec=spec,
-        date=dt.date(2026, 11, 20),
-        input_path="letters",
-        output_path="counts",
-        units=tuple(Unit(path=f"{number}.parquet", rows=rows, size_bytes=1) for number, rows in enumerate(waves)),
-        waves=tuple((number,) for number in range(len(waves))),
-        key_types={"letter": "string"},
-        column_types={},
-        algebra={"occurrences": Algebra(mergeable=True, ordered=False)},
-    )
+    # A look costs nothing.
+    job = simulated_job([1], reducers=REDUCERS, tokens=tokens, ring_bits=RING_BITS, stage_overhead=0)
+    units = tuple(Unit(path=f"{number}.parquet", rows=rows, size_bytes=1) for number, rows in enumerate(waves))
+    return job.model_copy(update={"units": units, "waves": tuple((number,) for number in range(len(waves)))})

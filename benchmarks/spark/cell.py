@@ -9,11 +9,16 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import Medians, Verdict
+from benchmarks.result_files import Figures, Medians, Verdict
 from benchmarks.spark.datasets import Dataset
 
 #: The name of the aggregate in a result of one aggregate.
 TOTAL = "total"
+#: The cheapest aggregates there are.
+COUNT_AND_SUM: Mapping[str, Mapping[str, Any]] = {
+    "n": {"function": "count"},
+    TOTAL: {"function": "sum", "column": "value"},
+}
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class Row:
         slots: of the session; for emulated costs more than there are cores.
         cells: at a size.
         peers: for a cell, ours among them.
-        aims: judged on medians.
+        judge: the aims of a cell, by its figures.
         plotted: the figure that its plot shows.
     """
 
@@ -135,5 +140,9 @@ class Row:
     slots: int
     cells: Callable[[Size], Sequence[Cell]]
     peers: Callable[[Cell], Sequence[Peer]]
-    aims: Callable[[Medians, Sequence[Cell]], Sequence[Verdict]]
+    judge: Callable[[Cell, Figures], Sequence[Verdict]]
     plotted: str = "wall_seconds"
+
+    def aims(self, medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
+        """The aims of all cells, judged on medians."""
+        return [verdict for cell in cells for verdict in self.judge(cell, Figures(cell.name, medians))]

@@ -177,7 +177,7 @@ class AirflowRest:
         return dict(answer.json()) if answer.content else {}
 
 
-def await_that(condition: Callable[[], bool], what: str, seconds: float, every_seconds: float = 0.5) -> None:
+def await_that(condition: Callable[[], bool], what: str, seconds: float) -> None:
     """Wait until a condition holds; ``what`` is waited for, in words.
 
     Raises:
@@ -187,7 +187,7 @@ def await_that(condition: Callable[[], bool], what: str, seconds: float, every_s
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"Waited {seconds:.0f} s for {what}.")
-        time.sleep(every_seconds)
+        time.sleep(0.5)
 
 
 def _span(task: dict[str, Any]) -> tuple[float, float] | None:

@@ -68,13 +68,12 @@ class NaiveBayes:
     log_likelihood: npt.NDArray[np.float64]
 
     @classmethod
-    def of_counts(cls, counts: pa.Table, files: Mapping[str, int], smoothing: float = 1.0) -> NaiveBayes:
+    def of_counts(cls, counts: pa.Table, files: Mapping[str, int]) -> NaiveBayes:
         """A classifier from the result of ``catalog/naive_bayes.yaml``.
 
         Args:
             counts: ``token``, and ``classes`` as ``value_counts`` gives them.
             files: training files of each class: the prior.
-            smoothing: how often every token is taken to have come in every class beyond what was seen.
         """
         counts = counts.filter(pc.is_valid(counts.column("token"))).combine_chunks()
         lists = counts.column("classes").combine_chunks()
@@ -83,7 +82,7 @@ class NaiveBayes:
         seen = np.zeros((counts.num_rows, len(classes)))
         token = pc.list_parent_indices(lists).to_numpy()
         seen[token, pc.index_in(value, pa.array(classes)).to_numpy()] = count.to_numpy()
-        seen += smoothing
+        seen += 1  # every token is taken to have come once more in every class than was seen
         prior = np.array([files.get(name, 0) for name in classes], np.float64)
         with np.errstate(divide="ignore"):  # a class without files is never the answer
             log_prior = np.log(prior / prior.sum())

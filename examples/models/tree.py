@@ -91,9 +91,7 @@ def histograms_of(result: pa.Table) -> dict[int, dict[str, dict[str, Points]]]:
     return leaves
 
 
-def grow(
-    level: Callable[[Tree, int], Mapping[int, LeafHistograms]], *, depth: int, bins: int, least_samples: int = 2
-) -> Grown:
+def grow(level: Callable[[Tree, int], Mapping[int, LeafHistograms]], *, depth: int, bins: int) -> Grown:
     """Grow a tree.
 
     Args:
@@ -101,7 +99,6 @@ def grow(
             so far. Every sample has every feature.
         depth: splits from the root to a leaf, at most.
         bins: of the histograms.
-        least_samples: a leaf with fewer is not split.
     """
     tree: dict[int, Node] = {}
     exact = True
@@ -109,7 +106,7 @@ def grow(
         for number, features in sorted(level(tree, at).items()):
             counts = _class_counts(features)
             node = Node(number, counts)
-            if at < depth and sum(counts.values()) >= least_samples and len(counts) > 1:
+            if at < depth and sum(counts.values()) > 1 and len(counts) > 1:
                 exact &= all(len(points.x) < bins for one in features.values() for points in one.values())
                 node = Node(number, counts, best_split(features, bins))
             tree[number] = node

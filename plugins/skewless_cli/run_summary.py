@@ -19,6 +19,9 @@ from skewless.run.publication.records import publication_of, superseded_by
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.kept_merges import choice_of
 
+#: Rows of a result that are shown.
+_SHOWN = 10
+
 
 def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
     """One object per committed stage: its counts, its balance, and the decision that followed."""
@@ -117,12 +120,12 @@ def _window_plan(run: RunDirectory) -> list[dict[str, str]] | None:
     return [one.model_dump(include={"window", "action", "sentence"}) for one in choice.candidates if one.chosen]
 
 
-def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[str, Any]]]:
+def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
     """The name of the first numeric aggregate, and the rows of the result with its largest values.
 
     Of several windows only the longest is looked at.
 
-    The committed files are read batch by batch, and only ``count`` rows are kept, since a result may be large.
+    The committed files are read batch by batch, and only so many rows are kept, since a result may be large.
     """
     job, commit = run.job(), run.commit_of(RESULT_STEP)
     if commit is None:
@@ -136,19 +139,13 @@ def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[s
             for whole in parquet.iter_batches():
                 longest = job.spec.windows[-1] if job.spec.windows else None
                 batch = whole if longest is None else whole.filter(pc.equal(whole[WINDOW_COLUMN], longest))
-                best = _heaviest([*best, *_top(batch, by, count)], by, count)
+                if by is None:
+                    best = [*best, *batch.slice(0, _SHOWN).to_pylist()][:_SHOWN]
+                    continue
+                order = pc.sort_indices(batch, sort_keys=[(by, "descending")])
+                some = [*best, *batch.take(order.slice(0, _SHOWN)).to_pylist()]
+                best = heapq.nlargest(_SHOWN, some, key=lambda row: row[by] or 0)
     return by, best
-
-
-def _top(batch: pa.RecordBatch, by: str | None, count: int) -> list[dict[str, Any]]:
-    if by is None:
-        return batch.slice(0, count).to_pylist()
-    order = pc.sort_indices(batch, sort_keys=[(by, "descending")])
-    return batch.take(order.slice(0, count)).to_pylist()
-
-
-def _heaviest(rows: list[dict[str, Any]], by: str | None, count: int) -> list[dict[str, Any]]:
-    return rows[:count] if by is None else heapq.nlargest(count, rows, key=lambda row: row[by] or 0)
 
 
 def _first_number(job: Job, schema: pa.Schema) -> str | None:

@@ -59,7 +59,7 @@ def open_catalog(name: str, root: str) -> Catalog:
     # A connection that is kept still sees a database that was removed: a new file is another catalog.
     file = 0 if configured else (Path(root) / _DATABASE).stat().st_ino
     try:
-        return _opened(name, tuple(sorted(given.items())), os.getpid(), file)
+        return _open(name, tuple(sorted(given.items())), os.getpid(), file)
     except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
         raise SpecError(
             f"catalog {name!r}", "a catalog that can be opened", f"{type(err).__name__}: {first_line(err)}"
@@ -87,7 +87,7 @@ def configuration_of(name: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16)
-def _opened(name: str, properties: tuple[tuple[str, str], ...], process: int, file: int) -> Catalog:
+def _open(name: str, properties: tuple[tuple[str, str], ...], process: int, file: int) -> Catalog:
     """A catalog, with the connections that it keeps; a process that was forked makes its own."""
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra
 

@@ -156,7 +156,7 @@ def write_all(paths: Sequence[str], files: Sequence[ResultFile], write: Callable
     the disk, and the journal of the file system is written for each one.
 
     Returns:
-        What ``write`` says of each file, which it opens by ``created``.
+        What ``write`` says of each file, which it opens by ``create_file``.
     """
     local = [place for place in map(_local, paths) if place is not None]
     folders = {path.parent for path in local}
@@ -171,7 +171,7 @@ def write_all(paths: Sequence[str], files: Sequence[ResultFile], write: Callable
 
 
 @contextmanager
-def created(path: str) -> Iterator[pa.NativeFile]:
+def create_file(path: str) -> Iterator[pa.NativeFile]:
     """A file that is not there yet, in a folder that is there, open for writing.
 
     Nobody is asked whether it is there, as its name was drawn: on an object store that costs more than to write it.

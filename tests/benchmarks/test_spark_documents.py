@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.result_files import Verdict, as_documents, ratio, write_all_aims
+from benchmarks.result_files import Figures, Verdict, as_documents, write_all_aims
 from benchmarks.spark.cell import Cell, Size
 from benchmarks.spark.datasets import Dataset, LakeOfDays, drawn_keys, drawn_values, files_of, written
 from benchmarks.spark.measurement import WrongAnswerError, check
@@ -57,8 +57,8 @@ def test_an_aim_is_met_up_to_its_limit_and_missed_without_a_figure() -> None:
 
 def test_a_ratio_needs_both_figures() -> None:
     medians = {("c", "KG"): {"wall_seconds": 6.0}, ("c", "ours"): {"wall_seconds": 3.0}}
-    assert ratio(medians, "c", "KG", "ours") == 2.0
-    assert ratio(medians, "c", "SG", "ours") is None
+    assert Figures("c", medians).ratio("KG", "ours") == 2.0
+    assert Figures("c", medians).ratio("SG", "ours") is None
 
 
 def test_every_aim_of_every_row_is_judged_by_figures_that_its_peers_have() -> None:

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -94,13 +93,19 @@ class MovingLake:
 
 
 @dataclass
-class NightsOfSkewless:
-    """Ours: a job with a window."""
+class _OfNights:
+    """A peer that has been run in so many nights."""
 
     lake: MovingLake
     windows: tuple[int, ...]
-    name: str = "skewless"
     _night: int = 0
+
+
+@dataclass
+class NightsOfSkewless(_OfNights):
+    """Ours: a job with a window."""
+
+    name: str = "skewless"
 
     def settle(self, spark: SparkSession, cell: Cell, place: Place) -> None:
         """See ``Settling``: before the first night, a run over the days that there are."""
@@ -147,13 +152,10 @@ class NightsOfSkewless:
 
 
 @dataclass
-class Recompute:
+class Recompute(_OfNights):
     """Plain Spark over all rows of the window, every night."""
 
-    lake: MovingLake
-    windows: tuple[int, ...]
     name: str = "recompute"
-    _night: int = 0
 
     def run(self, spark: SparkSession, cell: Cell, place: Place) -> Mapping[str, float]:
         """See ``Peer``."""
@@ -173,13 +175,10 @@ class Recompute:
 
 
 @dataclass
-class DailyPartials:
+class DailyPartials(_OfNights):
     """A table of daily partial aggregates by hand: days that may have changed are computed anew, and all are merged."""
 
-    lake: MovingLake
-    windows: tuple[int, ...]
     name: str = "daily partials"
-    _night: int = 0
 
     def settle(self, spark: SparkSession, cell: Cell, place: Place) -> None:
         """See ``Settling``: before the first night, the partial aggregates of the days that there are."""
@@ -213,7 +212,9 @@ class DailyPartials:
         _partial(rows.groupBy("date", "key"), cell).write.partitionBy("date").mode("overwrite").parquet(str(table))
 
     def _merge(self, spark: SparkSession, cell: Cell, table: Path, newest: dt.date, output: str) -> None:
-        merges = [F.expr(_BY_HAND[call["function"]][1].format(name)).alias(name) for name, call in _calls(cell)]
+        merges = [
+            F.expr(_BY_HAND[call["function"]][1].format(name)).alias(name) for name, call in cell.aggregates.items()
+        ]
         states = _in_windows(spark, table, newest, self.windows).groupBy("window", "key").agg(*merges)
         _values(states, cell).write.parquet(output)
 
@@ -231,21 +232,17 @@ def _settings(cell: Cell) -> dict[str, str]:
     return {"spark.sql.shuffle.partitions": str(2 * cell.slots), "spark.sql.sources.partitionOverwriteMode": "dynamic"}
 
 
-def _calls(cell: Cell) -> list[tuple[str, Mapping[str, Any]]]:
-    return list(cell.aggregates.items())
-
-
 def _partial(grouped: GroupedData, cell: Cell) -> DataFrame:
     return grouped.agg(
         *(
             F.expr(_BY_HAND[call["function"]][0].format(name, call.get("column"))).alias(name)
-            for name, call in _calls(cell)
+            for name, call in cell.aggregates.items()
         )
     )
 
 
 def _values(states: DataFrame, cell: Cell) -> DataFrame:
-    values = (F.expr(_BY_HAND[call["function"]][2].format(name)).alias(name) for name, call in _calls(cell))
+    values = (F.expr(_BY_HAND[call["function"]][2].format(name)).alias(name) for name, call in cell.aggregates.items())
     return states.select("window", "key", *values)
 
 
@@ -279,7 +276,7 @@ def _answer(files: Sequence[str], cell: Cell, place: Place) -> None:
     place.output.mkdir()
     for number, file in enumerate(files):
         table = pq.read_table(file)
-        for name, call in _calls(cell):
+        for name, call in cell.aggregates.items():
             if call["function"] == "approx_top_k":
                 counts = pc.struct_field(pc.list_element(table[name], 0), "count")
                 table = table.set_column(table.column_names.index(name), name, counts)

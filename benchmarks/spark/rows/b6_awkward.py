@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from benchmarks.result_files import Medians, Verdict, ratio, value
+from benchmarks.result_files import Figures, Verdict
 from benchmarks.spark.cell import TOTAL, Cell, Peer, Row, Size
 from benchmarks.spark.datasets import Dataset, drawn_keys, drawn_values
 from benchmarks.spark.peers.grouping import KeyGrouping, ShuffleGrouping
@@ -75,27 +73,18 @@ def _ideal_of_whole(data: Dataset) -> float:
 
 
 def _peers(cell: Cell) -> list[Peer]:
+    shuffled = {FILE: [ShuffleGrouping(even=False)], WHOLE: []}.get(cell.name, [ShuffleGrouping()])
+    return [Skewless("staged"), KeyGrouping(), *shuffled]
+
+
+def _judge(cell: Cell, of: Figures) -> list[Verdict]:
     if cell.name == FILE:
-        return [Skewless("staged"), KeyGrouping(), ShuffleGrouping(even=False)]
-    if cell.name == WHOLE:
-        return [Skewless("staged"), KeyGrouping()]
-    return [Skewless("staged"), KeyGrouping(), ShuffleGrouping()]
-
-
-def _aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    del cells
-
-    def over_ideal(cell: str, limit: float) -> Verdict:
-        return Verdict("wall over the ideal", cell, value(medians, cell, OURS, "wall_over_ideal"), limit)
-
-    states = value(medians, WHOLE, OURS, "owners_of_a_key")
-    return [
-        over_ideal(COST, 1.15),
-        over_ideal(SLOW, 1.15),
-        Verdict("times as fast as SG by file", FILE, ratio(medians, FILE, "SG", OURS), 3.0, at_least=True),
-        Verdict("tasks that a key is in, in a stage", WHOLE, states, 1.0),
-        over_ideal(WHOLE, 1.05),
-    ]
+        return [of.at_least("times as fast as SG by file", of.ratio("SG", OURS), 3.0)]
+    over_ideal = of.value(OURS, "wall_over_ideal")
+    if cell.name != WHOLE:
+        return [of.at_most("wall over the ideal", over_ideal, 1.15)]
+    owners = of.at_most("tasks that a key is in, in a stage", of.value(OURS, "owners_of_a_key"), 1.0)
+    return [owners, of.at_most("wall over the ideal", over_ideal, 1.05)]
 
 
 B6 = Row(
@@ -107,6 +96,6 @@ B6 = Row(
     slots=SLOTS,
     cells=_cells,
     peers=_peers,
-    aims=_aims,
+    judge=_judge,
     plotted="wall_over_ideal",
 )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.result_files import Medians, Verdict, ratio, value
-from benchmarks.spark.cell import Cell, Peer, Row, Size
+from benchmarks.result_files import Figures, Verdict
+from benchmarks.spark.cell import COUNT_AND_SUM, Cell, Peer, Row, Size
 from benchmarks.spark.datasets import VALUES, Dataset
 from benchmarks.spark.peers.builtin import Builtin
 from benchmarks.spark.peers.grouped_python import APPLY_IN_ARROW, APPLY_IN_PANDAS
@@ -30,26 +29,16 @@ def _b1_cells(size: Size) -> list[Cell]:
         Cell(
             name="z=1.6",
             data=Dataset(rows=size.rows(20_000_000), keys=100_000, exponent=1.6),
-            aggregates={"n": {"function": "count"}, "total": {"function": "sum", "column": "value"}},
+            aggregates=COUNT_AND_SUM,
             slots=CORES,
         )
     ]
 
 
-def _b1_peers(_: Cell) -> list[Peer]:
-    return [Skewless("auto"), Skewless("staged"), Builtin(), Builtin(tuned=True), Builtin(bypass=True)]
-
-
-def _b1_aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
+def _b1_judge(_: Cell, of: Figures) -> list[Verdict]:
     return [
-        Verdict(
-            f"wall of {engine} over builtin",
-            cell.name,
-            ratio(medians, cell.name, f"skewless {engine}", "builtin"),
-            most,
-        )
-        for cell in cells
-        for engine, most in (("auto", 1.10), ("staged", 2.0))
+        of.at_most(f"wall of {engine} over builtin", of.ratio(f"skewless {engine}", "builtin"), limit)
+        for engine, limit in (("auto", 1.10), ("staged", 2.0))
     ]
 
 
@@ -59,8 +48,8 @@ B1 = Row(
     text="count and sum of 20 M rows, 100 k keys, Zipf z=1.6; the cost is what the processor does.",
     slots=CORES,
     cells=_b1_cells,
-    peers=_b1_peers,
-    aims=_b1_aims,
+    peers=lambda _: [Skewless("auto"), Skewless("staged"), Builtin(), Builtin(tuned=True), Builtin(bypass=True)],
+    judge=_b1_judge,
 )
 
 
@@ -82,27 +71,18 @@ def _b3_cells(size: Size) -> list[Cell]:
 
 
 def _b3_peers(_: Cell) -> list[Peer]:
-    plain: list[Peer] = [
-        Builtin(tuned=tuned, bypass=bypass, by_file=True) for bypass in (False, True) for tuned in (False, True)
-    ]
+    plain = [Builtin(tuned=tuned, bypass=bypass, by_file=True) for bypass in (False, True) for tuned in (False, True)]
     return [Skewless("auto"), Skewless("bypass"), Skewless("staged"), *plain]
 
 
-def _b3_aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    found = []
-    for cell in cells:
-        name = cell.name
-        walls = {peer: value(medians, name, peer, "wall_seconds") for peer in PEERS}
-        measured = {peer: wall for peer, wall in walls.items() if wall is not None}
-        best = min(measured, key=lambda peer: measured[peer], default=PEERS[0])
-        most = SKEWS[cell.data.exponent]
-        found.append(Verdict(f"wall over the best peer, {best}", name, ratio(medians, name, OURS, best), most))
-        if cell.data.exponent > 1:
-            fewer = ratio(medians, name, "builtin bypass", OURS, "largest_task_rows")
-            found.append(Verdict("times fewer rows in the largest task than bypass", name, fewer, 1.3, True))
-        states = ratio(medians, name, OURS, "builtin", "state_bytes")
-        found.append(Verdict("bytes of states over builtin's", name, states, 0.3))
-    return found
+def _b3_judge(cell: Cell, of: Figures) -> list[Verdict]:
+    walls = {peer: wall for peer in PEERS if (wall := of.value(peer, "wall_seconds")) is not None}
+    best = min(walls, key=lambda peer: walls[peer], default=PEERS[0])
+    found = [of.at_most(f"wall over the best peer, {best}", of.ratio(OURS, best), SKEWS[cell.data.exponent])]
+    if cell.data.exponent > 1:
+        fewer = of.ratio("builtin bypass", OURS, "largest_task_rows")
+        found.append(of.at_least("times fewer rows in the largest task than bypass", fewer, 1.3))
+    return [*found, of.at_most("bytes of states over builtin's", of.ratio(OURS, "builtin", "state_bytes"), 0.3)]
 
 
 B3 = Row(
@@ -113,7 +93,7 @@ B3 = Row(
     slots=CORES,
     cells=_b3_cells,
     peers=_b3_peers,
-    aims=_b3_aims,
+    judge=_b3_judge,
 )
 
 
@@ -122,18 +102,11 @@ def _b7_cells(size: Size) -> list[Cell]:
     return [Cell(name="z=1.2", data=data, aggregates=paced(0.0), slots=CORES)]
 
 
-def _b7_peers(_: Cell) -> list[Peer]:
-    ours: list[Peer] = [Skewless("auto"), Skewless("staged")]
-    return [*ours, APPLY_IN_PANDAS, APPLY_IN_ARROW, KeyGrouping(), ShuffleGrouping()]
-
-
-def _b7_aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    found = []
-    for cell in cells:
-        faster = ratio(medians, cell.name, "applyInPandas", "skewless auto")
-        found.append(Verdict("times as fast as applyInPandas", cell.name, faster, 8.0, True))
-        found.append(Verdict("wall over SG", cell.name, ratio(medians, cell.name, "skewless auto", "SG"), 1.15))
-    return found
+def _b7_judge(_: Cell, of: Figures) -> list[Verdict]:
+    return [
+        of.at_least("times as fast as applyInPandas", of.ratio("applyInPandas", OURS), 8.0),
+        of.at_most("wall over SG", of.ratio(OURS, "SG"), 1.15),
+    ]
 
 
 B7 = Row(
@@ -142,6 +115,13 @@ B7 = Row(
     text="A sum in Python, 5 M rows, 100 k keys, Zipf z=1.2; the cost is what the processor does.",
     slots=CORES,
     cells=_b7_cells,
-    peers=_b7_peers,
-    aims=_b7_aims,
+    peers=lambda _: [
+        Skewless("auto"),
+        Skewless("staged"),
+        APPLY_IN_PANDAS,
+        APPLY_IN_ARROW,
+        KeyGrouping(),
+        ShuffleGrouping(),
+    ],
+    judge=_b7_judge,
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.result_files import Medians, Verdict, ratio, value
-from benchmarks.spark.cell import TOTAL, Cell, Peer, Row, Size
+from benchmarks.result_files import Figures, Verdict
+from benchmarks.spark.cell import TOTAL, Cell, Row, Size
 from benchmarks.spark.datasets import Dataset, drawn_keys
 from benchmarks.spark.peers.grouped_python import APPLY_IN_PANDAS
 from benchmarks.spark.peers.grouping import KeyGrouping, PartialKeyGrouping, Salting, ShuffleGrouping
@@ -23,12 +22,12 @@ IDEAL_SECONDS = 15.0
 #: How many times faster than KG and applyInPandas, and than PKG, by exponent.
 THAN_KG = {1.2: 1.9, 1.6: 2.7, 2.0: 3.7}
 THAN_PKG = {1.6: 1.4, 2.0: 2.0}
-OURS = "skewless staged"
+OURS, AUTO = "skewless staged", "skewless auto"
 
 
-def rows_for(ideal_seconds: float, seconds_per_row: float, slots: int = SLOTS) -> int:
+def rows_for(ideal_seconds: float, seconds_per_row: float) -> int:
     """How many rows keep all slots busy for so long."""
-    return round(ideal_seconds * slots / seconds_per_row)
+    return round(ideal_seconds * SLOTS / seconds_per_row)
 
 
 def paced(seconds_per_row: float, function: str = "paced_sum", **options: Any) -> dict[str, dict[str, Any]]:
@@ -52,29 +51,20 @@ def _b2_cells(size: Size) -> list[Cell]:
     ]
 
 
-def _b2_peers(_: Cell) -> list[Peer]:
-    ours: list[Peer] = [Skewless("staged"), Skewless("auto")]
-    return [*ours, KeyGrouping(), APPLY_IN_PANDAS, PartialKeyGrouping(), Salting(), ShuffleGrouping()]
-
-
-def _b2_aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    found = []
-    for cell in cells:
-        name, exponent = cell.name, cell.data.exponent
-        found += [
-            Verdict("largest loads over T*", name, value(medians, name, OURS, "load_over_ideal"), 1.05),
-            Verdict("wall over T*", name, value(medians, name, OURS, "wall_over_ideal"), 1.20),
-        ]
-        for peer, limits in (("KG", THAN_KG), ("applyInPandas", THAN_KG), ("PKG", THAN_PKG)):
-            if exponent in limits:
-                limit = limits[exponent]
-                faster = ratio(medians, name, peer, OURS)
-                found.append(Verdict(f"times as fast as {peer}", name, faster, limit, at_least=True))
-        found += [
-            Verdict("states over those of SG", name, ratio(medians, name, OURS, "SG", "partial_states"), 0.5),
-            Verdict("auto: wall over SG", name, ratio(medians, name, "skewless auto", "SG"), 1.05),
-        ]
-    return found
+def _b2_judge(cell: Cell, of: Figures) -> list[Verdict]:
+    exponent = cell.data.exponent
+    faster = [
+        of.at_least(f"times as fast as {peer}", of.ratio(peer, OURS), limits[exponent])
+        for peer, limits in (("KG", THAN_KG), ("applyInPandas", THAN_KG), ("PKG", THAN_PKG))
+        if exponent in limits
+    ]
+    return [
+        of.at_most("largest loads over T*", of.value(OURS, "load_over_ideal"), 1.05),
+        of.at_most("wall over T*", of.value(OURS, "wall_over_ideal"), 1.20),
+        *faster,
+        of.at_most("states over those of SG", of.ratio(OURS, "SG", "partial_states"), 0.5),
+        of.at_most("auto: wall over SG", of.ratio(AUTO, "SG"), 1.05),
+    ]
 
 
 B2 = Row(
@@ -84,8 +74,16 @@ B2 = Row(
     " to T* whatever the keys.",
     slots=SLOTS,
     cells=_b2_cells,
-    peers=_b2_peers,
-    aims=_b2_aims,
+    peers=lambda _: [
+        Skewless("staged"),
+        Skewless("auto"),
+        KeyGrouping(),
+        APPLY_IN_PANDAS,
+        PartialKeyGrouping(),
+        Salting(),
+        ShuffleGrouping(),
+    ],
+    judge=_b2_judge,
     plotted="wall_over_ideal",
 )
 
@@ -96,20 +94,12 @@ def _b4_cells(size: Size) -> list[Cell]:
     return [_even_cell("z=1.4, 10 epochs", data, B4_ROW_SECONDS, hot_epoch=True)]
 
 
-def _b4_peers(_: Cell) -> list[Peer]:
-    return [Skewless("staged"), Salting(), KeyGrouping(), PartialKeyGrouping(), ShuffleGrouping()]
-
-
-def _b4_aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    found = []
-    for cell in cells:
-        name = cell.name
-        found += [
-            Verdict("wall over T*", name, value(medians, name, OURS, "wall_over_ideal"), 1.25),
-            Verdict("times as fast as salting", name, ratio(medians, name, "salting", OURS), 1.5, at_least=True),
-            Verdict("share of the rows forwarded", name, value(medians, name, OURS, "forwarded_share"), 0.10),
-        ]
-    return found
+def _b4_judge(_: Cell, of: Figures) -> list[Verdict]:
+    return [
+        of.at_most("wall over T*", of.value(OURS, "wall_over_ideal"), 1.25),
+        of.at_least("times as fast as salting", of.ratio("salting", OURS), 1.5),
+        of.at_most("share of the rows forwarded", of.value(OURS, "forwarded_share"), 0.10),
+    ]
 
 
 B4 = Row(
@@ -119,8 +109,8 @@ B4 = Row(
     " knows the keys that are hot in the first epoch, and salts those.",
     slots=SLOTS,
     cells=_b4_cells,
-    peers=_b4_peers,
-    aims=_b4_aims,
+    peers=lambda _: [Skewless("staged"), Salting(), KeyGrouping(), PartialKeyGrouping(), ShuffleGrouping()],
+    judge=_b4_judge,
     plotted="wall_over_ideal",
 )
 
@@ -130,19 +120,11 @@ def _b5_cells(size: Size) -> list[Cell]:
     return [_even_cell("uniform", Dataset(rows=rows, keys=10_000, exponent=0.0), B5_ROW_SECONDS)]
 
 
-def _b5_peers(_: Cell) -> list[Peer]:
-    return [Skewless("staged"), KeyGrouping()]
-
-
-def _b5_aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    found = []
-    for cell in cells:
-        name = cell.name
-        found += [
-            Verdict("wall over KG", name, ratio(medians, name, OURS, "KG"), 1.05),
-            Verdict("rows forwarded", name, value(medians, name, OURS, "rows_forwarded"), 0.0),
-        ]
-    return found
+def _b5_judge(_: Cell, of: Figures) -> list[Verdict]:
+    return [
+        of.at_most("wall over KG", of.ratio(OURS, "KG"), 1.05),
+        of.at_most("rows forwarded", of.value(OURS, "rows_forwarded"), 0.0),
+    ]
 
 
 B5 = Row(
@@ -151,8 +133,8 @@ B5 = Row(
     text="10 k keys, uniform, 0.4 ms a row, W=8, T* = 15 s.",
     slots=SLOTS,
     cells=_b5_cells,
-    peers=_b5_peers,
-    aims=_b5_aims,
+    peers=lambda _: [Skewless("staged"), KeyGrouping()],
+    judge=_b5_judge,
     plotted="wall_over_ideal",
 )
 
@@ -171,22 +153,14 @@ def _b9_cells(size: Size) -> list[Cell]:
     ]
 
 
-def _b9_peers(_: Cell) -> list[Peer]:
-    return [Skewless("auto"), KeyGrouping(), ShuffleGrouping()]
-
-
-def _b9_aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
-    found = []
-    for cell in cells:
-        name, ours = cell.name, "skewless auto"
-        set_ups = value(medians, name, ours, "set_ups_per_key")
-        found += [
-            Verdict("times as fast as SG", name, ratio(medians, name, "SG", ours), 3.0, at_least=True),
-            Verdict("times as fast as KG", name, ratio(medians, name, "KG", ours), 1.5, at_least=True),
-            Verdict("set-ups per key", name, set_ups, 1.1),
-            Verdict("set-ups per key: every key was set up", name, set_ups, 1.0, at_least=True),
-        ]
-    return found
+def _b9_judge(_: Cell, of: Figures) -> list[Verdict]:
+    set_ups = of.value(AUTO, "set_ups_per_key")
+    return [
+        of.at_least("times as fast as SG", of.ratio("SG", AUTO), 3.0),
+        of.at_least("times as fast as KG", of.ratio("KG", AUTO), 1.5),
+        of.at_most("set-ups per key", set_ups, 1.1),
+        of.at_least("set-ups per key: every key was set up", set_ups, 1.0),
+    ]
 
 
 B9 = Row(
@@ -196,7 +170,7 @@ B9 = Row(
     " the aggregate itself. The peers' second phase sets nothing up.",
     slots=SLOTS,
     cells=_b9_cells,
-    peers=_b9_peers,
-    aims=_b9_aims,
+    peers=lambda _: [Skewless("auto"), KeyGrouping(), ShuffleGrouping()],
+    judge=_b9_judge,
     plotted="wall_over_ideal",
 )

@@ -139,16 +139,16 @@ class DriverStep:
         lock, folder = own_folder(self._settings.name())
         self._held.callback(os.close, lock)
         self._folder = folder
-        line, begin_at = yield from self._reached(folder)
+        line, begin_at = yield from self._reach(folder)
         answers = self._held.enter_context(line.makefile("rw", encoding="utf-8"))
         answers.write(json.dumps(self._request) + "\n")
         with contextlib.suppress(BrokenPipeError):
             answers.flush()
         with (folder / LOG).open("rb") as log:
             log.seek(begin_at)
-            yield from _text(self._followed(log, line, answers))
+            yield from _text(self._follow(log, line, answers))
 
-    def _followed(self, log: BinaryIO, line: socket.socket, answers: TextIO) -> Iterator[bytes]:
+    def _follow(self, log: BinaryIO, line: socket.socket, answers: TextIO) -> Iterator[bytes]:
         """The bytes of the log up to the end of the step, as they come."""
         until: int | None = None
         while True:
@@ -188,14 +188,14 @@ class DriverStep:
         self.stop()
         self._held.close()
 
-    def _reached(self, folder: Path) -> Generator[str, None, tuple[socket.socket, int]]:
+    def _reach(self, folder: Path) -> Generator[str, None, tuple[socket.socket, int]]:
         """The connection to the driver of a folder, started if it does not answer, and where its log goes on.
 
         What a driver says that cannot start is yielded.
         """
         self._session = _described(folder)
         if self._session is not None:
-            found = self._connected(folder)
+            found = self._connect(folder)
             if found is not None:
                 return found
             self._end_driver()  # it is about to end, or hangs
@@ -204,14 +204,14 @@ class DriverStep:
         self._session = self._settings.start(folder)
         (folder / STATE).write_text(json.dumps(asdict(self._session)))
         begun = time.monotonic()
-        while (found := self._connected(folder)) is None:
+        while (found := self._connect(folder)) is None:
             if not self._session.leads() or time.monotonic() - begun > START_SECONDS:
                 yield from _text([(folder / LOG).read_bytes()])
                 raise AirflowException(f"The run's Spark driver did not start within {START_SECONDS:.0f} s: see above.")
             time.sleep(_POLL_SECONDS)
         return found
 
-    def _connected(self, folder: Path) -> tuple[socket.socket, int] | None:
+    def _connect(self, folder: Path) -> tuple[socket.socket, int] | None:
         """A connection, and where in the log its step begins; None if no driver answers."""
         directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         line = socket.socket(socket.AF_UNIX)

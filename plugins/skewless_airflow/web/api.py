@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from fastapi import APIRouter, HTTPException, Request, status
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_jsonable_python
 
 from skewless.document import Document
 from skewless.documents.decision import Decision
@@ -217,18 +217,5 @@ def _document(document: Document) -> Response:
 
 
 def _answer(**values: Any) -> Response:
-    content = {"version": VERSION, **{name: _plain(value) for name, value in values.items()}}
+    content = to_jsonable_python({"version": VERSION, **values})
     return harden(Response(json.dumps(content), media_type="application/json"))
-
-
-def _plain(value: Any) -> Any:
-    """Views and documents, nested or not, as what JSON can hold."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    return value

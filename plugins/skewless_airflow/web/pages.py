@@ -102,28 +102,19 @@ def readable_jobs(user: Any, session: Any, most: int) -> tuple[JobRow, ...]:
 def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The runs of a DAG side by side."""
     history = read_history(dag_id, airflow_runs(session, dag_id), group)
-    return page(
-        request,
-        "over_time.html",
-        dag_id=dag_id,
-        group=group,
-        groups=groups_with_runs().get(dag_id, []),
-        history=history,
-        series=series(history),
-    )
+    return _dag_page(request, "over_time.html", dag_id, group, history=history, series=series(history))
 
 
 @router.get("/dags/{dag_id}/parts", dependencies=READ_DAG)
 def parts_over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The parts of a job with a window, over its runs."""
-    return page(
-        request,
-        "parts_over_time.html",
-        dag_id=dag_id,
-        group=group,
-        groups=groups_with_runs().get(dag_id, []),
-        history=read_parts_history(dag_id, airflow_runs(session, dag_id), group),
-    )
+    history = read_parts_history(dag_id, airflow_runs(session, dag_id), group)
+    return _dag_page(request, "parts_over_time.html", dag_id, group, history=history)
+
+
+def _dag_page(request: Request, template: str, dag_id: str, group: str, **values: Any) -> Any:
+    groups = groups_with_runs().get(dag_id, [])
+    return page(request, template, dag_id=dag_id, group=group, groups=groups, **values)
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/skew", dependencies=READ_RUN)

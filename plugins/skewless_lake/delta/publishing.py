@@ -33,7 +33,7 @@ from skewless_lake.delta.tables import (
 from skewless_lake.formats import RULES, Commit, identity_in, told, written
 from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult, rules_digest
-from skewless_lake.staging import ResultFile, created, write_all, write_rows
+from skewless_lake.staging import ResultFile, create_file, write_all, write_rows
 
 #: What each format has, see ``formats.TableFormat``.
 __all__ = [
@@ -219,7 +219,7 @@ def stage(
     begin([quoted(path) for path in paths])
 
     def one(place: str, file: ResultFile) -> StagedFile:
-        with created(place) as stream:
+        with create_file(place) as stream:
             footer = write_rows(stream, file, kind, {}, "zstd")
             size = stream.tell()
         path = quoted(place.removeprefix(f"{location}/"))

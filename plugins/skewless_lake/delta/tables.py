@@ -172,10 +172,10 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
     """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
     wanted = pa.schema([*columns, *part_fields(target)])
     for attempt in range(_ATTEMPTS):
-        table = find_table(target) or _made(target, wanted)
+        table = find_table(target) or _make(target, wanted)
         require_fitting(table, target)
         try:
-            return _fitted(table, target, wanted)
+            return _fit(table, target, wanted)
         except DeltaError:  # somebody has changed the table just now
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -226,7 +226,7 @@ def require_fitting(table: DeltaTable, target: OutputPart) -> None:
         )  # fmt: skip
 
 
-def _made(target: OutputPart, wanted: pa.Schema) -> DeltaTable:
+def _make(target: OutputPart, wanted: pa.Schema) -> DeltaTable:
     try:
         schema = Schema.from_arrow(wanted)
     except Exception as err:  # noqa: BLE001  # of several kinds
@@ -253,7 +253,7 @@ def _made(target: OutputPart, wanted: pa.Schema) -> DeltaTable:
     return table
 
 
-def _fitted(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTable:
+def _fit(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTable:
     """The table with all columns of a result."""
     at, evolve = where(target), target.output.columns == "evolve"
     have = {field.name: field for field in table.schema().fields}

@@ -37,7 +37,7 @@ from skewless_lake.formats import Commit, attempts, identity_in
 from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part, require_race, rules_of, summary_of
 from skewless_lake.iceberg.tables import find_table, fitting_table, ready_table, sort_order_of
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
-from skewless_lake.staging import ResultFile, created, short_texts, write_all, write_rows
+from skewless_lake.staging import ResultFile, create_file, short_texts, write_all, write_rows
 
 #: What each format has, see ``formats.TableFormat``.
 __all__ = [
@@ -113,8 +113,8 @@ def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, Statist
     }
 
 
-def _written(path: str, file: ResultFile, how: _How) -> DataFile:
-    with created(path) as stream:
+def _write(path: str, file: ResultFile, how: _How) -> DataFile:
+    with create_file(path) as stream:
         footer = write_rows(stream, file, how.kind, how.parts, how.codec)
         size = stream.tell()
     try:
@@ -144,7 +144,7 @@ def stage(
     how, places = _How.of(table, target), table.location_provider()
     paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(files))]
     begin(paths)
-    written = write_all(paths, files, lambda path, file: _written(path, file, how))
+    written = write_all(paths, files, lambda path, file: _write(path, file, how))
     failed = Counter[str]()
     for attempt in attempts(target.path):
         if attempt:

@@ -82,10 +82,10 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
         try:
             table = catalog.load_table(name.identifier)
         except NoSuchTableError:
-            table = _made(catalog, name, wanted, target)
+            table = _make(catalog, name, wanted, target)
         _require_partitions(table, target)
         try:
-            return _fitted(table, name, wanted, evolve=target.output.columns == "evolve")
+            return _fit(table, name, wanted, evolve=target.output.columns == "evolve")
         except CommitFailedException:  # somebody has changed the table just now
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -130,7 +130,7 @@ def _schema(columns: pa.Schema, at: str) -> Schema:
     return assign_fresh_schema_ids(Schema(*found))
 
 
-def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart) -> Table:
+def _make(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart) -> Table:
     fields = [
         PartitionField(schema.find_field(part.name).field_id, 1000 + number, IdentityTransform(), part.name)
         for number, part in enumerate(part_fields(target))
@@ -162,7 +162,7 @@ def _require_partitions(table: Table, target: OutputPart) -> None:
         raise other_partitions(at, target, [f"{column} ({transform})" for column, transform in found])
 
 
-def _fitted(table: Table, name: TableName, wanted: Schema, *, evolve: bool) -> Table:
+def _fit(table: Table, name: TableName, wanted: Schema, *, evolve: bool) -> Table:
     """The table with all columns of a result."""
     at = f"output {name}"
     have = {field.name: field for field in table.schema().fields}

@@ -127,9 +127,9 @@ def _beat(told: Mapping[str, Any], parent: int, over: threading.Event) -> None:
     while os.getppid() == parent and not over.wait(max(following - time.monotonic(), 0.0)):
         following = max(following + every, time.monotonic())
         if not is_stopped(parent):
-            _tried(beat)
+            _try(beat)
     for _ in range(3):
-        if _tried(beat, gone=True):
+        if _try(beat, gone=True):
             break
     _answer(told, None)
 
@@ -155,7 +155,7 @@ def _said(err: LeaseError) -> tuple[str, ...]:
     return err.where, err.required, err.came, err.hint
 
 
-def _tried(beat: Beat, *, gone: bool = False) -> bool:
+def _try(beat: Beat, *, gone: bool = False) -> bool:
     """Beat; a store that cannot be reached now may be reached at the next beat."""
     try:
         return beat.once(gone=gone)

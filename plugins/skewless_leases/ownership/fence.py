@@ -55,12 +55,10 @@ def commit(store: KeyValueStore, grant: Grant, value: str) -> None:
 
 def release(store: KeyValueStore, grant: Grant, value: str | None = None) -> None:
     """Give a partition back; the fencing number stays, and what was committed, unless another value is given."""
-
-    def given_back(record: Allocation) -> Allocation:
-        last = record.value if value is None else value
-        return replace(record, holder=None, kept=False, value=last)
-
-    _rewrite(store, grant, given_back)
+    _rewrite(
+        store, grant,
+        lambda record: replace(record, holder=None, kept=False, value=record.value if value is None else value),
+    )  # fmt: skip
 
 
 def keep(store: KeyValueStore, grant: Grant) -> None:

@@ -53,7 +53,7 @@ class Lease:
         """Begin to beat, and wait for the partition."""
         self._heartbeat.keep()
         try:
-            self._grant = self._granted()
+            self._grant = self._await_grant()
         except BaseException:
             self._leave()
             raise
@@ -88,7 +88,7 @@ class Lease:
         """Write under this lease: see ``skewless_leases.ownership.fence.commit``."""
         fence.commit(self.store, self.grant, value)
 
-    def _granted(self) -> Grant:
+    def _await_grant(self) -> Grant:
         silences, told = Silences(), None
         while True:
             look = self._look()

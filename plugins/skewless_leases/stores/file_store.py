@@ -55,7 +55,7 @@ class FileStore:
         head, version = self._head(key), secrets.token_hex(12)
         with told_as_store_error(self.root, "its folder"):
             self._write_value(version, value)
-            done = self._create(head, version) if expected is None else _renamed(head / expected, head / version)
+            done = self._create(head, version) if expected is None else _rename(head / expected, head / version)
             if not done:
                 (self._values / version).unlink(missing_ok=True)
                 return None
@@ -69,7 +69,7 @@ class FileStore:
         head = self._head(key)
         grave = self._births / f"{expected}-deleted"
         with told_as_store_error(self.root, "its folder"):
-            if not _renamed(head / expected, grave):
+            if not _rename(head / expected, grave):
                 return False
             self._sync(head)
             (self._values / expected).unlink(missing_ok=True)
@@ -158,7 +158,7 @@ class FileStore:
                 os.close(handle)
 
 
-def _renamed(source: Path, target: Path) -> bool:
+def _rename(source: Path, target: Path) -> bool:
     try:
         source.rename(target)
     except FileNotFoundError:

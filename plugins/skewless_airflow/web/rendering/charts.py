@@ -146,17 +146,8 @@ class Day(NamedTuple):
     kind: str
     late: bool
     title: str
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A part at its place."""
-
-    x: int
-    y: int
-    kind: str
-    late: bool
-    title: str
+    x: int = 0
+    y: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,7 +165,7 @@ class Calendar:
 
     width: int
     height: int
-    cells: tuple[Cell, ...]
+    cells: tuple[Day, ...]
     labels: tuple[Label, ...]
     scale: float
     older: int = 0
@@ -220,7 +211,7 @@ def _calendar(days: Sequence[Day]) -> Calendar:
         past = (dates[day.part] - begin).days
         column, row = (past, hours.index(day.part[11:])) if hours else divmod(past, 7)
         columns = max(columns, column + 1)
-        cells.append(Cell(_LEFT + column * _CELL, _TOP + row * _CELL, day.kind, day.late, day.title))
+        cells.append(day._replace(x=_LEFT + column * _CELL, y=_TOP + row * _CELL))
     rows = hours or _MONDAY_TO_SUNDAY
     labels = []
     for at, text in enumerate(rows):

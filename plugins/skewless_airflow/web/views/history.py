@@ -123,12 +123,10 @@ def in_time(runs: Sequence[PastRun], seconds: float) -> Iterator[PastRun]:
         yield one
 
 
-def verdicts(
-    dag_id: str, airflow: Sequence[AirflowRun], group: str = "", most: int = MOST_RUNS
-) -> list[tuple[str, str, QualityView | None]]:
+def verdicts(dag_id: str, airflow: Sequence[AirflowRun], group: str) -> list[tuple[str, str, QualityView | None]]:
     """Id, day and quality report of the latest runs, oldest first."""
     found = []
-    for one in latest_runs(dag_id, airflow, group)[:most]:
+    for one in latest_runs(dag_id, airflow, group)[:MOST_RUNS]:
         directory = open_run(dag_id, one.folder, group)
         try:
             job, quality = read_job(directory), read_quality(directory)

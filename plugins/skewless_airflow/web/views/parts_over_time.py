@@ -130,13 +130,11 @@ class PartsHistory:
         return self.nights[::-1]
 
 
-def read_parts_history(
-    dag_id: str, airflow: Sequence[AirflowRun], group: str = "", seconds: float = READING_SECONDS
-) -> PartsHistory:
+def read_parts_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> PartsHistory:
     """The latest runs of a job with a window: always the newest, others as time allows."""
     runs = latest_runs(dag_id, airflow, group)[:MOST_RUNS]
     nights, seen = list[Night](), 0
-    for one in in_time(runs, seconds):
+    for one in in_time(runs, READING_SECONDS):
         seen += 1
         try:
             found = _night(open_run(dag_id, one.folder, group), one.run_id)

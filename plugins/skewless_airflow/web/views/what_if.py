@@ -231,11 +231,6 @@ def _as_it_ran(run: RunDirectory) -> Replayed:
     return as_it_ran(whole_job(run), plans, reports, said)
 
 
-def _replayed(run: RunDirectory, policy: str) -> Replayed:
-    """The run under a policy."""
-    return replay(whole_job(run), run.reports(), policy, run.first_plan_of(policy))
-
-
 def main() -> None:
     """Answer the request on standard input with a line of JSON for each policy, in their order."""
     asked = json.load(sys.stdin)
@@ -246,7 +241,10 @@ def main() -> None:
     for policy in asked["policies"]:
         said: dict[str, Any]
         try:
-            said = {"replayed": (_replayed(run, policy) if policy else _as_it_ran(run)).model_dump(mode="json")}
+            found = (
+                replay(whole_job(run), run.reports(), policy, run.first_plan_of(policy)) if policy else _as_it_ran(run)
+            )
+            said = {"replayed": found.model_dump(mode="json")}
         except SkewlessError as err:
             said = {"refused": str(err)}
         except MemoryError:
