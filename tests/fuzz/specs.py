@@ -140,11 +140,7 @@ _OPTIONS: tuple[tuple[str, float, tuple[str, ...], tuple[Any, ...]], ...] = (
     ("ring_bits", 0.1, POLICIES, (12, 14)),
     ("strict", 0.4, POLICIES[1:-1], (True,)),
     ("threshold", 0.5, ("halving", "doubling", "virtual_tasks"), (0, 0.2, 5)),
-    ("rounds", 0.5, ("halving", "doubling"), (0, 1, 10)),
-    ("choices", 0.8, ("partial_key",), (1, 2, 3, 8)),
     ("capacity", 0.8, ("bounded_load",), (1, 1.1, 3)),
-    ("max_factor", 0.5, ("virtual_tasks", "adaptive"), (1, 2, 16)),
-    ("task_states", 0.5, ("virtual_tasks",), (1, 5, 100)),
 )
 
 

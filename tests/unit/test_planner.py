@@ -318,7 +318,7 @@ def test_four_times_the_tasks_and_keys_take_about_four_times_as_long(algebra: Al
 @pytest.mark.long
 def test_key_buckets_for_thousands_of_free_slots_take_about_as_long_as_there_are_slots() -> None:
     def needed(reducers: int) -> float:
-        job = synthetic.job([20_000, 10**9], reducers=reducers, slots=8 * reducers, max_factor=16, ring_bits=17)
+        job = synthetic.job([20_000, 10**9], reducers=reducers, slots=8 * reducers, ring_bits=17)
         plan = first_plan(job)
         return seconds(job, plan, synthetic.report(plan, {f"key-{number}": 20 for number in range(1000)}))
 

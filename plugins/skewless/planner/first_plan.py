@@ -31,7 +31,7 @@ from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose
 from skewless.planner.schedule import Admission, Budget, choose_budget, next_waves, wasted_rows
 from skewless.routing.plan import PlanSource, RoutingPlan
-from skewless.routing.ring import Ring, ring_bits_for
+from skewless.routing.ring import MOST_BUCKETS, Ring, ring_bits_for
 from skewless.spec.routing import Routing
 from skewless.spec.spec import JobSpec
 
@@ -216,7 +216,7 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * routing.parallelism:
         return {}
     tasks = min(TASKS_PER_SLOT * routing.parallelism, job.rows // LEAST_TASK_ROWS)
-    factor = min(routing.policy.max_factor, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
+    factor = min(MOST_BUCKETS, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
     return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
 
 

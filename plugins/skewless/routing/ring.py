@@ -26,6 +26,8 @@ USUAL_RING_BITS = 12
 #: Reducer numbers are below the first of these; the second is the most tokens of a ring, which is held in memory.
 REDUCERS_END = 1 << 20
 LARGEST_RING = 1 << 23
+#: Policies split a reducer into so many key buckets, at most: each is a task, and no key is split by them.
+MOST_BUCKETS = 8
 
 
 class Ring(Frozen):

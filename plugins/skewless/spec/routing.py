@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from skewless.document import LARGEST_COUNT, Frozen, Tagged, one_of, unmet
+from skewless.document import Frozen, Tagged, one_of, unmet
 
 
 class EngineTraits(NamedTuple):
@@ -49,14 +49,14 @@ SMALLEST_RING_BITS, LARGEST_RING_BITS = 4, 20
 #: The policies by their names in specs, with the fields of ``Policy`` that not all of them have.
 POLICY_FIELDS: dict[str, tuple[str, ...]] = {
     "static": (),
-    "halving": ("strict", "threshold", "rounds"),
-    "doubling": ("strict", "threshold", "rounds"),
-    "virtual_tasks": ("strict", "threshold", "max_factor", "task_states"),
-    "partial_key": ("strict", "choices"),
+    "halving": ("strict", "threshold"),
+    "doubling": ("strict", "threshold"),
+    "virtual_tasks": ("strict", "threshold"),
+    "partial_key": ("strict",),
     "d_choices": ("strict",),
     "w_choices": ("strict",),
     "bounded_load": ("strict", "capacity"),
-    "adaptive": ("max_factor", "min_reducers", "max_reducers"),
+    "adaptive": ("min_reducers", "max_reducers"),
 }
 PolicyName = Annotated[str, one_of(POLICY_FIELDS), WithJsonSchema({"enum": [*POLICY_FIELDS], "type": "string"})]
 
@@ -79,19 +79,9 @@ class Policy(Tagged):
     threshold: float = Field(
         default=0.2, ge=0, le=100, description="How far the longest queue may pass the next one (tau).", examples=[0.2]
     )
-    rounds: int = Field(default=4, ge=0, le=50, description="How often one reducer may be relieved.", examples=[6])
-    choices: int = Field(default=2, ge=1, le=64, description="Tasks that each key may go to (d).", examples=[3])
     capacity: float = Field(
         default=1.1, ge=1, le=100, description="Rows a task may have, as a multiple of the fair share.", examples=[1.25]
     )
-    max_factor: int = Field(
-        default=8, ge=1, le=1024, description="Key buckets of one reducer at most; a power of two.", examples=[16]
-    )
-    task_states: int | None = Field(
-        default=None, ge=1, le=LARGEST_COUNT,
-        description="States that one task should hold at most; by default no limit.",
-        examples=[1_000_000],
-    )  # fmt: skip
     min_reducers: int | None = Field(
         default=None, ge=1, le=10_000, description="It may remove reducers down to so many; by default none.",
         examples=[4],
@@ -100,13 +90,6 @@ class Policy(Tagged):
         default=None, ge=1, le=10_000, description="It may add reducers up to so many; by default none.", examples=[128]
     )
 
-    @field_validator("max_factor")
-    @classmethod
-    def _power_of_two(cls, factor: int) -> int:
-        if factor & (factor - 1):
-            raise ValueError("should be a power of two")
-        return factor
-
 
 class Routing(Frozen):
     """How rows are spread over reducers, and how fast the plan may learn."""
@@ -114,7 +97,7 @@ class Routing(Frozen):
     policy: Policy = Field(
         default=Policy(name="adaptive"),
         description="Who decides where keys go.",
-        examples=["d_choices", {"name": "partial_key", "choices": 3}],
+        examples=["d_choices", {"name": "bounded_load", "capacity": 1.25}],
         json_schema_extra={"default": "adaptive"},
     )
     reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])

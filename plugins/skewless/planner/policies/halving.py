@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.token_moves import halved, halving_rounds, overloaded_reducer
+from skewless.planner.placement.token_moves import MOST_ROUNDS, halved, halving_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import Ring
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Halve the tokens of the overloaded reducer, if there is one, at most ``rounds`` times."""
+    """Halve the tokens of the overloaded reducer, if there is one, at most ``MOST_ROUNDS`` times."""
     ring = forecast.plan.ring
     reducer = overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), job.spec.routing.policy.threshold)
     if reducer is None:
@@ -36,8 +36,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
 
 
 def _reason_against(job: Job, ring: Ring, reducer: int) -> str:
-    routing = job.spec.routing
-    rounds = halving_rounds(ring, routing.initial_tokens, reducer)
-    if ring.tokens[reducer] > 1 and rounds >= routing.policy.rounds:
-        return f"its {rounds} rounds of {routing.policy.rounds} are used up"
+    rounds = halving_rounds(ring, job.spec.routing.initial_tokens, reducer)
+    if ring.tokens[reducer] > 1 and rounds >= MOST_ROUNDS:
+        return f"its {rounds} rounds of {MOST_ROUNDS} are used up"
     return ""
