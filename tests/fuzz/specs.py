@@ -155,7 +155,7 @@ def draw_routing(chance: random.Random) -> dict[str, Any]:
     if policy["name"] == "doubling" and policy.get("strict"):
         routing.pop("tokens", None)
     if policy["name"] == "adaptive" and chance.random() < 0.3:
-        policy |= {"min_reducers": 1, "max_reducers": 8}
+        policy |= {"reducer_range": [1, 8]}
     return routing
 
 

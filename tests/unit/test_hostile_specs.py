@@ -28,7 +28,7 @@ GOOD: dict[str, Any] = {
     "map": {"select": ["explode(pages) AS page", "ms"], "where": "ms IS NOT NULL"},
     "key": ["site", "page"],
     "aggregates": {"n": "count", "slow": {"function": "approx_percentile", "column": "ms", "percentages": [0.5, 1]}},
-    "routing": {"policy": {"name": "adaptive", "min_reducers": 8}, "reducers": 8, "waves": [1, 4], "tokens": 64},
+    "routing": {"policy": {"name": "adaptive", "reducer_range": [8, 8]}, "reducers": 8, "waves": [1, 4], "tokens": 64},
     "spark": {"driver_memory": "2g"},
     "quality": {"expectations": [{"type": "expect_x", "kwargs": {"column": "n", "min_value": 1}}]},
     "output": {"path": "results/tokens", "format": "csv", "files": 2},

@@ -125,7 +125,7 @@ def test_a_ring_has_as_many_slots_as_tokens_and_no_reducer_without_one(reducers:
 
 
 def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
-    ring = first_ring(Routing(reducers=8, policy=Policy(name="adaptive", max_reducers=5000)))
+    ring = first_ring(Routing(reducers=8, policy=Policy(name="adaptive", reducer_range=(8, 5000))))
     assert (len(ring.tokens), ring.ring_bits) == (8, ring_bits_for(5000, 64))
 
 
@@ -140,7 +140,7 @@ def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
             f"{LEAVE_OUT} 20.",
             marks=pytest.mark.long,
         ),
-        ({"max_reducers": 100, "ring_bits": 4}, "100", "84 that own none of its 16", f"{LEAVE_OUT} 13."),
+        ({"reducer_range": [8, 100], "ring_bits": 4}, "100", "84 that own none of its 16", f"{LEAVE_OUT} 13."),
         ({"reducers": 10_000, "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} or give each more tokens."),
         ({"reducers": 10_000, "policy": "doubling", "strict": True}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER}."),
     ],
@@ -170,7 +170,7 @@ SQUEEZES = {
     "doubling": lambda: relieved(
         "doubling", Ring(ring_bits=4, tokens={0: 1, 1: 2, 2: 2, 3: 2}), hot=0, reducers=4, strict=True
     ),
-    "adaptive": lambda: relieved("adaptive", Ring.even(5, 1, 4), hot=0, reducers=5, tokens=1, max_reducers=8),
+    "adaptive": lambda: relieved("adaptive", Ring.even(5, 1, 4), hot=0, reducers=5, tokens=1, reducer_range=[5, 8]),
 }
 
 

@@ -56,7 +56,7 @@ POLICY_FIELDS: dict[str, tuple[str, ...]] = {
     "d_choices": ("strict",),
     "w_choices": ("strict",),
     "bounded_load": ("strict", "capacity"),
-    "adaptive": ("min_reducers", "max_reducers"),
+    "adaptive": ("reducer_range",),
 }
 PolicyName = Annotated[str, one_of(POLICY_FIELDS), WithJsonSchema({"enum": [*POLICY_FIELDS], "type": "string"})]
 
@@ -82,13 +82,11 @@ class Policy(Tagged):
     capacity: float = Field(
         default=1.1, ge=1, le=100, description="Rows a task may have, as a multiple of the fair share.", examples=[1.25]
     )
-    min_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="It may remove reducers down to so many; by default none.",
-        examples=[4],
+    reducer_range: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] | None = Field(
+        default=None, min_length=2, max_length=2,
+        description="It may remove reducers down to the first, and add some up to the second; by default neither.",
+        examples=[[4, 128]],
     )  # fmt: skip
-    max_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="It may add reducers up to so many; by default none.", examples=[128]
-    )
 
 
 class Routing(Frozen):
@@ -103,7 +101,7 @@ class Routing(Frozen):
     reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
     slots: int | None = Field(
         default=None, ge=1, le=100_000,
-        description="Tasks that the cluster runs side by side; by default the policy's max_reducers, else reducers.",
+        description="Tasks that the cluster runs side by side; by default as many as there may be reducers.",
         examples=[32],
     )  # fmt: skip
     waves: tuple[Annotated[float, Field(gt=0, le=1_000_000)], ...] = Field(
@@ -175,8 +173,8 @@ class Routing(Frozen):
         if (tokens := self.most_reducers * self.initial_tokens) > MOST_TOKENS:
             raise unmet(f"at most {MOST_TOKENS:,} tokens of all reducers together", f"{tokens:,}")
         if not self.least_reducers <= self.reducers <= self.most_reducers:
-            came = f"{self.least_reducers}, {self.reducers}, {self.most_reducers}"
-            raise unmet("min_reducers <= reducers <= max_reducers", came)
+            came = f"{self.reducers} and {list(policy.reducer_range or ())}"
+            raise unmet("reducers within reducer_range", came)
         return self
 
     def under(self, policy: str) -> Routing:
@@ -188,12 +186,12 @@ class Routing(Frozen):
     @property
     def least_reducers(self) -> int:
         """The policy may leave so few reducers."""
-        return self.policy.min_reducers or self.reducers
+        return self.policy.reducer_range[0] if self.policy.reducer_range else self.reducers
 
     @property
     def most_reducers(self) -> int:
         """The policy may have so many reducers."""
-        return self.policy.max_reducers or self.reducers
+        return self.policy.reducer_range[1] if self.policy.reducer_range else self.reducers
 
     @property
     def initial_tokens(self) -> int:
