@@ -145,13 +145,7 @@ def _job(tokens: int, pushed: int, to_come: int) -> Job:
             "key": "letter",
             "aggregates": {"occurrences": "count"},
             "engine": "staged",
-            "routing": {
-                "policy": "adaptive",
-                "reducers": REDUCERS,
-                "tokens": tokens,
-                "ring_bits": RING_BITS,
-                "stage_overhead": 0,
-            },
+            "routing": {"policy": "adaptive", "reducers": REDUCERS, "tokens": tokens, "stage_overhead": 0},
             "output": {"path": "counts"},
         }
     )

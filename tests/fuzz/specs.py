@@ -137,7 +137,6 @@ _OPTIONS: tuple[tuple[str, float, tuple[str, ...], tuple[Any, ...]], ...] = (
     ("head_limit", 0.3, POLICIES, (0, 1, 5, 100)),
     ("tokens", 0.3, POLICIES, (1, 2, 8, 256)),
     ("slots", 0.2, POLICIES, (1, 2, 7)),
-    ("ring_bits", 0.1, POLICIES, (12, 14)),
     ("strict", 0.4, POLICIES[1:-1], (True,)),
     ("threshold", 0.5, ("halving", "doubling", "virtual_tasks"), (0, 0.2, 5)),
     ("capacity", 0.8, ("bounded_load",), (1, 1.1, 3)),

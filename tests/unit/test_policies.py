@@ -88,7 +88,7 @@ def reported(policy: str, data: st.DataObject, **routing: Any) -> tuple[Job, Rou
     seen = {key: rows for key, (rows, _) in drawn.items()}
     backlog = {key: rows * left // 4 for key, (rows, left) in drawn.items()}
     named = sorted(seen)[: data.draw(st.integers(0, len(seen)))]
-    job = synthetic.job([sum(seen.values()), data.draw(st.integers(0, 9000))], policy=policy, ring_bits=8, **routing)
+    job = synthetic.job([sum(seen.values()), data.draw(st.integers(0, 9000))], policy=policy, **routing)
     plan = first_plan(job)
     if policy == "virtual_tasks":
         plan = plan.model_copy(update={"factors": {0: data.draw(st.sampled_from([1, 2, 4])), 2: 2}})
@@ -149,7 +149,7 @@ def test_one_reducer_has_nothing_to_do(policy: str) -> None:
 @pytest.mark.parametrize("algebra", [MERGEABLE, pytest.param(WHOLE, marks=pytest.mark.long)], ids=["split", "whole"])
 def test_plans_stay_small_however_long_it_goes_on(policy: str, algebra: Any) -> None:
     rounds = 30
-    job = synthetic.job([2000] * (rounds + 1), algebra, policy=policy, reducers=4, slots=6, ring_bits=8)
+    job = synthetic.job([2000] * (rounds + 1), algebra, policy=policy, reducers=4, slots=6)
     plan = first_plan(job)
     seen: dict[str, int] = {f"cold-{number}": 0 for number in range(300)}
     for stage in range(rounds):

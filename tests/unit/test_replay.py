@@ -189,7 +189,7 @@ def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one(
     assert found.s == pytest.approx(truth.s)
     assert replay(strict.job, strict.reports, "adaptive").makespan_over_bound == pytest.approx(1.0, abs=0.1)
     assert found.error == 0.0, "slots of a finer ring add up"
-    finer = plain.job.spec.routing.model_copy(update={"ring_bits": 13})
+    finer = plain.job.spec.routing.model_copy(update={"tokens": 128})
     job = plain.job.model_copy(update={"spec": plain.job.spec.model_copy(update={"routing": finer})})
     assert replay(job, plain.reports, "static").error == ORDER_ERROR, "what is in half a slot nobody counted"
 

@@ -41,9 +41,6 @@ AskedEngine = Annotated[str, one_of(("auto",), ENGINES), WithJsonSchema({"enum":
 SMALLEST_WAVE = 1e-6
 #: Tokens of all reducers, to begin with: a ring is held in memory, and in each plan.
 MOST_TOKENS = 1 << 22
-#: A ring has two to the power of so many slots. A report has two counts for each slot, so a finer one would only
-#: weigh more: of a million slots each of 10,000 reducers owns a hundred.
-SMALLEST_RING_BITS, LARGEST_RING_BITS = 4, 20
 
 
 #: The policies by their names in specs, with the fields of ``Policy`` that not all of them have.
@@ -124,12 +121,6 @@ class Routing(Frozen):
         description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
         "stages as there are waves, whatever they cost.",
         examples=[0],
-    )  # fmt: skip
-    ring_bits: int | None = Field(
-        default=None, ge=SMALLEST_RING_BITS, le=LARGEST_RING_BITS,
-        description="The ring has 2 to the power of ring_bits slots; by default as many as reducers and tokens need, "
-        "at least 12 bits. A report has two counts for each slot.",
-        examples=[16],
     )  # fmt: skip
     tokens: int | None = Field(
         default=None, ge=1, le=4096,
