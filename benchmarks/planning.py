@@ -25,13 +25,14 @@ from benchmarks.workloads import zipf
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 
 NAME = "planning"
 TASKS, HEAD_KEYS, KEYS, ROWS, EXPONENT = 10_000, 100_000, 1_000_000, 10_000_000, 1.0
-#: Rings of the default size for so many tasks, 2**20 slots, and of a size that a spec may ask for.
+#: Rings of the default size for so many tasks, 2**20 slots, and of a coarser one, whose reports are shorter.
 RINGS: dict[str, int | None] = {"default ring": None, "2**18 slots": 18}
 #: What one call of the planner may take, in seconds of a processor.
 AIM_SECONDS = 1.0
@@ -63,9 +64,12 @@ def simulated(scale: float, ring_bits: int | None = None) -> Simulation:
     keys, rows = round(KEYS * scale), round(ROWS * scale)
     job = simulated_job(
         np.diff(np.linspace(0, rows, 1001).astype(int)).tolist(),
-        reducers=round(TASKS * scale), head_limit=round(HEAD_KEYS * scale), stage_overhead=0, ring_bits=ring_bits,
+        reducers=round(TASKS * scale), head_limit=round(HEAD_KEYS * scale), stage_overhead=0,
     )  # fmt: skip
-    return Simulation(job, [f"key-{number}" for number in range(keys)], zipf(keys, EXPONENT, rows, 15) - 1).play()
+    plan = first_plan(job)
+    if ring_bits is not None:
+        plan = plan.model_copy(update={"ring": plan.ring.model_copy(update={"ring_bits": ring_bits})})
+    return Simulation(job, [f"key-{number}" for number in range(keys)], zipf(keys, EXPONENT, rows, 15) - 1).play(plan)
 
 
 def written(simulation: Simulation, folder: Path) -> RunDirectory:

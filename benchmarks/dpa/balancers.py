@@ -138,6 +138,6 @@ def _job(tokens: int, pushed: int, to_come: int) -> Job:
     """The job of counting letters, of which some have been pushed and the rest is the next wave."""
     waves = [pushed, to_come] if to_come else [pushed]
     # A look costs nothing.
-    job = simulated_job([1], reducers=REDUCERS, tokens=tokens, ring_bits=RING_BITS, stage_overhead=0)
+    job = simulated_job([1], reducers=REDUCERS, tokens=tokens, stage_overhead=0)
     units = tuple(Unit(path=f"{number}.parquet", rows=rows, size_bytes=1) for number, rows in enumerate(waves))
     return job.model_copy(update={"units": units, "waves": tuple((number,) for number in range(len(waves)))})

@@ -288,7 +288,7 @@ def test_a_job_waits_for_each_part_of_the_results_of_others_if_its_spec_says_so(
     schedule: dict[str, object], waits_for: list[str]
 ) -> None:
     schedule = {**schedule, "partitioned": True}
-    hours = {**schedule, "hour": "current", "timezone": "Europe/Zurich"}
+    hours = {**schedule, "part": "hour", "timezone": "Europe/Zurich"}
     for given, keys in ((schedule, ["2026-10-25"]), (hours, [f"2026-10-25T{hour}" for hour in ZURICH_HOURS])):
         dag = build_dag(_spec(schedule=given))
         stored = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable

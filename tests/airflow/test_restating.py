@@ -100,7 +100,7 @@ DAY = dt.date(2026, 11, 20)
 
 
 def write_spec(folder: Path, **schedule: str) -> Path:
-    path, hourly = folder / "small.yaml", {"cron": "5 * * * *", "hour": "previous", **schedule}
+    path, hourly = folder / "small.yaml", {"cron": "5 * * * *", "part": "hour-1", **schedule}
     path.write_text(yaml.safe_dump({**SPEC, "input": {"path": "in.parquet"}, "schedule": hourly}))
     return path
 

@@ -112,7 +112,7 @@ def test_the_folder_of_runs_may_be_elsewhere_also_on_an_object_store(
 
 
 NIGHTLY = Schedule(cron="0 2 * * *", timezone="Europe/Zurich")
-HOURLY = Schedule(asset="visits", hour="previous")
+HOURLY = Schedule(asset="visits", part="hour-1")
 TICK = dt.datetime(2026, 11, 22, 1, tzinfo=UTC)
 LATER = dt.datetime(2026, 12, 24, 12, tzinfo=UTC)
 
@@ -265,12 +265,12 @@ def test_the_command_of_the_page_takes_in_both_of_its_days() -> None:
         # Two runs a day compute the day before twice, and stay two runs.
         pytest.param({"cron": "0 2,14 * * *"}, "2026-03-01", "2026-03-01", ["2026-03-01"] * 2, id="twice-a-day"),
         pytest.param(
-            {"cron": "5 * * * *", "hour": "previous"}, "2026-10-24T23:00", "2026-10-25T01:59",
+            {"cron": "5 * * * *", "part": "hour-1"}, "2026-10-24T23:00", "2026-10-25T01:59",
             ["2026-10-25, hour 01", "2026-10-25, hour 02", "2026-10-25, hour 02b"], id="autumn-hours",
         ),
         # Days of a job of hours, of 24 hours and of 25, of which the second 02 is one.
         pytest.param(
-            {"cron": "5 * * * *", "hour": "previous"}, "2026-10-24", "2026-10-25",
+            {"cron": "5 * * * *", "part": "hour-1"}, "2026-10-24", "2026-10-25",
             [
                 f"{day}, hour {hour}"
                 for day in (dt.date(2026, 10, 24), dt.date(2026, 10, 25))
@@ -317,8 +317,8 @@ def _choice(run_type: str, conf: dict[str, JsonValue]) -> dt.date | None:
     [
         pytest.param("0 2 * * *", {}, ["2026-03-01"], id="own-dag-with-a-schedule"),
         pytest.param(None, {}, ["2026-03-02"], id="own-dag-by-hand"),
-        pytest.param("0 2 * * *", {"day": "current"}, ["2026-03-02"], id="said-by-the-spec"),
-        pytest.param("0 2 * * *", {"hour": -3}, ["2026-03-01", "--hour", "23"], id="hours"),
+        pytest.param("0 2 * * *", {"part": "day"}, ["2026-03-02"], id="said-by-the-spec"),
+        pytest.param("0 2 * * *", {"part": "hour-3"}, ["2026-03-01", "--hour", "23"], id="hours"),
     ],
 )
 def test_what_prepare_is_told_to_compute(

@@ -60,10 +60,10 @@ def test_the_form_of_a_job_with_a_window_asks_about_late_and_missing_data() -> N
 
 
 @IN_PROCESS
-@pytest.mark.parametrize("schedule", [{}, {"cron": "5 * * * *", "hour": "previous"}], ids=["days", "hours"])
+@pytest.mark.parametrize("schedule", [{}, {"cron": "5 * * * *", "part": "hour-1"}], ids=["days", "hours"])
 def test_every_field_has_a_title_and_a_description_that_a_browser_can_show(schedule: dict[str, JsonValue]) -> None:
     dag = build_dag(_spec(schedule=schedule))
-    assert ("hour" in dag.params) == ("hour" in schedule)
+    assert ("hour" in dag.params) == ("part" in schedule)
     written = json.loads(json.dumps(DagSerialization.to_dict(dag)))
     assert written["dag"]["params"]
     for name in dag.params:
@@ -127,9 +127,9 @@ def test_conf_that_is_not_of_the_form_is_refused_in_one_sentence(given: dict[str
     ("schedule", "words"),
     [
         pytest.param({"cron": "0 2 * * *", "timezone": "Europe/Zurich"}, "**the day before**", id="previous"),
-        pytest.param({"cron": "0 2 * * *", "day": "current"}, "**the day of the run**", id="current"),
-        pytest.param({"asset": "orders", "day": -2}, "**the day 2 days before**", id="offset"),
-        pytest.param({"hour": "previous"}, "**the hour before**", id="hour"),
+        pytest.param({"cron": "0 2 * * *", "part": "day"}, "**the day of the run**", id="current"),
+        pytest.param({"asset": "orders", "part": "day-2"}, "**the day 2 days before**", id="offset"),
+        pytest.param({"part": "hour-1"}, "**the hour before**", id="hour"),
         pytest.param({}, "**the day before** where its DAG has a schedule, else **the day of the run**", id="unknown"),
     ],
 )
@@ -139,7 +139,7 @@ def test_the_form_names_the_day_that_is_computed_if_it_is_left_empty(schedule: d
 
 
 def test_a_job_of_hours_has_a_field_for_the_hour_and_a_job_of_days_has_none() -> None:
-    hourly = _spec(schedule={"hour": "previous", "timezone": "Europe/Zurich"})
+    hourly = _spec(schedule={"part": "hour-1", "timezone": "Europe/Zurich"})
     form = form_params(hourly)
     assert list(form)[:2] == ["date", "hour"]
     assert "hour" not in form_params(_spec())
@@ -154,7 +154,7 @@ def test_a_job_of_hours_has_a_field_for_the_hour_and_a_job_of_days_has_none() ->
 
 
 def test_fields_that_were_emptied_are_not_chosen() -> None:
-    hourly = _spec(schedule={"hour": "previous"})
+    hourly = _spec(schedule={"part": "hour-1"})
     for empty in ("", None):
         given: dict[str, JsonValue] = {"date": empty, "hour": empty, "budget": empty}
         assert chosen(given, form_params(hourly), hourly, "form") == (None, {})

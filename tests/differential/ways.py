@@ -86,13 +86,14 @@ def job_of(given: dict[str, Any], types: dict[str, str], root: Path, *, cut: boo
     counts: dict[str, Any] = {f"n{number}": {"function": "count", "column": name} for number, name in enumerate(others)}
     raw = {
         "name": "peers",
-        "input": {**given, "cut_bytes": (1 << 16) if cut else (1 << 40)},
+        "input": given,
         "key": [key],
         "aggregates": {"n": "count", **counts},
         "routing": {"waves": [1, 9999] if cut else [1]},
         "output": {"path": str(root / "published")},
     }
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "CUT_BYTES", (1 << 16) if cut else (1 << 40))
         if cut:
             patch.setattr(cutting, "LEAST_BYTES", 1)
         return freeze(parse_spec(yaml.safe_dump(raw, sort_keys=False)), DATE, str(root), "spec")

@@ -136,10 +136,10 @@ def _files(chance: random.Random, folder: Path, kind: str, columns: dict[str, Ki
         (place / "_SUCCESS").touch()
         (place / f".hidden.{kind}").write_bytes(b"not data")
     section = section_of(how, written, path)
-    if padded and chance.random() < 0.7:
-        section["cut_bytes"] = 65_536
     in_order = [row for _, of_file in sorted(rows) for row in of_file]
     told = {**how, "layout": layout, "files": {name.removeprefix(str(folder)): len(of) for name, of in sorted(rows)}}
+    if padded and chance.random() < 0.7:
+        told["cut_bytes"] = 65_536
     return Input(section, columns | partitions, in_order, ordered=True, told=told)
 
 

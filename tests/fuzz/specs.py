@@ -137,14 +137,9 @@ _OPTIONS: tuple[tuple[str, float, tuple[str, ...], tuple[Any, ...]], ...] = (
     ("head_limit", 0.3, POLICIES, (0, 1, 5, 100)),
     ("tokens", 0.3, POLICIES, (1, 2, 8, 256)),
     ("slots", 0.2, POLICIES, (1, 2, 7)),
-    ("ring_bits", 0.1, POLICIES, (12, 14)),
     ("strict", 0.4, POLICIES[1:-1], (True,)),
     ("threshold", 0.5, ("halving", "doubling", "virtual_tasks"), (0, 0.2, 5)),
-    ("rounds", 0.5, ("halving", "doubling"), (0, 1, 10)),
-    ("choices", 0.8, ("partial_key",), (1, 2, 3, 8)),
     ("capacity", 0.8, ("bounded_load",), (1, 1.1, 3)),
-    ("max_factor", 0.5, ("virtual_tasks", "adaptive"), (1, 2, 16)),
-    ("task_states", 0.5, ("virtual_tasks",), (1, 5, 100)),
 )
 
 
@@ -159,7 +154,7 @@ def draw_routing(chance: random.Random) -> dict[str, Any]:
     if policy["name"] == "doubling" and policy.get("strict"):
         routing.pop("tokens", None)
     if policy["name"] == "adaptive" and chance.random() < 0.3:
-        policy |= {"min_reducers": 1, "max_reducers": 8}
+        policy |= {"reducer_range": [1, 8]}
     return routing
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,7 @@ from skewless_spark.entries.pipeline import finish_run, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.sources import cutting
 from tests.fuzz.aggregates import Call, draw_calls
 from tests.fuzz.inputs import DATE, Input, draw_input
 from tests.fuzz.published import differences, grouped, published_differences, read_published, sort_faults
@@ -144,7 +146,9 @@ def run_trial(spark: SparkSession, seed: int, number: int, folder: Path) -> Outc
         outcome.spec, outcome.how = spec, source.told
         outcome.features = features_of(spec, source, publishes=publishes)
         run = RunDirectory(str(place / "run"))
-        prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), DATE, str(place))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cutting, "CUT_BYTES", source.told.get("cut_bytes", cutting.CUT_BYTES))
+            prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), DATE, str(place))
         watcher = Quiet()
         run_stages(spark, run, watcher)
         outcome.features.append(f"stages {min(len(watcher.reports), 4)}")

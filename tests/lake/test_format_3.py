@@ -46,10 +46,10 @@ def test_rows_deleted_by_vectors_in_puffin_files_are_left_out(root: Path) -> Non
     found = {Path(one.path).name: deleted_positions(one.path, one.deletes, {}).tolist() for one in snapshot.files}
     assert found == {"a.parquet": [0, 7, 99], "b.parquet": [5], "c.parquet": [1, 2]}
     assert {one.split(".")[-1] for file in snapshot.files for one in file.deletes} == {"puffin"}
-    assert [ROWS - unit.rows for unit in LakeTable(given, snapshot, str(root)).listing(0.01).units] == [3, 1, 2]
+    assert [ROWS - unit.rows for unit in LakeTable(snapshot, str(root)).listing(0.01).units] == [3, 1, 2]
     second = lake(root).load_table("db.clicks").snapshots()[1].snapshot_id
     before = iceberg_snapshot(given.model_copy(update={"at": second}), DAY, str(root))
-    assert [unit.rows for unit in LakeTable(given, before, str(root)).listing(0.01).units] == [ROWS - 3, ROWS - 1, ROWS]
+    assert [unit.rows for unit in LakeTable(before, str(root)).listing(0.01).units] == [ROWS - 3, ROWS - 1, ROWS]
 
 
 def test_a_table_of_format_3_is_refused_as_an_output(root: Path) -> None:

@@ -36,7 +36,7 @@ def test_footers_and_compactions_of_a_table_are_read_in_its_bucket(server: Objec
     DeltaTable(TABLE).optimize.compact()
     given = Input.model_validate({"format": "delta", "path": TABLE})
     snapshot, vectors = delta_snapshot(given, Part(dt.date(2026, 11, 20)), TABLE)
-    (unit,) = LakeTable(given, snapshot, "", vectors).listing(0.01).units
+    (unit,) = LakeTable(snapshot, "", vectors).listing(0.01).units
     assert unit.rows == 6
     assert unit.path.startswith(f"{TABLE}/")
     assert server.content(unit.path.removeprefix("s3://lake/"))

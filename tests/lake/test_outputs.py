@@ -185,7 +185,7 @@ def test_the_audit_is_of_the_staged_rows_and_what_fails_is_not_published(
 @pytest.mark.long
 def test_an_hour_is_a_partition_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
     output = {**OUTPUTS["iceberg"], "partition": "on_day"}
-    given = spec(tmp_path, output, schedule={"cron": "0 * * * *", "hour": "current"})
+    given = spec(tmp_path, output, schedule={"cron": "0 * * * *", "part": "hour"})
     for hour in ("01", "02", "01"):
         found = RunDirectory(str(tmp_path / "runs" / f"{hour}{len(list((tmp_path / 'runs').glob('*')))}"))
         prepare(found, given, DAY, str(tmp_path), hour=hour)

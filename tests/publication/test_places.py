@@ -50,7 +50,7 @@ def test_a_part_is_one_name_beside_what_a_link_leads_to(tmp_path: Path) -> None:
     (tmp_path / "disk" / "out").mkdir(parents=True)
     (tmp_path / "out").symlink_to(tmp_path / "disk" / "out")
     job = synthetic.job([], output_path=str(tmp_path / "out"))
-    spec = job.spec.model_copy(update={"schedule": job.spec.schedule.model_copy(update={"hour": -1})})
+    spec = job.spec.model_copy(update={"schedule": job.spec.schedule.model_copy(update={"part": "hour-1"})})
     place = place_of(job.model_copy(update={"spec": spec, "hour": "07"}))
     assert place.target == tmp_path / "disk" / "out" / "date=2026-11-20" / "hour=07"
     assert place.beside == tmp_path / "disk" / ".out.skewless"

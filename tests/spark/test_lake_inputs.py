@@ -246,14 +246,15 @@ def _committed_at(root: Path, table: Table, *times: dt.datetime) -> None:
 
 
 def test_rows_deleted_by_position_are_left_out_and_the_others_keep_their_places(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, paths = clicks(tmp_path, numbered(1000), numbered(500, 1000), group_rows=100)
     delete_positions(table, {paths[0]: [0, 999, 5, 5, 100, 250], paths[1]: [499]})
     delete_positions(table, {paths[0]: [5, 6]})
     oracle = table.scan().to_arrow()
     for cut in (64 << 20, 1 << 16):
-        job = frozen({**ICEBERG, "cut_bytes": cut}, tmp_path, "v")
+        monkeypatch.setattr("skewless_spark.sources.cutting.CUT_BYTES", cut)
+        job = frozen(ICEBERG, tmp_path, "v")
         assert job.rows == len(oracle) == 1493
         assert read(spark, job) == plainly(oracle, "k", "v")
         where = places(spark, job)

@@ -186,7 +186,7 @@ def test_no_row_of_a_delta_file_that_is_left_out_passes_though_columns_have_swap
 
         left_out += require_nothing_lost(rng, rows, pinned)
         if pinned(()).parted:
-            of_parts += require_parts_whole(LakeTable(given, pinned(()), str(tmp_path)), "c4", rows)
+            of_parts += require_parts_whole(LakeTable(pinned(()), str(tmp_path)), "c4", rows)
     assert left_out > 4 * ASKED
     assert of_parts > 10
 
@@ -263,4 +263,4 @@ def test_no_row_of_an_iceberg_file_that_is_left_out_passes_though_columns_were_p
 
     assert require_nothing_lost(rng, rows, pinned) > ASKED / 2
     for column in pinned(()).parted:
-        assert require_parts_whole(LakeTable(given, pinned(()), str(tmp_path)), column, rows)
+        assert require_parts_whole(LakeTable(pinned(()), str(tmp_path)), column, rows)

@@ -64,8 +64,8 @@ def test_its_keys_were_not_counted_so_a_replay_is_refused(tmp_path: Path) -> Non
 
 def test_a_run_of_an_older_release_on_a_ring_that_is_refused_now_is_replayed_as_far_as_may_be(tmp_path: Path) -> None:
     """Its own plan 0 is there; the policies that would begin with a new ring are refused one by one."""
-    frozen = job([1_000], reducers=5_000, ring_bits=12)
-    plan = RoutingPlan(epoch=0, policy="adaptive", waves=(0, 1), ring=Ring.even(5_000, 64, 12))
+    frozen = job([1_000], reducers=5_000, tokens=1)
+    plan = RoutingPlan(epoch=0, policy="adaptive", waves=(0, 1), ring=Ring.even(5_000, 1, 12))
     run = RunDirectory(str(tmp_path / "run"))
     run.write_once("job.json", frozen)
     run.write_once("plans/0000.json", plan)
@@ -78,7 +78,7 @@ def test_a_run_of_an_older_release_on_a_ring_that_is_refused_now_is_replayed_as_
     assert [line["policy"] for line in told["policies"]] == ["as it ran", "adaptive"]
     ((policy, reason),) = [(one["policy"], one["reason"]) for one in told["refused"]]
     assert policy == "static"
-    assert "that own none of its 4,096" in reason
+    assert "that own none of its 1,048,576" in reason
 
 
 @pytest.mark.long

@@ -174,7 +174,7 @@ def test_windows_of_hours_and_of_all_that_there_are(
         spec = far_spec(
             f"{base}/in/{{date}}/h{{hour}}", tmp_path, OF_PARTS, routing={"waves": [1]},
             window={"length": window, "states": f"{base}/states"},
-            schedule={"hour": "current", "timezone": "Europe/Zurich"},
+            schedule={"part": "hour", "timezone": "Europe/Zurich"},
         )  # fmt: skip
         run = RunDirectory(f"{base}/run-{hour}-{window}")
         prepare(run, spec, part.date, str(tmp_path), hour=part.hour)

@@ -72,7 +72,7 @@ def test_a_job_of_hours_on_an_object_store_is_frozen_and_held_to_its_files(
     _fill(server, "hours/2026-10-25/02b")
     spec = parse_spec(f"""
 name: clicks
-schedule: {{cron: "5 * * * *", timezone: Europe/Zurich, hour: previous}}
+schedule: {{cron: "5 * * * *", timezone: Europe/Zurich, part: hour-1}}
 input: {{path: "{place}/hours/{{date}}/{{hour:%H}}"}}
 key: k
 aggregates: {{n: count}}

@@ -67,9 +67,12 @@ def rows_of(listing: Listing, columns: list[str]) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "json", "text"])
-def test_a_file_that_is_cut_gives_every_row_once_and_in_order(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_cut_gives_every_row_once_and_in_order(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutting, "CUT_BYTES", 1 << 16)
     path = write(kind, tmp_path / "input", table())
-    listing = list_input(given(kind, path, cut_bytes=1 << 16), str(path), share=0.01)
+    listing = list_input(given(kind, path), str(path), share=0.01)
     assert len(listing.units) > 1
     columns = ["value"] if kind == "text" else ["id", "word", "x"]
     found = rows_of(listing, columns)
@@ -82,10 +85,13 @@ def test_a_file_that_is_cut_gives_every_row_once_and_in_order(tmp_path: Path, ki
     assert said == ROWS if kind in {"parquet", "orc"} else said == pytest.approx(ROWS, rel=0.1)
 
 
-def test_each_row_has_an_origin_of_its_own_that_tells_unit_and_offset(tmp_path: Path) -> None:
+def test_each_row_has_an_origin_of_its_own_that_tells_unit_and_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever it is read: by its origin a row of a split key is routed, the same way each time."""
+    monkeypatch.setattr(cutting, "CUT_BYTES", 1 << 16)
     path = write("parquet", tmp_path / "input", table())
-    listing = list_input(given("parquet", path, cut_bytes=1 << 16), str(path), share=0.01)
+    listing = list_input(given("parquet", path), str(path), share=0.01)
     assert len(listing.units) > 1
     numbered = list(enumerate(listing.units))
     read = ranges.read_parts([numbered[:1], numbered[1:]], listing.source, ["id"], "origin")

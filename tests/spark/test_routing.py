@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from skewless.planner.first_plan import first_ring
 from skewless.routing.hashing import bucket_hash, encode_columns, key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
-from skewless.routing.ring import Ring
-from skewless.spec.routing import LARGEST_RING_BITS, Routing
+from skewless.routing.ring import LARGEST_RING_BITS, Ring
+from skewless.spec.routing import Routing
 from skewless_spark.aggregates.key_text import key_text
 from skewless_spark.stage.routing import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
 from skewless_spark.stage.routing import bucket_hash as spark_bucket_hash

@@ -254,11 +254,14 @@ HEADERS = {
 
 
 @pytest.mark.long
-def test_a_csv_file_is_read_by_its_own_header_whole_and_in_each_range(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_csv_file_is_read_by_its_own_header_whole_and_in_each_range(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skewless_spark.sources.cutting.CUT_BYTES", 1 << 16)
     (tmp_path / "in").mkdir()
     for name, text in HEADERS.items():
         (tmp_path / "in" / name).write_text(text, newline="")
-    given: dict[str, Any] = {"columns": {"v": "bigint"}, "cut_bytes": 1 << 16}
+    given: dict[str, Any] = {"columns": {"v": "bigint"}}
     with pytest.raises(
         InputError, match=r"2\.csv: expected the column 'v', which the job reads, but got none; .*evolve"
     ):

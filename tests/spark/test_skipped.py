@@ -82,7 +82,7 @@ def test_parts_without_a_moment_of_the_schedule_are_not_skipped(tmp_path: Path) 
 
 
 def test_hours_of_a_long_manual_run_are_named_on_the_night_of_two_equal_hours_too(tmp_path: Path) -> None:
-    hourly = Nights(tmp_path, cron="5 * * * *", timezone="Europe/Zurich", hour="previous")
+    hourly = Nights(tmp_path, cron="5 * * * *", timezone="Europe/Zurich", part="hour-1")
     last = Part(dt.date(2026, 10, 25), "04")
     *_, first, second, third, _ = hours = parts_until(last, 5, "Europe/Zurich")
     hourly.publish(hours[0])

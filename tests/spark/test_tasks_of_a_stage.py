@@ -32,6 +32,12 @@ ROUTING = {"reducers": 4, "slots": SLOTS, "stage_overhead": 0, "first_plan": [],
 KEYS = 8
 
 
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one large file is cut, as one of gigabytes would be."""
+    monkeypatch.setattr("skewless_spark.sources.cutting.CUT_BYTES", 1 << 18)
+
+
 def rows_of(folder: Path, file_format: str, rows: int) -> dict[str, Any]:
     """Write rows as one large file that is cut, or as several small ones; what a spec says of them."""
     keys = [f"k{row % KEYS if row % 2 else 0}" for row in range(rows)]
@@ -41,7 +47,7 @@ def rows_of(folder: Path, file_format: str, rows: int) -> dict[str, Any]:
         folder.mkdir()
         lines = (json.dumps({"key": key, "value": row}) for row, key in enumerate(keys))
         (folder / "all.json").write_text("\n".join(lines) + "\n")
-    return {"path": str(folder), "format": file_format, "cut_bytes": 1 << 18}
+    return {"path": str(folder), "format": file_format}
 
 
 def go_on(run: RunDirectory, engine: str) -> Decision:

@@ -19,6 +19,7 @@ from skewless.planner.first_plan import DRIFT_LIMIT, first_plan, plain_plan, pla
 from skewless.planner.forecast.forecast_error import distance, drift, drifted_sentence
 from skewless.planner.forecast.key_sample import KeyCounts, KeySample
 from skewless.routing.plan import PlanSource, RoutingPlan
+from skewless.routing.ring import Ring
 from tests.unit import synthetic
 from tests.unit.synthetic import zipf_rows
 
@@ -74,13 +75,16 @@ def test_where_the_keys_of_the_last_two_runs_differ_the_plain_ring_is_taken_and_
 
 
 @pytest.mark.parametrize("bits", [8, pytest.param(16, marks=pytest.mark.long)], ids=["coarser", "finer"])
-def test_a_run_on_a_ring_of_another_size_is_a_guide_as_good(bits: int) -> None:
+def test_a_run_on_a_ring_of_another_size_is_a_guide_as_good(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last run counted 4,096 slots: its keys are placed as before, and its slots are folded."""
-    same, other = (warm_plan(job_from("/runs/b", ring_bits=size), seen(2), None) for size in (12, bits))
+    same = warm_plan(job_from("/runs/b"), seen(2), None)
+    monkeypatch.setattr("skewless.planner.first_plan.ring_bits_for", lambda *_: bits)
+    other = warm_plan(job_from("/runs/b"), seen(2), None)
+    assert (same.ring.ring_bits, other.ring.ring_bits) == (12, bits)
     assert other.sentence.startswith("warm start from run b: ")
     assert set(other.head) == set(same.head)
     assert sum(other.expected_rows) == pytest.approx(sum(same.expected_rows), abs=len(same.expected_rows))
-    night_3 = night(3, ring_bits=bits)
+    night_3 = night(3)
     night_3.play(other)
     queued = np.array([load.queued_rows for load in night_3.reports[0].tasks])
     assert queued.max() < 1.3 * queued.mean(), "cold it is above 1.8"
@@ -223,8 +227,9 @@ def test_every_plan_0_says_what_it_was_made_from_and_no_later_plan_does() -> Non
 def histogram(keys: np.ndarray, head_limit: int = 4096, ring_bits: int = 12) -> Histogram:
     """What one stage counts of these key numbers."""
     texts = [f"key-{n}" for n in range(int(keys.max()) + 1)]
-    job = simulated_job([len(keys)], reducers=1, head_limit=head_limit, ring_bits=ring_bits)
-    return Simulation(job, texts, keys.astype(np.int64)).play().reports[-1].histogram
+    job = simulated_job([len(keys)], reducers=1, head_limit=head_limit)
+    plan = first_plan(job).model_copy(update={"ring": Ring.even(1, 64, ring_bits)})
+    return Simulation(job, texts, keys.astype(np.int64)).play(plan).reports[-1].histogram
 
 
 # Which engine `auto` takes, and the plan of an engine that takes in everything at once.

@@ -28,7 +28,7 @@ GOOD: dict[str, Any] = {
     "map": {"select": ["explode(pages) AS page", "ms"], "where": "ms IS NOT NULL"},
     "key": ["site", "page"],
     "aggregates": {"n": "count", "slow": {"function": "approx_percentile", "column": "ms", "percentages": [0.5, 1]}},
-    "routing": {"policy": {"name": "adaptive", "max_factor": 8}, "reducers": 8, "waves": [1, 4], "tokens": 64},
+    "routing": {"policy": {"name": "adaptive", "reducer_range": [8, 8]}, "reducers": 8, "waves": [1, 4], "tokens": 64},
     "spark": {"driver_memory": "2g"},
     "quality": {"expectations": [{"type": "expect_x", "kwargs": {"column": "n", "min_value": 1}}]},
     "output": {"path": "results/tokens", "format": "csv", "files": 2},
@@ -150,7 +150,7 @@ DEEP = json.loads("[" * 50 + "]" * 50)
         (("aggregates", "n"), {"function": "count", "bins": [2**63]}, "whole numbers of at most 64 bits"),
         (("map",), {"mapper": "tokens", "limit": -(10**40)}, "whole numbers of at most 64 bits"),
         (("quality", "expectations"), [{"type": "expect_x", "kwargs": {"a": DEEP}}], "mappings at most 8 deep"),
-        (("input", "cut_bytes"), 2**70, "field input.cut_bytes"),
+        (("input", "at"), 2**70, "field input.at"),
     ],
 )  # fmt: skip
 def test_a_value_that_would_do_harm_later_is_refused_at_once(path: tuple[str, ...], value: Any, said: str) -> None:

@@ -260,7 +260,7 @@ def test_what_is_left_over_is_counted_and_not_weighed() -> None:
 @pytest.mark.long
 def test_as_many_rows_as_were_weighed_are_left_however_thin_they_are_on_the_ring() -> None:
     """On a ring of more slots than rows each slot has less than half a row, and still they add up."""
-    frozen = simulated_job([500] * 60, in_order=True, waves=(1.0,) * 6, reducers=4, ring_bits=14)
+    frozen = simulated_job([500] * 60, in_order=True, waves=(1.0,) * 6, reducers=4, tokens=4096)
     for steady in range(10, 100, 10):
         stages = [{**dict(list(STEADY.items())[:steady]), f"hot-{number}": 2000} for number in range(3)]
         found = weighted(frozen, reports(frozen, stages))

@@ -21,7 +21,7 @@ from tests.unit.synthetic import job
 
 ZURICH = "Europe/Zurich"
 NIGHTLY: dict[str, Any] = {"cron": "0 2 * * *", "timezone": ZURICH}
-HOURLY: dict[str, Any] = {"cron": "5 * * * *", "timezone": ZURICH, "hour": "previous"}
+HOURLY: dict[str, Any] = {"cron": "5 * * * *", "timezone": ZURICH, "part": "hour-1"}
 
 
 def _utc(text: str) -> dt.datetime:
@@ -34,10 +34,10 @@ def _utc(text: str) -> dt.datetime:
         # What a night is for: the day that has ended.
         pytest.param(NIGHTLY, "2026-11-22T01:00", "2026-11-21", id="night"),
         pytest.param({**NIGHTLY, "cron": "0 0 * * *"}, "2026-11-21T23:00", "2026-11-21", id="midnight"),
-        pytest.param({**NIGHTLY, "day": "previous"}, "2026-11-22T01:00", "2026-11-21", id="previous"),
-        pytest.param({**NIGHTLY, "day": "current"}, "2026-11-22T01:00", "2026-11-22", id="current"),
-        pytest.param({**NIGHTLY, "day": -2}, "2026-11-22T01:00", "2026-11-20", id="two-days-before"),
-        pytest.param({**NIGHTLY, "day": 1}, "2026-11-22T01:00", "2026-11-23", id="the-day-after"),
+        pytest.param({**NIGHTLY, "part": "day-1"}, "2026-11-22T01:00", "2026-11-21", id="previous"),
+        pytest.param({**NIGHTLY, "part": "day"}, "2026-11-22T01:00", "2026-11-22", id="current"),
+        pytest.param({**NIGHTLY, "part": "day-2"}, "2026-11-22T01:00", "2026-11-20", id="two-days-before"),
+        pytest.param({**NIGHTLY, "part": "day+1"}, "2026-11-22T01:00", "2026-11-23", id="the-day-after"),
         pytest.param({"cron": "0 2 * * *"}, "2026-01-01T02:00", "2025-12-31", id="new-year"),
         pytest.param({"asset": "orders"}, "2026-11-22T01:00", "2026-11-21", id="asset"),
         pytest.param({}, "2026-11-22T01:00", "2026-11-22", id="by-hand"),
@@ -58,8 +58,8 @@ def _utc(text: str) -> dt.datetime:
         ),
         pytest.param(HOURLY, "2026-11-22T01:05", "2026-11-22, hour 01", id="hour"),
         pytest.param(HOURLY, "2026-11-21T23:05", "2026-11-21, hour 23", id="hour-before-midnight"),
-        pytest.param({**HOURLY, "hour": "current"}, "2026-11-22T01:05", "2026-11-22, hour 02", id="current-hour"),
-        pytest.param({**HOURLY, "hour": -3}, "2026-11-22T01:05", "2026-11-21, hour 23", id="three-hours-before"),
+        pytest.param({**HOURLY, "part": "hour"}, "2026-11-22T01:05", "2026-11-22, hour 02", id="current-hour"),
+        pytest.param({**HOURLY, "part": "hour-3"}, "2026-11-22T01:05", "2026-11-21, hour 23", id="three-hours-before"),
         pytest.param(HOURLY, "2026-03-29T01:05", "2026-03-29, hour 01", id="spring-hour-that-is-left-out"),
         pytest.param(HOURLY, "2026-03-29T02:05", "2026-03-29, hour 03", id="spring-hour-after"),
         pytest.param(HOURLY, "2026-10-25T01:05", "2026-10-25, hour 02", id="autumn-hour"),
@@ -135,8 +135,7 @@ def test_a_part_that_is_none_is_refused_in_a_sentence(date: str, hour: str | Non
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"day": "previous", "hour": "previous"}, {"day": "yesterday"}, {"day": True}, {"hour": 1.5}, {"day": -(10**6)}],
+    "wrong", [{"part": one} for one in ("yesterday", "day-", "day-1.5", "hour -1", "day-1000000", -1, True)]
 )
 def test_what_a_run_covers_is_one_of_few(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

@@ -285,7 +285,7 @@ def documents(tasks: int, algebra: Algebra, **routing: Any) -> Documents:
     first = random.integers(500, 1500, len(names))
     second = np.maximum(first, first * 10 * random.lognormal(0.0, 0.2, len(names))).astype(int)
     left = (second * 0.05 * random.random(len(names))).astype(int)
-    reducers = {"reducers": tasks, "head_limit": 100_000, "ring_bits": 17, "tokens": 16, **routing}
+    reducers = {"reducers": tasks, "head_limit": 100_000, "tokens": 16, **routing}
     job = synthetic.job([int(first.sum()), int(second.sum() - first.sum()), 10**9], algebra, **reducers)
     plan = first_plan(job)
     taken = plan_next_stage(job, plan, synthetic.report(plan, dict(zip(names, first.tolist(), strict=True))))
@@ -318,7 +318,7 @@ def test_four_times_the_tasks_and_keys_take_about_four_times_as_long(algebra: Al
 @pytest.mark.long
 def test_key_buckets_for_thousands_of_free_slots_take_about_as_long_as_there_are_slots() -> None:
     def needed(reducers: int) -> float:
-        job = synthetic.job([20_000, 10**9], reducers=reducers, slots=8 * reducers, max_factor=16, ring_bits=17)
+        job = synthetic.job([20_000, 10**9], reducers=reducers, slots=8 * reducers)
         plan = first_plan(job)
         return seconds(job, plan, synthetic.report(plan, {f"key-{number}": 20 for number in range(1000)}))
 
@@ -328,7 +328,7 @@ def test_key_buckets_for_thousands_of_free_slots_take_about_as_long_as_there_are
 @pytest.mark.long
 def test_a_call_for_many_keys_and_tasks_takes_seconds_not_minutes() -> None:
     counts = synthetic.zipf_rows(20_000, 1.0, 2_000_000)
-    job = synthetic.job([2_000_000, 90_000_000], reducers=2000, ring_bits=15, tokens=16)
+    job = synthetic.job([2_000_000, 90_000_000], reducers=2000, tokens=16)
     plan = first_plan(job)
     report = synthetic.report(plan, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
     began = time.process_time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -188,7 +189,7 @@ def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one(
     assert found.s == pytest.approx(truth.s)
     assert replay(strict.job, strict.reports, "adaptive").makespan_over_bound == pytest.approx(1.0, abs=0.1)
     assert found.error == 0.0, "slots of a finer ring add up"
-    finer = plain.job.spec.routing.model_copy(update={"ring_bits": 13})
+    finer = plain.job.spec.routing.model_copy(update={"tokens": 128})
     job = plain.job.model_copy(update={"spec": plain.job.spec.model_copy(update={"routing": finer})})
     assert replay(job, plain.reports, "static").error == ORDER_ERROR, "what is in half a slot nobody counted"
 
@@ -239,7 +240,7 @@ def test_an_empty_run_is_replayed_to_nothing() -> None:
 WAVES = (10, 20, 70)
 
 
-def elastic(**routing: int | str) -> Simulation:
+def elastic(**routing: Any) -> Simulation:
     """A run that begins with two reducers and may have others."""
     return simulated(zipf_rows(500, 0.8, 40_000), WAVES, **{"reducers": 2, **routing}).play()
 
@@ -247,13 +248,13 @@ def elastic(**routing: int | str) -> Simulation:
 @pytest.mark.parametrize(
     ("routing", "reducers"),
     [
-        pytest.param({"max_reducers": 8}, 8, id="more"),
-        pytest.param({"max_reducers": 8, "slots": 4}, 4, id="more, but no more than slots"),
-        pytest.param({"reducers": 8, "min_reducers": 2, "slots": 2}, 2, id="fewer"),
-        pytest.param({"reducers": 8, "min_reducers": 1, "max_reducers": 16, "slots": 3}, 3, id="between"),
+        pytest.param({"reducer_range": [2, 8]}, 8, id="more"),
+        pytest.param({"reducer_range": [2, 8], "slots": 4}, 4, id="more, but no more than slots"),
+        pytest.param({"reducers": 8, "reducer_range": [2, 8], "slots": 2}, 2, id="fewer"),
+        pytest.param({"reducers": 8, "reducer_range": [1, 16], "slots": 3}, 3, id="between"),
     ],
 )
-def test_reducers_that_come_and_go_change_no_bound(routing: dict[str, int], reducers: int) -> None:
+def test_reducers_that_come_and_go_change_no_bound(routing: dict[str, Any], reducers: int) -> None:
     run = elastic(**routing)
     assert len(run.plans[-1].ring.tokens) == reducers != len(run.plans[0].ring.tokens)
     slots = run.job.spec.routing.parallelism
@@ -267,7 +268,7 @@ def test_reducers_that_come_and_go_change_no_bound(routing: dict[str, int], redu
 
 
 def test_a_run_that_ends_even_on_added_reducers_is_certified_against_all_slots_from_its_first_stage_on() -> None:
-    run = elastic(max_reducers=8)
+    run = elastic(reducer_range=[2, 8])
     found = run_certificate(run.job, run.reports)
     assert found.gap is not None
     alone = run.makespans[0] - run.reports[0].processed_rows / 8
@@ -277,7 +278,7 @@ def test_a_run_that_ends_even_on_added_reducers_is_certified_against_all_slots_f
 
 @pytest.mark.parametrize("policy", mostly_long(POLICIES, "adaptive", "static", "partial_key"))
 def test_replay_says_of_the_run_as_it_ran_what_its_certificate_says(policy: str) -> None:
-    run = elastic(policy=policy, max_reducers=8) if policy == "adaptive" else elastic(policy=policy)
+    run = elastic(policy=policy, reducer_range=[2, 8]) if policy == "adaptive" else elastic(policy=policy)
     gap = run_certificate(run.job, run.reports).gap
     assert gap is not None
     assert as_it_ran(run.job, run.plans, run.reports, []).makespan_over_bound == 1 + gap

@@ -340,7 +340,9 @@ def test_a_removal_takes_the_results_commit_first_and_the_job_last(newest: Path)
 def test_the_newest_runs_of_hours_are_those_of_the_last_hours(newest: Path) -> None:
     runs = {hour: _run(newest, f"hour-{hour}", day=21, age=100 - int(hour)) for hour in ("05", "04", "03")}
     for hour, run in runs.items():
-        spec = run.job().spec.model_copy(update={"schedule": run.job().spec.schedule.model_copy(update={"hour": -1})})
+        spec = run.job().spec.model_copy(
+            update={"schedule": run.job().spec.schedule.model_copy(update={"part": "hour-1"})}
+        )
         hourly = run.job().model_copy(update={"hour": hour, "spec": spec})
         Path(run.path("job.json")).write_text(hourly.sealed(), encoding="utf-8")
         _touch(run, dt.timedelta(days=60 + int(hour)))  # the last hour was touched first

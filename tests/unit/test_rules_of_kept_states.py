@@ -52,7 +52,7 @@ SPEC: dict[str, Any] = {
     "aggregates": {"n": "count", "shape": {"function": "streaming_histogram", "column": "ms", "bins": 8}},
     "output": {"path": "marts/visits"},
 }
-HOURLY = {"input": {**SPEC["input"], "path": "/lake/date={date}/hour={hour}"}, "schedule": {"hour": "current"}}
+HOURLY = {"input": {**SPEC["input"], "path": "/lake/date={date}/hour={hour}"}, "schedule": {"part": "hour"}}
 SHAPES: dict[str, dict[str, Any]] = {
     "the key": {"key": "ms"},
     "a key of two columns": {"key": ["page", "ms"]},

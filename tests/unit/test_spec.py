@@ -36,7 +36,7 @@ output: {path: results/tokens}
         ("key: token", "key: [a, A]", "spec: expected result columns whose names differ, in more than their case, but got 'A' twice: as a key column and as a key column."),
         ("key: token", "key: Occurrences", "spec: expected result columns whose names differ, in more than their case, but got 'occurrences' twice: as a key column and as an aggregate."),
         ("key: token", "key: Date", "spec: expected result columns whose names differ, in more than their case, but got 'Date' twice: as output.partition, where another name may stand, and as a key column."),
-        ("output: {path: results/tokens}", "schedule: {cron: 5 * * * *, hour: previous}\noutput: {path: x, partition: Hour}", "spec: expected another name than that of the column of hours in output.partition, but got 'Hour'."),
+        ("output: {path: results/tokens}", "schedule: {cron: 5 * * * *, part: hour-1}\noutput: {path: x, partition: Hour}", "spec: expected another name than that of the column of hours in output.partition, but got 'Hour'."),
         ("key: token", 'key: [a, ""]', "spec, field key.1: expected a string of at least 1 character, but got ''."),
         ("key: token", "key: 5", "spec, field key: expected a list, but got 5."),
         ("name: tokens", "name: 1st job", "spec, field name: expected at most 100 letters, digits and underscores, a letter first, but got '1st job'."),
@@ -60,7 +60,6 @@ output: {path: results/tokens}
         ("output:", "schedule: {timezone: Mars}\noutput:", "spec, field schedule.timezone: expected an IANA time zone like 'Europe/Zurich', but got 'Mars'."),
         ("output:", "quality: {expectations: [{type: expect_x, kwarg: 1}]}\noutput:", "spec, field quality.expectations.0.kwarg: there is no such field; did you mean 'kwargs'?"),
         ("output:", "routing: {policy: {name: static, threshold: 0.2}}\noutput:", "spec, field routing.policy: expected threshold only with policy halving, doubling or virtual_tasks, but got policy static."),
-        ("output:", "routing: {policy: {name: adaptive, max_factor: 6}}\noutput:", "spec, field routing.policy.max_factor: expected a power of two, but got 6."),
         ("output:", "key: twice\noutput:", "spec, line 9: the key 'key' is given twice; keep one of the two."),
         ("{path: results/tokens}", "{path: [}", "spec, line 9: a value is missing before '}'."),
     ],
@@ -70,7 +69,7 @@ output: {path: results/tokens}
         "typo in input", "text for input", "unknown format", "no path",
         "a table without catalog", "a snapshot of files",
         "columns of a table", "a step up to a table", "an option of another format", "csv without columns", "nested option", "typo in routing", "unknown policy",
-        "no reducer", "empty wave", "unknown zone", "typo in a list", "a knob of another policy", "no power of two", "key given twice", "bad yaml",
+        "no reducer", "empty wave", "unknown zone", "typo in a list", "a knob of another policy", "key given twice", "bad yaml",
     ],
 )  # fmt: skip
 def test_a_bad_spec_gets_one_clear_sentence(old: str, new: str, sentence: str) -> None:
@@ -108,8 +107,8 @@ def test_overrides_are_read_as_yaml() -> None:
 
 def test_an_override_may_step_into_what_is_written_as_one_value() -> None:
     given = GOOD.replace("{path: corpus/tokens}", "{path: 'corpus/{date}'}") + "window: 7\nrouting: {policy: halving}\n"
-    spec = parse_spec(given, "spec", ("window.late=fail", "routing.policy.rounds=2"))
-    assert (spec.window, spec.routing.policy) == (Window(length=7, late="fail"), Policy(name="halving", rounds=2))
+    spec = parse_spec(given, "spec", ("window.late=fail", "routing.policy.threshold=2"))
+    assert (spec.window, spec.routing.policy) == (Window(length=7, late="fail"), Policy(name="halving", threshold=2))
 
 
 @pytest.mark.parametrize(
@@ -181,8 +180,8 @@ WINDOWED: dict[str, Any] = {
         ({"input": {"path": "/lake/visits"}}, "input.parts: a window is made of parts, but got the path '/lake/visits'"),
         ({"input": {"path": "/lake/{date:%Y-%m}"}}, "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02"),
         ({"input": {"path": "/lake/{date:%m-%d}"}}, "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01"),
-        ({"input": {"path": "/lake/{date}"}, "schedule": {"hour": "previous"}}, "expected {hour} in input.path, or the partition column in input.parts"),
-        ({"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}}, "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00"),
+        ({"input": {"path": "/lake/{date}"}, "schedule": {"part": "hour-1"}}, "expected {hour} in input.path, or the partition column in input.parts"),
+        ({"input": {"path": "/lake/{hour}"}, "schedule": {"part": "hour-1"}}, "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00"),
         ({"window": {"length": 28, "keep": 7}}, "field window: expected keep of at least the longest length, 28, but got 7"),
         ({"input": {"format": "catalog", "path": "lake.visits"}}, "expected an input whose parts can be told, with a window"),
         ({"state": "forward"}, "expected state: merge with a window, which keeps states, but got state: forward"),
@@ -255,7 +254,7 @@ def test_anything_else_is_refused_in_one_sentence(given: dict[str, JsonValue], w
 
 
 def test_another_policy_has_its_own_defaults_and_the_same_one_keeps_what_the_spec_says() -> None:
-    given = spec(policy="halving", rounds=9)
+    given = spec(policy="halving", threshold=9)
     assert with_options(given, {"policy": "halving"}, "form") == given
     assert with_options(given, {"policy": "doubling"}, "form").routing.policy == Policy(name="doubling")
 

@@ -13,6 +13,8 @@ from skewless_spark.session import queries
 
 #: Smaller pieces are not worth opening a file for.
 LEAST_BYTES = 256 << 10
+#: A larger file is cut into pieces of about so many bytes; smaller ones where files are few.
+CUT_BYTES = 64 << 20
 #: A file is cut if it is more than this many times as large as a piece.
 _SLACK = 2
 #: Spark's own scan decodes 4,096 rows at a time, whatever their bytes. Files whose rows have more than this on average,
@@ -20,18 +22,18 @@ _SLACK = 2
 _WIDE_ROW_BYTES, _WIDE_BYTES = 64 << 10, 512 << 20
 
 
-def piece_bytes(sizes: Sequence[int], share: float, cut_bytes: int) -> int:
-    """Bytes that a unit should have: at most ``cut_bytes``, and few enough for the smallest wave.
+def piece_bytes(sizes: Sequence[int], share: float) -> int:
+    """Bytes that a unit should have: at most ``CUT_BYTES``, and few enough for the smallest wave.
 
     Args:
         share: the fraction of the input that the smallest wave has.
     """
-    return max(LEAST_BYTES, min(cut_bytes, int(sum(sizes) * share)))
+    return max(LEAST_BYTES, min(CUT_BYTES, int(sum(sizes) * share)))
 
 
-def is_large(size: int, piece: int, cut_bytes: int) -> bool:
+def is_large(size: int, piece: int) -> bool:
     """Whether a file is to be cut."""
-    return size > cut_bytes or size > _SLACK * piece
+    return size > CUT_BYTES or size > _SLACK * piece
 
 
 def cut_groups(pieces: Sequence[tuple[int, int]], size: int, piece: int) -> list[tuple[int, int]]:

@@ -94,19 +94,19 @@ def list_input(
         ListedFile(spelled, file.path, file.size_bytes, file.version, checksum, one)
         for spelled, file, checksum, one in zip(paths, now, checksums(fs, now), values, strict=True)
     ]
-    piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
+    piece = piece_bytes([file.size for file in listed], share)
     own: dict[str, Mapping[str, str]] = {}
     if given.format in {"parquet", "orc"}:
         footers = list(in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path), listed))
         own = {path: footer.types for path, footer in zip(paths, footers, strict=True)}
         columns = common_types(own.values())
-        units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece, given)]
+        units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece)]
     else:
         columns, row_bytes = _sampled(given, listed, declared, partitions)
         if given.format == "csv" and given.header:
             own = _of_headers(given, listed, declared)
             columns = common_types(own.values()) or columns
-        units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
+        units = [unit for file in listed for unit in _estimated(file, row_bytes, piece)]
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
     if given.format != "csv" or given.header:
         evolved = declared if given.missing_columns == "evolve" else {}
@@ -133,13 +133,13 @@ def declared_types(given: Input) -> dict[str, str]:
     }
 
 
-def counted_units(file: ListedFile, footer: Footer, piece: int, given: Input) -> list[Unit]:
+def counted_units(file: ListedFile, footer: Footer, piece: int) -> list[Unit]:
     """The units of a file with a footer: the whole file, or ranges of its row groups or stripes."""
     unit = _unit(file, footer.rows).model_copy(update={"inner": {name: name for name in footer.foreign}})
     rows = [count for count, _ in footer.pieces]
     if sum(rows) != footer.rows or footer.whole:
         return [unit]
-    large = is_large(file.size, piece, given.cut_bytes)
+    large = is_large(file.size, piece)
     spans = cut_groups(footer.pieces, file.size, piece) if large else [(0, len(rows))]
     if len(spans) < 2 and not footer.wide:
         return [unit]
@@ -156,10 +156,10 @@ def _unit(file: ListedFile, rows: int) -> Unit:
     )  # fmt: skip
 
 
-def _estimated(file: ListedFile, row_bytes: float, piece: int, cut_bytes: int) -> list[Unit]:
+def _estimated(file: ListedFile, row_bytes: float, piece: int) -> list[Unit]:
     """The units of a text: the whole file, or ranges of bytes. Their rows are estimated."""
     squeezed = file.path.endswith(COMPRESSED)
-    cut = not squeezed and is_large(file.size, piece, cut_bytes)
+    cut = not squeezed and is_large(file.size, piece)
     spans = cut_bytes_evenly(file.size, piece) if cut else [None]
     rows = file.size / row_bytes * (_COMPRESSION if squeezed else 1.0) / len(spans)
     unit = _unit(file, max(1, round(rows)) if file.size else 0).model_copy(update={"counted": False})

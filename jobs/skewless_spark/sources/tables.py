@@ -61,7 +61,7 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         raise InputError(at, "columns whose values are those of its files", f"{column!r} of type {kind}", _DECLARE)
     inside = {column: kind for column, kind in declared.items() if column not in partitions}
     location, files = _files(str(told["Location"]), table.inputFiles())
-    as_files = _as_files(given, provider, location, inside, _options(spark, name), at)
+    as_files = _as_files(provider, location, inside, _options(spark, name), at)
     listing = list_input(as_files, location, share, files, {one: declared[one] for one in partitions})
     other = next((list(unit.values) for unit in listing.units if list(unit.values) != partitions), None)
     if other is not None:
@@ -101,14 +101,12 @@ def _options(spark: SparkSession, name: str) -> Mapping[str, str]:
     return {key.lower(): str(value) for key, value in described.get("storage_properties", {}).items()}
 
 
-def _as_files(
-    given: Input, provider: str, location: str, columns: Mapping[str, str], options: Mapping[str, str], at: str
-) -> Input:
+def _as_files(provider: str, location: str, columns: Mapping[str, str], options: Mapping[str, str], at: str) -> Input:
     known = _HARMLESS | ({"header", "sep", "delimiter"} if provider == "csv" else set())
     odd = next((option for option in options if option not in known), None)
     if odd is not None:
         raise InputError(at, "a table without options that change how files are read", f"the option {odd!r}")
-    raw: dict[str, Any] = {"path": location, "format": provider, "cut_bytes": given.cut_bytes}
+    raw: dict[str, Any] = {"path": location, "format": provider}
     if provider in {"csv", "json"}:
         raw["columns"] = dict(columns)
     if provider == "csv":

@@ -31,7 +31,7 @@ from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose
 from skewless.planner.schedule import Admission, Budget, choose_budget, next_waves, wasted_rows
 from skewless.routing.plan import PlanSource, RoutingPlan
-from skewless.routing.ring import Ring, ring_bits_for
+from skewless.routing.ring import MOST_BUCKETS, Ring, ring_bits_for
 from skewless.spec.routing import Routing
 from skewless.spec.spec import JobSpec
 
@@ -62,17 +62,15 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
 def first_ring(routing: Routing, where: str = "spec") -> Ring:
     """The ring of the first plan: fine enough for as many reducers as ``adaptive`` may add; none owns nothing on it."""
     most, tokens = routing.most_reducers, routing.initial_tokens
-    fine = ring_bits_for(most, tokens)
-    bits = routing.ring_bits or fine
+    bits = ring_bits_for(most, tokens)
     # Taking reducers away only gives the others more: what holds for the most of them holds for fewer.
     widest = Ring.even(most, tokens, bits)
     if widest.empty_reducers:
-        coarse = bits < fine and not Ring.even(most, tokens, fine).empty_reducers
         fewer = "take fewer reducers" + ("" if routing.policy.name == "doubling" else " or give each more tokens")
         raise SpecError(
             f"{where}, routing", f"a slot of the ring for each of {most:,} reducers",
             f"{len(widest.empty_reducers):,} that own none of its {1 << bits:,}",
-            f"leave ring_bits out or set it to {fine}" if coarse else fewer,
+            fewer,
         )  # fmt: skip
     return widest if most == routing.reducers else Ring.even(routing.reducers, tokens, bits)
 
@@ -216,7 +214,7 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * routing.parallelism:
         return {}
     tasks = min(TASKS_PER_SLOT * routing.parallelism, job.rows // LEAST_TASK_ROWS)
-    factor = min(routing.policy.max_factor, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
+    factor = min(MOST_BUCKETS, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
     return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
 
 

@@ -16,15 +16,19 @@ from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
 from skewless.routing.hashing import KEY_SEED, hashed, key_hash
-from skewless.spec.routing import LARGEST_RING_BITS, SMALLEST_RING_BITS
 
 Ints = npt.NDArray[np.int64]
 
-#: Bits of a ring unless a spec or many tokens need others: with few reducers, each has some hundred slots.
+#: A ring has two to the power of so many slots. A report has two counts for each slot, so a finer one would only
+#: weigh more: of a million slots each of 10,000 reducers owns a hundred.
+SMALLEST_RING_BITS, LARGEST_RING_BITS = 4, 20
+#: Bits of a ring unless many tokens need more: with few reducers, each has some hundred slots.
 USUAL_RING_BITS = 12
 #: Reducer numbers are below the first of these; the second is the most tokens of a ring, which is held in memory.
 REDUCERS_END = 1 << 20
 LARGEST_RING = 1 << 23
+#: Policies split a reducer into so many key buckets, at most: each is a task, and no key is split by them.
+MOST_BUCKETS = 8
 
 
 class Ring(Frozen):

@@ -123,11 +123,6 @@ class Input(Tagged):
         description="Whether a file without a column that is read is refused, or has null there.",
         examples=["evolve"],
     )  # fmt: skip
-    cut_bytes: int = Field(
-        default=64 << 20, ge=1 << 16, le=1 << 40,
-        description="A larger file is cut into pieces of about so many bytes; smaller ones where files are few.",
-        examples=[128 << 20],
-    )  # fmt: skip
 
     @field_validator("path")
     @classmethod

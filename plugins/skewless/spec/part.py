@@ -94,7 +94,9 @@ def part_named(date: str, hour: str | None, timezone: str, unit: PartUnit, where
         raise SpecError(f"{where}date", "a day like 2026-01-31", repr(date)[:80]) from None
     if unit == "day":
         if hour:
-            raise SpecError.saying(f"{where}hour", "a job of days has no hours", "leave it out, or set schedule.hour")
+            raise SpecError.saying(
+                f"{where}hour", "a job of days has no hours", "leave it out, or set schedule.part: hour-1"
+            )
         return Part(day)
     if not hour:
         raise SpecError.saying(f"{where}hour", "a job of hours needs an hour beside the date", "give one like 02")
@@ -229,7 +231,7 @@ def resolve_path(path: str, part: Part, where: str) -> str:
         if name != "hour":
             raise SpecError.saying(where, f"there is no field {found[0]}", "write {date}, {date:%Y/%m/%d} or {hour}")
         if part.hour is None:
-            raise SpecError.saying(where, f"a job of days has no {found[0]}", "set schedule.hour: previous")
+            raise SpecError.saying(where, f"a job of days has no {found[0]}", "set schedule.part: hour-1")
         if form is None:
             return part.hour
         if _HOUR not in form:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from skewless.document import LARGEST_COUNT, Frozen, Tagged, one_of, unmet
+from skewless.document import Frozen, Tagged, one_of, unmet
 
 
 class EngineTraits(NamedTuple):
@@ -41,22 +41,19 @@ AskedEngine = Annotated[str, one_of(("auto",), ENGINES), WithJsonSchema({"enum":
 SMALLEST_WAVE = 1e-6
 #: Tokens of all reducers, to begin with: a ring is held in memory, and in each plan.
 MOST_TOKENS = 1 << 22
-#: A ring has two to the power of so many slots. A report has two counts for each slot, so a finer one would only
-#: weigh more: of a million slots each of 10,000 reducers owns a hundred.
-SMALLEST_RING_BITS, LARGEST_RING_BITS = 4, 20
 
 
 #: The policies by their names in specs, with the fields of ``Policy`` that not all of them have.
 POLICY_FIELDS: dict[str, tuple[str, ...]] = {
     "static": (),
-    "halving": ("strict", "threshold", "rounds"),
-    "doubling": ("strict", "threshold", "rounds"),
-    "virtual_tasks": ("strict", "threshold", "max_factor", "task_states"),
-    "partial_key": ("strict", "choices"),
+    "halving": ("strict", "threshold"),
+    "doubling": ("strict", "threshold"),
+    "virtual_tasks": ("strict", "threshold"),
+    "partial_key": ("strict",),
     "d_choices": ("strict",),
     "w_choices": ("strict",),
     "bounded_load": ("strict", "capacity"),
-    "adaptive": ("max_factor", "min_reducers", "max_reducers"),
+    "adaptive": ("reducer_range",),
 }
 PolicyName = Annotated[str, one_of(POLICY_FIELDS), WithJsonSchema({"enum": [*POLICY_FIELDS], "type": "string"})]
 
@@ -79,33 +76,14 @@ class Policy(Tagged):
     threshold: float = Field(
         default=0.2, ge=0, le=100, description="How far the longest queue may pass the next one (tau).", examples=[0.2]
     )
-    rounds: int = Field(default=4, ge=0, le=50, description="How often one reducer may be relieved.", examples=[6])
-    choices: int = Field(default=2, ge=1, le=64, description="Tasks that each key may go to (d).", examples=[3])
     capacity: float = Field(
         default=1.1, ge=1, le=100, description="Rows a task may have, as a multiple of the fair share.", examples=[1.25]
     )
-    max_factor: int = Field(
-        default=8, ge=1, le=1024, description="Key buckets of one reducer at most; a power of two.", examples=[16]
-    )
-    task_states: int | None = Field(
-        default=None, ge=1, le=LARGEST_COUNT,
-        description="States that one task should hold at most; by default no limit.",
-        examples=[1_000_000],
+    reducer_range: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] | None = Field(
+        default=None, min_length=2, max_length=2,
+        description="It may remove reducers down to the first, and add some up to the second; by default neither.",
+        examples=[[4, 128]],
     )  # fmt: skip
-    min_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="It may remove reducers down to so many; by default none.",
-        examples=[4],
-    )  # fmt: skip
-    max_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="It may add reducers up to so many; by default none.", examples=[128]
-    )
-
-    @field_validator("max_factor")
-    @classmethod
-    def _power_of_two(cls, factor: int) -> int:
-        if factor & (factor - 1):
-            raise ValueError("should be a power of two")
-        return factor
 
 
 class Routing(Frozen):
@@ -114,13 +92,13 @@ class Routing(Frozen):
     policy: Policy = Field(
         default=Policy(name="adaptive"),
         description="Who decides where keys go.",
-        examples=["d_choices", {"name": "partial_key", "choices": 3}],
+        examples=["d_choices", {"name": "bounded_load", "capacity": 1.25}],
         json_schema_extra={"default": "adaptive"},
     )
     reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
     slots: int | None = Field(
         default=None, ge=1, le=100_000,
-        description="Tasks that the cluster runs side by side; by default the policy's max_reducers, else reducers.",
+        description="Tasks that the cluster runs side by side; by default as many as there may be reducers.",
         examples=[32],
     )  # fmt: skip
     waves: tuple[Annotated[float, Field(gt=0, le=1_000_000)], ...] = Field(
@@ -143,12 +121,6 @@ class Routing(Frozen):
         description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
         "stages as there are waves, whatever they cost.",
         examples=[0],
-    )  # fmt: skip
-    ring_bits: int | None = Field(
-        default=None, ge=SMALLEST_RING_BITS, le=LARGEST_RING_BITS,
-        description="The ring has 2 to the power of ring_bits slots; by default as many as reducers and tokens need, "
-        "at least 12 bits. A report has two counts for each slot.",
-        examples=[16],
     )  # fmt: skip
     tokens: int | None = Field(
         default=None, ge=1, le=4096,
@@ -192,8 +164,8 @@ class Routing(Frozen):
         if (tokens := self.most_reducers * self.initial_tokens) > MOST_TOKENS:
             raise unmet(f"at most {MOST_TOKENS:,} tokens of all reducers together", f"{tokens:,}")
         if not self.least_reducers <= self.reducers <= self.most_reducers:
-            came = f"{self.least_reducers}, {self.reducers}, {self.most_reducers}"
-            raise unmet("min_reducers <= reducers <= max_reducers", came)
+            came = f"{self.reducers} and {list(policy.reducer_range or ())}"
+            raise unmet("reducers within reducer_range", came)
         return self
 
     def under(self, policy: str) -> Routing:
@@ -205,12 +177,12 @@ class Routing(Frozen):
     @property
     def least_reducers(self) -> int:
         """The policy may leave so few reducers."""
-        return self.policy.min_reducers or self.reducers
+        return self.policy.reducer_range[0] if self.policy.reducer_range else self.reducers
 
     @property
     def most_reducers(self) -> int:
         """The policy may have so many reducers."""
-        return self.policy.max_reducers or self.reducers
+        return self.policy.reducer_range[1] if self.policy.reducer_range else self.reducers
 
     @property
     def initial_tokens(self) -> int:

@@ -24,10 +24,6 @@ MOST_CAUGHT_UP = 48
 _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
-#: Which part a run computes, seen from the moment it is for.
-_Covered = Literal["previous", "current"] | Annotated[int, Field(strict=True, ge=-10_000, le=10_000)]
-
-
 class Schedule(Frozen):
     """When Airflow starts the job: by cron expressions, or after assets; with neither, only by hand.
 
@@ -59,17 +55,12 @@ class Schedule(Frozen):
         description="IANA time zone the cron expression is read in; days and hours are those of this zone.",
         examples=["Europe/Zurich"],
     )
-    day: _Covered | None = Field(
+    part: str | None = Field(
         default=None,
-        description="The day that a run computes: previous, the day before the run; current, the day of the run; or an "
-        "offset in days, where previous is -1. By default previous where the DAG has a schedule, else current.",
-        examples=["previous", -2],
-    )
-    hour: _Covered | None = Field(
-        default=None,
-        description="Instead of day: a run computes an hour. previous, current, or an offset in hours; {hour} in paths "
-        "is that hour.",
-        examples=["previous", -2],
+        pattern=r"^(day|hour)([+-][0-9]{1,4})?$",
+        description="What a run computes: day, the day of the run; day-1, the day before it; hour, hour-1 and so on, "
+        "an hour, which {hour} in paths is then. By default day-1 where the DAG has a schedule, else day.",
+        examples=["day-1", "hour-1"],
     )
     missed: Literal["say", "catch_up"] = Field(
         default="say",
@@ -116,27 +107,23 @@ class Schedule(Frozen):
             raise unmet("either cron or asset", "both")
         if self.partitioned and self.asset is None:
             raise unmet("partitioned beside asset, whose events have the partition keys", "partitioned alone")
-        if self.day is not None and self.hour is not None:
-            raise unmet("either day or hour", "both")
         return self
 
     @property
     def unit(self) -> PartUnit:
         """What a run computes: a day, or an hour."""
-        return "day" if self.hour is None else "hour"
+        return "hour" if self.part is not None and self.part.startswith("hour") else "day"
 
     @property
     def offset(self) -> int:
         """The part that a run computes, counted from the part of its moment: -1 for the one before."""
-        covered = self.hour if self.day is None else self.day
-        if covered is None:
-            covered = "previous" if self.crons or self.assets else "current"
-        return {"previous": -1, "current": 0}[covered] if isinstance(covered, str) else covered
+        if self.part is None:
+            return -1 if self.crons or self.assets else 0
+        return int(self.part.removeprefix(self.unit) or 0)
 
     def of_dag(self, *, scheduled: bool) -> Schedule:
         """This schedule in a DAG of somebody's own, whose cron expression or asset it does not know."""
-        by_default = self.day is None and self.hour is None
-        return self.model_copy(update={"day": "previous"}) if by_default and scheduled else self
+        return self.model_copy(update={"part": "day-1"}) if self.part is None and scheduled else self
 
     def part_of(self, moment: dt.datetime) -> Part:
         """The part that a run of a moment computes."""

@@ -101,7 +101,6 @@ class LakeTable:
         snapshot: what of the table is read.
     """
 
-    given: Input
     snapshot: Snapshot
     root: str
     vectors: Mapping[str, bytes] = field(default_factory=dict)
@@ -120,7 +119,7 @@ class LakeTable:
             SpecError: a package or a catalog is not set up.
         """
         snapshot, vectors = READERS[given.format].snapshot(given, part, root, location, conditions)
-        return cls(given, snapshot, root, vectors)
+        return cls(snapshot, root, vectors)
 
     def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:
         """Cut all files, or some, into units. Footers and deletes are read.
@@ -129,7 +128,7 @@ class LakeTable:
             InputError: a file is gone, or has a column of a type that its table does not have.
         """
         chosen, outside = self.snapshot.files if files is None else files, self.snapshot.outside
-        piece = piece_bytes([file.size_bytes for file in chosen], share, self.given.cut_bytes)
+        piece = piece_bytes([file.size_bytes for file in chosen], share)
         source = Source(
             columns={one.name: one.kind for one in self.snapshot.columns if one.name not in outside},
             partition_columns={one.name: one.kind for one in self.snapshot.columns if one.name in outside},
@@ -155,7 +154,7 @@ class LakeTable:
         told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
         known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
         listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
-        units = counted_units(listed, footer, piece, self.given)
+        units = counted_units(listed, footer, piece)
         if not (inner or file.deletes):
             return units
         deleted = deleted_positions(file.path, file.deletes, self.vectors)

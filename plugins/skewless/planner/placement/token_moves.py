@@ -15,6 +15,9 @@ from skewless.errors import PlanError
 from skewless.planner.placement.placement import Rows
 from skewless.routing.ring import LARGEST_RING, Ring, VirtualTask
 
+#: One reducer is relieved so often: a halved one has a sixteenth of its tokens left then.
+MOST_ROUNDS = 4
+
 
 def overloaded(queues: Sequence[float], threshold: float) -> int | None:
     """The index of the reducer that is overloaded, if there is one: ``Qmax > Qs (1 + threshold)``.

@@ -25,7 +25,7 @@ from skewless.planner.placement.placement import Placement, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance
 from skewless.planner.placement.token_balance import evened
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.ring import Ring
+from skewless.routing.ring import MOST_BUCKETS, Ring
 
 #: The tail is left alone while no task's tail is above the level by more than this.
 LEVEL_ENOUGH = 1.005
@@ -119,7 +119,7 @@ def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         _, reducer = heapq.heappop(fullest_first)
         factor = factors[reducer]
         # Neither limit will ever be wider: a reducer that cannot be split now will not be split later.
-        if factor <= free and 2 * factor <= job.spec.routing.policy.max_factor:
+        if factor <= free and 2 * factor <= MOST_BUCKETS:
             free -= factor
             factors[reducer] = 2 * factor
             heapq.heappush(fullest_first, (-tail[reducer] / (2 * factor), reducer))

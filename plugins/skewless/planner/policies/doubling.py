@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.token_moves import doubled, doubling_rounds, overloaded_reducer
+from skewless.planner.placement.token_moves import MOST_ROUNDS, doubled, doubling_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import LARGEST_RING
 
@@ -22,7 +22,7 @@ _TOO_MANY = f"a reducer would hold more than {TOKEN_LIMIT:,} tokens, or the ring
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Double the tokens of all but the overloaded reducer, if there is one, at most ``rounds`` times."""
+    """Double the tokens of all but the overloaded reducer, if there is one, at most ``MOST_ROUNDS`` times."""
     ring, routing = forecast.plan.ring, job.spec.routing
     reducer = overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), routing.policy.threshold)
     if reducer is None:
@@ -32,8 +32,8 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         rounds = doubling_rounds(ring, routing.initial_tokens, reducer)
     except PlanError as error:  # a ring that another policy made
         return (Proposal("double", words, refusal=str(error)),)
-    if rounds >= routing.policy.rounds:
-        return (Proposal("double", words, refusal=f"its {rounds} rounds of {routing.policy.rounds} are used up"),)
+    if rounds >= MOST_ROUNDS:
+        return (Proposal("double", words, refusal=f"its {rounds} rounds of {MOST_ROUNDS} are used up"),)
     after = doubled(ring, reducer, TOKEN_LIMIT)
     if after is None:
         return (Proposal("double", words, refusal=_TOO_MANY),)

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.token_moves import halved, halving_rounds, overloaded_reducer
+from skewless.planner.placement.token_moves import MOST_ROUNDS, halved, halving_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Halve the tokens of the overloaded reducer, if there is one, at most ``rounds`` times."""
+    """Halve the tokens of the overloaded reducer, if there is one, at most ``MOST_ROUNDS`` times."""
     ring, routing = forecast.plan.ring, job.spec.routing
     reducer = overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), routing.policy.threshold)
     if reducer is None:
@@ -28,7 +28,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         return (Proposal("halve", words, refusal=str(error)),)
     if after is None:
         return (Proposal("halve", words, refusal="it has one token left and ran out of halving"),)
-    if rounds >= routing.policy.rounds:
-        return (Proposal("halve", words, refusal=f"its {rounds} rounds of {routing.policy.rounds} are used up"),)
+    if rounds >= MOST_ROUNDS:
+        return (Proposal("halve", words, refusal=f"its {rounds} rounds of {MOST_ROUNDS} are used up"),)
     words += f" from {ring.tokens[reducer]} to {after.tokens[reducer]}"
     return (Proposal("halve", words, ring=after, redraw=False),)

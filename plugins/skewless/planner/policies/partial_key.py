@@ -1,4 +1,4 @@
-"""``partial_key``: each key has d choices (tasks that may get its rows), and goes to the less loaded of them.
+"""``partial_key``: each key has two choices (tasks that may get its rows), and goes to the less loaded of them.
 
 Partial Key Grouping (Nasir et al., ICDE 2015, here PKG): key splitting, so that nobody has to
 remember which choice a key went to, and local load estimation, so that no source has to ask.
@@ -20,16 +20,17 @@ from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.greedy_d import placement_in_words, pour_over_choices
 from skewless.planner.policies.proposal import Proposal
 
+#: As in the paper; a key that is too heavy for two tasks has more of them under ``d_choices``.
+_CHOICES = 2
+
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """All named keys over ``choices`` choices each, afresh."""
+    """All named keys over two choices each, afresh."""
     plan, keys = forecast.plan, forecast.keys
     if len(plan.tasks) == 1 or not keys:
         return ()
-    choices = job.spec.routing.policy.choices
     placement = pour_over_choices(
-        keys, forecast.head_loads, forecast.tail_rows(plan), np.full(len(keys), choices), splittable=job.splittable
+        keys, forecast.head_loads, forecast.tail_rows(plan), np.full(len(keys), _CHOICES), splittable=job.splittable
     )
-    offered = min(choices, len(plan.tasks))
-    words = f"place {len(keys):,} keys, {offered} choices each: {placement_in_words(placement, keys)}"
+    words = f"place {len(keys):,} keys, {_CHOICES} choices each: {placement_in_words(placement, keys)}"
     return (Proposal("partial key", words, placement),)

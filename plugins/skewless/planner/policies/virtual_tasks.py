@@ -14,13 +14,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.placement import Indices, Rows
+from skewless.planner.placement.placement import Rows
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.ring import VirtualTask, tasks_of
+from skewless.routing.ring import MOST_BUCKETS, VirtualTask, tasks_of
 
 #: Merged siblings must fit into this part of what one task should hold.
 HYSTERESIS = 0.5
@@ -31,11 +29,10 @@ _TOLERANCE = 1e-9
 
 
 class _Group(NamedTuple):
-    """The tasks of one reducer, with their predicted rows and their states in the last report."""
+    """The tasks of one reducer, with their predicted rows."""
 
     tasks: tuple[VirtualTask, ...]
     rows: Rows
-    states: Indices
 
     @property
     def reducer(self) -> int:
@@ -47,8 +44,10 @@ class _Group(NamedTuple):
 
     def merged(self) -> _Group:
         half = self.factor // 2
-        rows, states = self.rows[:half] + self.rows[half:], self.states[:half] + self.states[half:]
-        return _Group(tasks_of(self.reducer, half), rows, states)
+        return _Group(tasks_of(self.reducer, half), self.rows[:half] + self.rows[half:])
+
+    def fits(self, limit: float) -> bool:
+        return float(self.rows.max()) <= limit
 
 
 class _Change(NamedTuple):
@@ -62,21 +61,15 @@ class _Change(NamedTuple):
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Split the reducers with a task that is too large, merge those that are small, or do both."""
-    policy, groups = job.spec.routing.policy, _groups(forecast)
-    loads = forecast.loads_unchanged()
+    groups, loads = _groups(forecast), forecast.loads_unchanged()
     fair = float(loads.sum()) / forecast.parallelism
-    most_rows = fair * (1.0 + policy.threshold) * (1.0 + _TOLERANCE)
-    most_states = float("inf") if policy.task_states is None else policy.task_states
-
-    def fits(group: _Group, part: float = 1.0) -> bool:
-        return float(group.rows.max()) <= most_rows * part and float(group.states.max()) <= most_states * part
-
-    due = [group for group in groups if not fits(group)]
+    limit = fair * (1.0 + job.spec.routing.policy.threshold) * (1.0 + _TOLERANCE)
+    due = [group for group in groups if not group.fits(limit)]
     # Slots are free if there are more of them than tasks, or if they wait while the largest task runs.
     free = len(loads) < forecast.parallelism or float(loads.max()) > fair * (1.0 + _TOLERANCE)
-    able = [group for group in due if free and group.factor < policy.max_factor]
-    stuck = [group for group in due if not free or group.factor >= policy.max_factor]
-    small = [group for group in groups if group.factor > 1 and fits(group.merged(), HYSTERESIS)]
+    able = [group for group in due if free and group.factor < MOST_BUCKETS]
+    stuck = [group for group in due if not free or group.factor >= MOST_BUCKETS]
+    small = [group for group in groups if group.factor > 1 and group.merged().fits(HYSTERESIS * limit)]
     splits = [_Change("split", group.tasks, tasks_of(group.reducer, 2 * group.factor)) for group in able]
     merges = [_Change("merge", group.tasks, group.merged().tasks) for group in small]
     proposals = []
@@ -86,16 +79,13 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         proposals.append(_changing(forecast, "merge", merges))
     if splits and merges:
         proposals.append(_changing(forecast, "split and merge", splits + merges))
-    return [*proposals, *_refusal(stuck, policy.max_factor, free)]
+    return [*proposals, *_refusal(stuck, free)]
 
 
 def _groups(forecast: Forecast) -> list[_Group]:
     tasks, loads = forecast.plan.tasks, forecast.loads_unchanged()
-    states = np.array([load.states for load in forecast.report.tasks], dtype=np.int64)
     first = [at for at, task in enumerate(tasks) if task.bucket == 0]
-    return [
-        _Group(tasks[start:end], loads[start:end], states[start:end]) for start, end in pairwise([*first, len(tasks)])
-    ]
+    return [_Group(tasks[start:end], loads[start:end]) for start, end in pairwise([*first, len(tasks)])]
 
 
 def _changing(forecast: Forecast, action: str, changes: Sequence[_Change]) -> Proposal:
@@ -110,7 +100,7 @@ def _changing(forecast: Forecast, action: str, changes: Sequence[_Change]) -> Pr
     return Proposal(action, ", ".join(named), factors=factors)
 
 
-def _refusal(stuck: Sequence[_Group], max_factor: int, free: bool) -> Sequence[Proposal]:
+def _refusal(stuck: Sequence[_Group], free: bool) -> Sequence[Proposal]:
     if not stuck:
         return ()
     named = ", ".join(str(group.reducer) for group in stuck[:_NAMED])
@@ -119,8 +109,7 @@ def _refusal(stuck: Sequence[_Group], max_factor: int, free: bool) -> Sequence[P
     if not free:
         return (Proposal("split", words, refusal="each slot has a task, and none would be idle"),)
     have = "each has" if len(stuck) > 1 else "it has"
-    buckets = f"{max_factor} key bucket{'s' if max_factor > 1 else ''}"
-    return (Proposal("split", words, refusal=f"{have} {buckets}, which is max_factor"),)
+    return (Proposal("split", words, refusal=f"{have} {MOST_BUCKETS} key buckets, the most there may be"),)
 
 
 def _names(tasks: Sequence[VirtualTask]) -> str:
