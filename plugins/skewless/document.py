@@ -7,6 +7,7 @@ import json
 import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Self, cast
 
@@ -141,22 +142,16 @@ class Document(Frozen):
     def _unsealed(cls, text: bytes, where: str) -> bytes:
         body, seal = text[:-_SEAL_LENGTH] + b"}\n", text[-_SEAL_LENGTH:]
         if seal != f',"checksum":"{_sha256(body)}"}}\n'.encode():
-            cls._refuse_other_version(text, where)
+            # Another version is named first: there the checksum may be somewhere else.
+            with suppress(ValueError, RecursionError):
+                raw = json.loads(text)
+                if isinstance(raw, dict) and raw.get("version", cls.VERSION) != cls.VERSION:
+                    cls.from_json(text, where)
             raise DocumentError.saying(
                 where, "the document was cut or changed since it was written",
                 "restore the file from a copy, or begin a new run directory",
             )  # fmt: skip
         return body
-
-    @classmethod
-    def _refuse_other_version(cls, text: bytes, where: str) -> None:
-        """Name another version first: there the checksum may be somewhere else."""
-        try:
-            raw = json.loads(text)
-        except (ValueError, RecursionError):
-            return
-        if isinstance(raw, dict) and raw.get("version", cls.VERSION) != cls.VERSION:
-            cls.from_json(text, where)
 
 
 def _tell_editors(schema: dict[str, Any], model: type[Tagged]) -> None:

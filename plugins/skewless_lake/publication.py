@@ -13,7 +13,7 @@ from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
 from skewless.errors import RunDirectoryError, SkewlessError, SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication.places import turns_folder, turns_of_table
+from skewless.run.publication.places import beside_table, turns_folder
 from skewless.run.publication.publish import Turns, publish, require_passed
 from skewless.run.publication.records import (
     PUBLISHED,
@@ -33,7 +33,7 @@ from skewless_leases import open_store
 
 def turns_of(target: OutputPart) -> Turns:
     """The turns of the parts of a table."""
-    return StoredTurns(open_store(turns_of_table(target.path, target.root)))
+    return StoredTurns(open_store(f"{beside_table(target.path, target.root)}/turns"))
 
 
 def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:

@@ -131,19 +131,16 @@ class Doomed(NamedTuple):
 
 def held_parts(location: str) -> list[HeldPart]:
     """All parts that a job has states of, by fingerprint and name."""
-    return [held for store in _stores(location) for held in _held(store)]
-
-
-def _held(store: StatesStore) -> Iterator[HeldPart]:
-    fingerprint = store.root.rpartition("/")[2]
-    for part in store.parts():
-        numbers = store.numbers(part)
-        if numbers:
-            try:
-                version = store.version(part, numbers[-1])
-            except (DocumentError, RunDirectoryError):
-                version = None
-            yield HeldPart(fingerprint, part, len(numbers), numbers[-1], version)
+    held = []
+    for store in _stores(location):
+        for part in store.parts():
+            if numbers := store.numbers(part):
+                try:
+                    version = store.version(part, numbers[-1])
+                except (DocumentError, RunDirectoryError):
+                    version = None
+                held.append(HeldPart(store.root.rpartition("/")[2], part, len(numbers), numbers[-1], version))
+    return held
 
 
 def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list[Doomed]:

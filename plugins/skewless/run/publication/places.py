@@ -77,11 +77,6 @@ def beside_table(output_path: str, root: str) -> str:
     return f"{root.rstrip('/')}/tables/{name}-{hashlib.sha256(output_path.encode()).hexdigest()[:8]}"
 
 
-def turns_of_table(output_path: str, root: str) -> str:
-    """The folder of the store that has the turns of a table's parts."""
-    return f"{beside_table(output_path, root)}/turns"
-
-
 def place_of(job: Job) -> Place:
     """Where the result of a job is published; errors as of ``beside``."""
     sibling = beside(job.output_path)
