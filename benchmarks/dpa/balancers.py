@@ -102,7 +102,7 @@ class Adaptive:
         """The look as the report of a stage."""
         left = Counter(letter for letter, _ in look.queued)
         at = Counter(self.owner(letter, item) for letter, item in look.queued)
-        slots = (0,) * (1 << RING_BITS)
+        slots = (0,) * (1 << self.plan.ring.ring_bits)
         pushed, waiting = sum(look.seen.values()), len(look.queued)
         return StageReport(
             stage=self.plan.epoch,
