@@ -17,13 +17,12 @@ from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, s
 from skewless.run.step_times import timed
 from skewless_spark.branches.tasks import kinds_of
 from skewless_spark.engines import ENGINES
-from skewless_spark.session.file_systems import require_writer, workers_reach
+from skewless_spark.session.file_systems import require_writer
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.reading import Tally
-from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
@@ -34,12 +33,6 @@ log = logging.getLogger(__name__)
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
-#: Settings of Spark under which workers write files like Spark's own.
-_FILES_OF_WORKERS = {
-    "spark.sql.parquet.compression.codec": CODEC,
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.writeLegacyFormat": "false",
-}
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
@@ -73,11 +66,10 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
     attempt = run.new_attempt(stage_step(number), fence)
     seen, kinds = JobsSeen(spark), kinds_of(stage)
     with _settings(spark, engine.settings(stage, stage.backlog) | _PLANNED):
-        into = _folder_of_workers(attempt, stage, kinds[0]) if engine.writes_in_workers(stage) else None
         with timed("build the query"):
-            outcome = engine.outcome(stage, into)
+            outcome = engine.outcome(stage)
         with timed(RUN_QUERY):
-            _write(outcome, attempt, kinds, into)
+            _write(outcome, attempt, kinds)
     # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
     with timed("read the counts back"):
@@ -92,22 +84,12 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
         return commit_stage(stage, attempt, report, files)
 
 
-def _write(outcome: DataFrame, attempt: Attempt, kinds: Sequence[str], into: str | None) -> None:
-    if into:
-        attempt.report([str(row.path) for row in outcome.collect()])
-    elif len(kinds) == 1:
+def _write(outcome: DataFrame, attempt: Attempt, kinds: Sequence[str]) -> None:
+    if len(kinds) == 1:
         # Rows of one kind need not be told apart one by one.
         write_files(outcome.drop("kind"), attempt, f"kind={kinds[0]}")
     else:
         write_files(outcome, attempt, "", "kind")
-
-
-def _folder_of_workers(attempt: Attempt, stage: Stage, kind: str) -> str | None:
-    """The folder that Python workers write the states of a stage into; None where they have to leave it to Spark."""
-    folder = attempt.path(f"kind={kind}")
-    if not workers_reach(stage.spark, folder):
-        return None
-    return folder if all(stage.spark.conf.get(name) == value for name, value in _FILES_OF_WORKERS.items()) else None
 
 
 def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Sequence[CommittedFile]) -> StageReport:
