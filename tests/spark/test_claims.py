@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from skewless_leases import Grant
-from skewless_spark.sharing.claims import Claims
+from skewless_spark.sharing.participation import Claims
 
 
 def test_grants_are_begun_in_the_order_of_their_names() -> None:

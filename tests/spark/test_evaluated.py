@@ -15,18 +15,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
-from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_spark.engines import stage as stages
 from skewless_spark.result import copies
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources import worker_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.stage.state_counts import SECONDS
 from skewless_spark.states import committed_files
 from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import EVALUATED
@@ -35,7 +31,6 @@ from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, sessio
 from tests.tiers import mostly_long
 
 NATIVE = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}
-CODEC_SETTING = "spark.sql.parquet.compression.codec"
 PYTHON = {"seen": {"function": "value_counts", "column": "word"}}
 MEDIAN = {"median": {"function": "exact_median", "column": "user"}}
 
@@ -139,61 +134,17 @@ def test_the_driver_leaves_times_of_twelve_bytes_to_spark(tmp_path: Path) -> Non
     assert found == [rows[1:], None]
 
 
-@pytest.mark.long
-def test_python_workers_write_the_states_of_a_stage_as_spark_does(
-    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
-) -> None:
-    path = write_input(tmp_path / "input", hot_and_null)
-    # No later stage has a budget: rows that are left over are written by Spark, beside the states.
-    routing = {"policy": "static", "reducers": 4, "waves": [1, 3]}
-    spec = spec_of(path, "key", PYTHON, engine="staged", routing=routing)
-    before = str(spark.conf.get(CODEC_SETTING))
-    found: list[tuple[RunDirectory, list[StageReport]]] = []
-    for codec in (before, "snappy"):  # with another codec than ours Spark writes
-        with session_settings(spark, {CODEC_SETTING: codec}):
-            found.append(reduce_job(spark, spec, tmp_path / codec))
-    states = []
-    for run, reports in found:
-        steps = [run.committed(stage_step(stage)) for stage in range(len(reports))]
-        files = [Path(run.path(file.path)) for step in steps for file in step.of_kind(PYTHON_STATES)]
-        noted = [StructType.fromJson(json.loads(pq.read_metadata(file).metadata[SCHEMA_NOTE])) for file in files]
-        # Columns are read by their names.
-        notes = {frozenset((field.name, field.dataType) for field in one) for one in noted}
-        loads = [(load.task, load.processed_rows, load.states) for report in reports for load in report.tasks]
-        written = pa.concat_tables([pq.read_table(file) for file in files])
-        counted = written.select(sorted(set(written.column_names) - set(SECONDS)))
-        states.append((notes, loads, as_rows(counted), as_rows(result_of(run))))
-        # Spark leaves a mark in each folder that it has written.
-        assert {(file.parent / "_SUCCESS").exists() for file in files} == {run is not found[0][0]}
-    assert states[0] == states[1]
-
-
-@pytest.mark.long
 def test_a_file_that_no_task_has_reported_is_not_committed(
-    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that was killed after it had written, or a copy of a task that was not needed any more."""
-    path = write_input(tmp_path / "input", hot_and_null)
-    routing = {"policy": "static", "reducers": 4, "waves": [1, 3]}
-    spec = spec_of(path, "key", PYTHON, engine="staged", routing=routing)
-    before, _ = reduce_job(spark, spec, tmp_path / "before")
-    whole, folder_of_workers = before.committed(stage_step(0)).of_kind(PYTHON_STATES)[0], stages._folder_of_workers
-    left: list[Path] = []
-
-    def with_a_file(*given: Any) -> str | None:
-        folder = folder_of_workers(*given)
-        assert folder is not None
-        left.append(Path(folder) / Path(whole.path).name)
-        left[-1].parent.mkdir(parents=True)
-        left[-1].write_bytes(Path(before.path(whole.path)).read_bytes())
-        return folder
-
-    monkeypatch.setattr(stages, "_folder_of_workers", with_a_file)
-    run, reports = reduce_job(spark, spec, tmp_path / "run")
-    assert len(left) == len(reports) == 2
-    committed = [file for stage in range(2) for file in run.committed(stage_step(stage)).files]
-    assert {Path(run.path(file.path)) for file in committed}.isdisjoint(left)
-    assert as_rows(result_of(run)) == as_rows(result_of(before))
+    monkeypatch.setattr(committed_files, "spark_reads", lambda *_: False)  # so workers write
+    attempt = RunDirectory(str(tmp_path)).new_attempt(stage_step(0))
+    committed_files.write_files(spark.range(0, 10, 1, 2).toDF("n"), attempt, "kind=native")
+    (first, *_) = folder = sorted(Path(attempt.path("kind=native")).iterdir())
+    (first.parent / "part-00000-of-a-task-that-was-killed.parquet").write_bytes(first.read_bytes())
+    found = committed_files.written(attempt, "native", "kind=native")
+    assert sorted(Path(attempt.run.path(file.path)) for file in found) == folder
 
 
 def test_a_file_that_only_its_writer_sees_is_a_sentence(tmp_path: Path) -> None:
@@ -208,7 +159,7 @@ def test_workers_write_row_groups_of_some_size_however_large_a_batch_is(
 ) -> None:
     monkeypatch.setattr(worker_files, "_GROUP_BYTES", 1 << 16)
     batch = pa.RecordBatch.from_pydict({"value": np.arange(1 << 16)})  # of eight groups' bytes
-    (found,) = worker_files.writing(str(tmp_path), None, "{}")([batch])
+    (found,) = worker_files._writing(str(tmp_path), None, "{}")([batch])
     footer = pq.read_metadata(found["path"][0].as_py())
     assert (footer.num_rows, footer.num_row_groups) == (1 << 16, 4)
 

@@ -14,8 +14,8 @@ from skewless_spark.stage.routing import TASK
 class Toy(Engine):
     """What it does not say is said by ``Engine``."""
 
-    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+    def outcome(self, stage: Stage) -> DataFrame:
         """See ``Engine``."""
         rows = unrouted_queue(stage).withColumn(TASK, F.lit(0))
         placed = rows.repartitionById(len(stage.plan.tasks), F.col(TASK))
-        return outcome_of_tasks(placed, stage, in_order=False, into=into)
+        return outcome_of_tasks(placed, stage, in_order=False)

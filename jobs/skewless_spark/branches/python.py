@@ -5,18 +5,16 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from skewless_spark.session.queries import map_in_batches
-from skewless_spark.sources.worker_files import REPORT, writing
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK, split_keys
-from skewless_spark.stage.state_counts import COUNTS
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, PYTHON
 from skewless_spark.states.python_calls import PythonCall
 from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluate_batches, evaluate_in_order
-from skewless_spark.states.python_reduction import Leaves, counted_states, reduce_batches, states_schema
+from skewless_spark.states.python_reduction import Leaves, reduce_batches, states_schema
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
 #: The states of a key as a list; and those whose rows are taken out of the others of their key.
@@ -54,7 +52,6 @@ class Python:
         apart: bool = True,
         counted: bool = False,
         leaves: Leaves | None = None,
-        into: str | None = None,
     ) -> DataFrame:
         """Per key and, if there is one, task: the states of the aggregates, and the number of rows that they saw.
 
@@ -63,9 +60,6 @@ class Python:
             stage: what they are queued for. Its plan tells where states of keys are, and which keys have results.
             counted: whether the states have the counts of the ledger, if no row is left over.
             leaves: what to do with rows that are not kept, see ``reduce_batches``.
-            into: a folder that workers write the states into, with the counts of the ledger. The frame then has the
-                paths of files. Spark would take the states back from Python, and start a process for each file and
-                each folder that it makes on a disk (``chmod``): some 30 ms of a core for each task.
         """
         at_rest, split = (None, None) if stage is None else self._of_stage(stage)
         columns = self.columns
@@ -86,11 +80,8 @@ class Python:
         types = {field.name: field.dataType for field in batches.schema}
         found = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
         schema = StructType([*found, *(StructField(name, types[name]) for name in further)])
-        if into is None:
-            states = map_in_batches(batches, reduce, schema)
-            return states.withColumns({**_counts(), "left_over": F.lit(0).cast("bigint")}) if counted else states
-        note = StructType([*schema.fields, *(StructField(name, LongType()) for name in COUNTS)]).json()
-        return map_in_batches(batches, counted_states(reduce, COUNTS, writing(into, None, note)), REPORT)
+        states = map_in_batches(batches, reduce, schema)
+        return states.withColumns({**_counts(), "left_over": F.lit(0).cast("bigint")}) if counted else states
 
     def _of_stage(self, stage: Stage) -> tuple[StatesAtRest | None, frozenset[str | None] | None]:
         """Where tasks find the states of their keys; and, where they evaluate, which keys other tasks have rows of."""

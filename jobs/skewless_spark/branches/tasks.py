@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches import Branch, branches_of, union_of
 from skewless_spark.branches.native import FIXED
-from skewless_spark.branches.python import Python
 from skewless_spark.sources.reading import read_units
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK
@@ -28,19 +27,15 @@ _POSITION_MASK = (1 << 33) - 1
 _PLAIN = re.compile(f"string|binary|{FIXED.pattern}")
 
 
-def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True, into: str | None = None) -> DataFrame:
+def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True) -> DataFrame:
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
     Args:
         stage: what they are queued for. Where it evaluates, states become results if a key has one state.
         in_order: whether to reduce rows in the order of their origin; otherwise as they come, without a budget.
-        into: a folder that workers write the states into, without a budget and native states. The result then has
-            the paths of files.
     """
     columns, budget = stage.columns, stage.plan.budget_rows
     rows = _in_order(queue, columns, budget) if in_order else _all_kept(queue)
-    if into is not None:
-        return Python(columns).made(rows.where("kept"), stage, into=into)
     *others, last = _branches(stage)
     with_backlog = None
     if budget is not None and _may_leave(columns):

@@ -26,7 +26,7 @@ _DRAWS = 1 << 16
 class Bypass(Engine):
     """Rows are sent to their tasks once, in no order."""
 
-    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+    def outcome(self, stage: Stage) -> DataFrame:
         """See ``Engine``."""
         columns, plan = stage.columns, stage.plan
         origins = columns.origins if columns.reads_origin else []
@@ -35,7 +35,7 @@ class Bypass(Engine):
         placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
         # Without a backlog, all rows came with the wave.
         came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
-        return outcome_of_tasks(came, stage, in_order=False, into=into)
+        return outcome_of_tasks(came, stage, in_order=False)
 
 
 def _placed(rows: DataFrame, stage: Stage) -> DataFrame:

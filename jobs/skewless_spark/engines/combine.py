@@ -59,9 +59,8 @@ class Combine(Engine):
 
     merges = True
 
-    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+    def outcome(self, stage: Stage) -> DataFrame:
         """See ``Engine``."""
-        del into
         # Native and Python states read the input separately: there is no exchange that they could share.
         first, *others = branches_of(stage.columns)
         # The wave's rows are counted by one of them.

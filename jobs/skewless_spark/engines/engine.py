@@ -26,21 +26,12 @@ class Engine:
     #: Whether the native states of a key are merged in the stage, and results made of all states of a key.
     merges = False
 
-    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+    def outcome(self, stage: Stage) -> DataFrame:
         """What a stage writes: states and backlog, distinguished by the column ``kind``; or results of keys.
 
         Nothing has run yet.
-
-        Args:
-            into: a folder that workers write the states into, where the engine says that they do. The frame then has
-                the paths of files.
         """
         raise NotImplementedError
-
-    def writes_in_workers(self, stage: Stage) -> bool:
-        """Whether Python workers can write all that the stage makes."""
-        del stage
-        return False
 
     def partitions(self, stage: Stage) -> int:
         """Into how many partitions a stage shuffles."""

@@ -24,22 +24,18 @@ from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue
 from skewless_spark.stage.routing import DRAWN, TASK, route_drawn
-from skewless_spark.states.committed_files import NATIVE, PYTHON
+from skewless_spark.states.committed_files import NATIVE
 
 
 class Staged(Engine):
     """Rows are routed by the plan, and reduced up to its budget."""
 
-    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+    def outcome(self, stage: Stage) -> DataFrame:
         """See ``Engine``."""
         if _combines_early(stage):
             return _early_states(stage)
         rows = routed_queue(stage).repartitionById(len(stage.plan.tasks), F.col(TASK))
-        return outcome_of_tasks(rows, stage, into=into)
-
-    def writes_in_workers(self, stage: Stage) -> bool:
-        """Where there are Python states only."""
-        return stage.plan.budget_rows is None and branches_of(stage.columns)[0].kind == PYTHON
+        return outcome_of_tasks(rows, stage)
 
     def partitions(self, stage: Stage) -> int:
         """One for each task; of states that are sent in place of rows there may be few."""

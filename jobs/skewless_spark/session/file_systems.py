@@ -29,11 +29,6 @@ def spark_reads(spark: SparkSession, location: str) -> bool:
     return _found[scheme]
 
 
-def workers_reach(spark: SparkSession, location: str) -> bool:
-    """Whether Python workers write to a path themselves: on a disk, or where Spark cannot."""
-    return "://" not in location or not spark_reads(spark, location)
-
-
 def require_writer(spark: SparkSession, location: str, kind: str) -> None:
     """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
 

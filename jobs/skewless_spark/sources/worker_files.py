@@ -27,10 +27,6 @@ Batches = Iterable[pa.RecordBatch]
 SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 #: The bytes that a task reads, and those of a row group that it writes, in memory.
 _TASK_BYTES, _GROUP_BYTES = 64 << 20, 64 << 20
-#: How files are compressed.
-CODEC = "zstd"
-#: The columns of a frame of written files.
-REPORT = "path string"
 
 
 class _Piece(NamedTuple):
@@ -90,15 +86,17 @@ def write_in_workers(frame: DataFrame, folder: str, parted_by: str | None = None
     """
     kept = StructType([field for field in frame.schema if field.name != parted_by])
     note = kept.json()
-    reported = [str(row.path) for row in map_in_batches(frame, writing(folder, parted_by, note), REPORT).collect()]
+    reported = [
+        str(row.path) for row in map_in_batches(frame, _writing(folder, parted_by, note), "path string").collect()
+    ]
     if not reported and parted_by is None:  # as Spark does, so that the columns are known
         with _told(folder):
             reported = [_Sink(folder, to_arrow_schema(kept, timezone="UTC"), note).close()]
     return sorted(reported)
 
 
-def writing(folder: str, parted_by: str | None, note: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: write the rows of a task, and give the paths of its files in the column of ``REPORT``.
+def _writing(folder: str, parted_by: str | None, note: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: write the rows of a task, and give the paths of its files in the column ``path``.
 
     Args:
         note: the columns of the rows as Spark's types, as JSON.
@@ -155,7 +153,7 @@ class _Sink:
             fs.makedirs(file.rpartition("/")[0], exist_ok=True)
         self._out = fs.open(file, "wb")
         self._writer = pq.ParquetWriter(
-            self._out, schema, compression=CODEC, write_page_checksum=True, store_decimal_as_integer=True
+            self._out, schema, compression="zstd", write_page_checksum=True, store_decimal_as_integer=True
         )
         self._writer.add_key_value_metadata({SCHEMA_NOTE: note.encode()})
         self._schema, self._waiting, self._bytes = schema, list[pa.RecordBatch](), 0

@@ -100,22 +100,6 @@ def reduce_batches(
     return reduce
 
 
-def counted_states(
-    reduce: Callable[[Batches], Iterator[pa.RecordBatch]],
-    counts: Sequence[str],
-    write: Callable[[Batches], Iterator[pa.RecordBatch]],
-) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: reduce, give the states the counts of the ledger by their names, and write them."""
-
-    def counted(states: pa.RecordBatch) -> pa.RecordBatch:
-        nothing = pa.array(np.zeros(states.num_rows, dtype=np.int64))
-        for name in counts:
-            states = states.append_column(name, nothing if name == "left_over" else states[f"python_{name}"])
-        return states
-
-    return lambda batches: write(map(counted, reduce(batches)))
-
-
 @cache
 def _spare_modules() -> None:
     """Keep what a Python worker has loaded out of its garbage collections.
