@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from skewless_spark.branches import tasks
 from skewless_spark.engines import ENGINES
@@ -70,11 +71,9 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
         found = []
         for once in (True, False):
             monkeypatch.setattr(tasks, "_may_leave", lambda _, once=once: once)
-            outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan)).cache()
-            kinds = set(tasks.kinds_of(Stage(spark, run, columns, plan)))
-            assert {row["kind"] for row in outcome.select("kind").distinct().collect()} <= kinds
+            outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan)).toArrow()
+            assert set(outcome["kind"].to_pylist()) <= set(tasks.kinds_of(Stage(spark, run, columns, plan)))
             found.append(_tables(outcome, columns))
-            outcome.unpersist()
         assert found[0] == found[1]
         assert len(found[0]["backlog"]) > 0
 
@@ -99,18 +98,18 @@ def test_sketches_are_made_beside_the_backlog_only_if_few_rows_are_expected_in_i
     assert planned.count("Exchange shufflepartitionid") == exchanges
 
 
-def _tables(outcome: DataFrame, columns: JobColumns) -> dict[str, list[tuple[Any, ...]]]:
+def _tables(outcome: pa.Table, columns: JobColumns) -> dict[str, list[tuple[Any, ...]]]:
     """Counts, states and backlog, each row as text, in an order of its own: minus zero differs from zero there."""
     native, python = (
         [name for one in some for name in columns.states(one)] for some in (columns.native, columns.python)
     )
     place = [TASK, *columns.keys]
     parts = {
-        "counts": ("rows IS NOT NULL", [*place, *COUNTS]),
-        "backlog": (f"kind = '{BACKLOG}'", [*place, *columns.names, *columns.origins]),
+        "counts": (~pc.field("rows").is_null(), [*place, *COUNTS]),
+        "backlog": (pc.field("kind") == BACKLOG, [*place, *columns.names, *columns.origins]),
     }
     if native:
-        parts["native"] = (f"kind = '{NATIVE_STATES}' AND rows > 0", [*place, *native])
+        parts["native"] = ((pc.field("kind") == NATIVE_STATES) & (pc.field("rows") > 0), [*place, *native])
     if python:
-        parts["python"] = ("python_rows > 0", [*place, "python_rows", "total_rows", *python])
-    return {name: as_rows(outcome.where(which).select(*some).toArrow()) for name, (which, some) in parts.items()}
+        parts["python"] = (pc.field("python_rows") > 0, [*place, "python_rows", "total_rows", *python])
+    return {name: as_rows(outcome.filter(which).select(some)) for name, (which, some) in parts.items()}
