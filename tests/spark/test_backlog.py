@@ -52,31 +52,31 @@ def odd_rows(rows: int = 2_000) -> pa.Table:
     )
 
 
+@pytest.mark.parametrize("budget", mostly_long(BUDGETS, 40))
 @pytest.mark.parametrize(
     "aggregates",
     mostly_long([NATIVE, {**NATIVE, **WORDS}, PYTHON, {**NATIVE, **PYTHON}], NATIVE),
     ids=["of a fixed size", "texts and sketches", "python", "both"],
 )
 def test_one_pass_makes_the_states_and_the_backlog_of_two(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any], budget: int
 ) -> None:
     path = write_input(tmp_path / "input", odd_rows(), files=4)
     routing = {"policy": "static", "reducers": 3, "waves": [1, 1], "first_plan": []}
     run = prepared(tmp_path, spec_of(path, "key", aggregates, routing=routing))
     columns = JobColumns.of(run.job())
-    for budget in BUDGETS:
-        # Few rows are expected, so that states of any size are made in one pass.
-        plan = run.plan(0).model_copy(update={"budget_rows": budget, "expected_rows": (1, 0, 0)})
-        found = []
-        for once in (True, False):
-            monkeypatch.setattr(tasks, "_may_leave", lambda _, once=once: once)
-            outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan)).cache()
-            kinds = set(tasks.kinds_of(Stage(spark, run, columns, plan)))
-            assert {row["kind"] for row in outcome.select("kind").distinct().collect()} <= kinds
-            found.append(_tables(outcome, columns))
-            outcome.unpersist()
-        assert found[0] == found[1]
-        assert len(found[0]["backlog"]) > 0
+    # Few rows are expected, so that states of any size are made in one pass.
+    plan = run.plan(0).model_copy(update={"budget_rows": budget, "expected_rows": (1, 0, 0)})
+    found = []
+    for once in (True, False):
+        monkeypatch.setattr(tasks, "_may_leave", lambda _, once=once: once)
+        outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan)).cache()
+        kinds = set(tasks.kinds_of(Stage(spark, run, columns, plan)))
+        assert {row["kind"] for row in outcome.select("kind").distinct().collect()} <= kinds
+        found.append(_tables(outcome, columns))
+        outcome.unpersist()
+    assert found[0] == found[1]
+    assert len(found[0]["backlog"]) > 0
 
 
 @pytest.mark.parametrize(
