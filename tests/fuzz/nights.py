@@ -272,7 +272,8 @@ def run_nights(spark: SparkSession, seed: int, number: int, folder: Path, most: 
                 told.append(f"night {one.turn} goes on after {one.step}")
                 _goes_on(spark, one, lake, "publish", chance)
             elif any(lake.files.values()):
-                one, end = _begun(chance, lake, job, turn), chance.choice(ENDS)
+                one = _begun(chance, lake, job, turn)
+                end = "publish" if job.moves else chance.choice(ENDS)  # what it reads later is not known
                 engine = one.spec["engine"]
                 told.append(f"night {turn}: {one.spec['name']} of day {one.last}, {engine}, {job.lengths}, to {end}")
                 outcome.spec = one.spec
