@@ -46,7 +46,7 @@ def trials(h: Harness) -> Iterator[Trial]:
     for step in h.tried_steps():
         for point in _points(h, step):
             for when in BOTH:
-                act = partial(_at, step, point, when)
+                act = partial(kill_at, step, point, when)
                 yield Trial("kill", step.name, f"{when} {point.name}", next(seeds), act, step.spark)
     if not h.spark:
         return
@@ -84,7 +84,7 @@ def _points(h: Harness, step: Step) -> list[Point]:
     return [point for point in writes if point.nth == 1]
 
 
-def _at(step: Step, point: Point, when: When, h: Harness, seed: int) -> Outcome:
+def kill_at(step: Step, point: Point, when: When, h: Harness, seed: int) -> Outcome:
     h.begin(step)
     ended = h.attempt(step, Fault(point, when)).ended()
     assert ended.code == -signal.SIGKILL, f"it was not killed, but ended with {ended.code}:\n{ended.said[-2000:]}"

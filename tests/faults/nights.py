@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,8 +21,9 @@ from tests.faults.attempt import Attempt
 from tests.faults.damage import KINDS, damage
 from tests.faults.damaged import result_of_going_on
 from tests.faults.harness import Harness, Outcome
-from tests.faults.killed import Fault, Point, When, named
-from tests.faults.kills import BOTH
+from tests.faults.killed import Point, When, named
+from tests.faults.kills import BOTH, kill_at
+from tests.faults.races import pause_at, run_twice
 from tests.faults.steps import MERGE, Step, whole_night
 from tests.faults.trial import Trial
 from tests.faults.world import DAY, DAY_BEFORE, World, chance_of, some_rows
@@ -123,7 +123,7 @@ def trials(h: NightsHarness) -> Iterator[Trial]:
             fault = f"paused before {point.name}, woken after its successor"
             yield _trial("pause", MERGE, fault, seeds, partial(_paused, point))
     for _ in range(2):
-        yield _trial("twice", MERGE, "two attempts at once", seeds, _twice)
+        yield _trial("twice", MERGE, "two attempts at once", seeds, partial(run_twice, MERGE))
     for date, fault in ((_DATE, "another run of the day"), (_BEFORE, "a backfill of the day before")):
         for _ in range(2):
             yield _trial("beside", MERGE, f"{fault} at once", seeds, partial(_beside, date))
@@ -151,36 +151,16 @@ def _points(h: NightsHarness) -> list[Point]:
 
 
 def _killed(point: Point, when: When, h: NightsHarness, seed: int) -> Outcome:
-    h.begin(MERGE)
-    ended = h.attempt(MERGE, Fault(point, when)).ended()
-    assert ended.code == -signal.SIGKILL, f"it was not killed, but ended with {ended.code}:\n{ended.said[-2000:]}"
-    outcome = h.must_recover(MERGE, seed)
+    outcome = kill_at(MERGE, point, when, h, seed)
     numbers = [len(h.world.store.numbers(part)) for part in (_BEFORE, _DATE)]
     assert numbers == [2, 1], f"versions were added twice: {numbers}"
     return outcome
 
 
 def _paused(point: Point, h: NightsHarness, seed: int) -> Outcome:
-    h.begin(MERGE)
-    late = h.attempt(MERGE, Fault(point, sign=signal.SIGSTOP))
-    assert late.stopped(), "it ended without pausing"
-    outcome = h.must_recover(MERGE, seed)
-    settled = h.world.settled()
-    late.wake()
-    h.check_failure(MERGE, late.ended())
-    assert h.world.settled() == settled, "a late attempt changed what counts"
+    outcome = pause_at(MERGE, point, h, seed)
     h.world.check_result()
     return outcome
-
-
-def _twice(h: NightsHarness, seed: int) -> Outcome:
-    h.begin(MERGE)
-    first = h.attempt(MERGE)
-    time.sleep(chance_of(seed).uniform(0, 0.5))
-    second = h.attempt(MERGE)
-    for attempt in (first, second):
-        h.check_failure(MERGE, attempt.ended())
-    return h.must_recover(MERGE, seed)
 
 
 def _beside(date: str, h: NightsHarness, seed: int) -> Outcome:

@@ -25,11 +25,11 @@ def trials(h: Harness) -> Iterator[Trial]:
     for step in h.tried_steps():
         for _ in range(2 if step.spark else 12):
             fault = "two attempts at once"
-            yield Trial("twice", step.name, fault, next(seeds), partial(_twice, step), step.spark)
+            yield Trial("twice", step.name, fault, next(seeds), partial(run_twice, step), step.spark)
     for step in h.tried_steps():
         for point in _pauses(h, step):
             fault = f"paused before {point.name}, woken after its successor"
-            yield Trial("pause", step.name, fault, next(seeds), partial(_paused, step, point), step.spark)
+            yield Trial("pause", step.name, fault, next(seeds), partial(pause_at, step, point), step.spark)
 
 
 def _pauses(h: Harness, step: Step) -> list[Point]:
@@ -40,7 +40,7 @@ def _pauses(h: Harness, step: Step) -> list[Point]:
     return [point for point in points if point.action in {"link", "make folder"}][-3:]
 
 
-def _twice(step: Step, h: Harness, seed: int) -> Outcome:
+def run_twice(step: Step, h: Harness, seed: int) -> Outcome:
     h.begin(step)
     first = h.attempt(step)
     time.sleep(chance_of(seed).uniform(0, 0.5 if step.spark else 0.02))
@@ -50,7 +50,7 @@ def _twice(step: Step, h: Harness, seed: int) -> Outcome:
     return h.must_recover(step, seed)
 
 
-def _paused(step: Step, point: Point, h: Harness, seed: int) -> Outcome:
+def pause_at(step: Step, point: Point, h: Harness, seed: int) -> Outcome:
     h.begin(step)
     late = h.attempt(step, Fault(point, sign=signal.SIGSTOP))
     assert late.stopped(), "it ended without pausing"

@@ -1,20 +1,30 @@
-"""A sequence of nights over files that come late, change and go: whatever was kept, the result is that of all rows."""
+"""A sequence of nights over files that come late, change and go: whatever was kept, the result is that of all rows.
+
+Runs stop where a kill would stop them, and go on later; a model of which files the kept states stand for says
+beforehand what a run has to read. The same sequences without Spark, by the thousand, are in
+``tests/unit/test_standing_states.py``.
+"""
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
+from skewless.standing.store import StatesStore, version_path
 from skewless_spark.entries.pipeline import finish_run, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
@@ -25,11 +35,17 @@ from tests.fuzz.published import differences, grouped, published_differences, re
 from tests.fuzz.specs import draw_map, draw_output, draw_routing
 from tests.fuzz.trial import Outcome, draw_key, require, tried
 from tests.fuzz.values import KINDS, Row
-from tests.spark.scenario import Quiet, result_of
+from tests.spark.scenario import Quiet, result_of, window_of
 
 FIRST = dt.date(2026, 11, 1)
 NAMES = "abcdefg"
 CHANGES = ("append", "append", "append", "late", "late", "rewrite", "delete", "part", "spec", "window", "nothing")
+#: Where a run may stop as if it was killed; most come to their end.
+ENDS = ("publish", "publish", "publish", "prepare", "stages", "versions", "merge")
+#: Aggregates that see rows in order.
+MOVING = {"sessions", "latest"}
+#: The rows of each file of some days, by day and name.
+Days = dict[int, dict[str, list[Row]]]
 
 
 @dataclass
@@ -44,7 +60,7 @@ class Lake:
 
     chance: random.Random
     folder: Path
-    files: dict[int, dict[str, list[Row]]] = field(default_factory=dict)
+    files: Days = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Choose a format, columns, and how they are written."""
@@ -106,12 +122,12 @@ class Lake:
     def _at(self, day: int) -> Path:
         return self.folder / "lake" / f"day={FIRST + dt.timedelta(days=day)}"
 
-    def pinned(self, last: int, length: int | None) -> dict[int, dict[str, list[Row]]]:
+    def pinned(self, last: int, length: int | None) -> Days:
         """The files of a window as they are now."""
         first = 0 if length is None else last - length + 1
         return {day: dict(self.files[day]) for day in range(first, last + 1) if self.files.get(day)}
 
-    def in_order(self, days: dict[int, dict[str, list[Row]]]) -> list[Row]:
+    def in_order(self, days: Days) -> list[Row]:
         """Their rows, in the order of the input."""
         extra = (
             (lambda day: {"day": FIRST + dt.timedelta(days=day)})
@@ -123,11 +139,21 @@ class Lake:
 
 @dataclass
 class Job:
-    """A spec, and what it comes to."""
+    """A spec, what it comes to, and what its runs have left.
+
+    Attributes:
+        spec: as it is now: its window changes.
+        calls: its aggregates.
+        rows_of: the rows that the aggregates see of those of the input.
+        kept: by day, who has committed a version, and of which files; the newest is the last.
+        published: by day, the turn whose result is published.
+    """
 
     spec: dict[str, Any]
     calls: dict[str, Call]
     rows_of: Any
+    kept: dict[int, list[tuple[str, dict[str, list[Row]]]]] = field(default_factory=lambda: defaultdict(list))
+    published: dict[int, int] = field(default_factory=dict)
 
     @property
     def lengths(self) -> list[int | None]:
@@ -136,9 +162,56 @@ class Job:
         return length if isinstance(length, list) else [None if length == "all" else length]
 
     @property
-    def several(self) -> bool:
-        """Whether its result has a row for each of several windows."""
-        return isinstance(self.spec["window"]["length"], list)
+    def moves(self) -> bool:
+        """Whether an aggregate sees rows in order: a part is then read anew for reasons that are not modelled."""
+        return any(isinstance(one.call, dict) and one.call["function"] in MOVING for one in self.calls.values())
+
+
+@dataclass
+class Night:
+    """A run that has pinned its input.
+
+    Attributes:
+        run: its directory.
+        job: which job.
+        spec: that of the job as it was then.
+        last: its own day.
+        turn: how many runs were prepared before it.
+        windows: the files of each of its windows, by length, as they were listed.
+        read: the files that it has to read.
+        new: the days whose states it makes or adds to.
+        step: what it has done.
+    """
+
+    run: RunDirectory
+    job: Job
+    spec: dict[str, Any]
+    last: int
+    turn: int
+    windows: dict[int | None, Days]
+    read: dict[tuple[int, str], list[Row]]
+    new: set[int]
+    step: str = "prepare"
+
+    @property
+    def date(self) -> dt.date:
+        """The day that it computes."""
+        return FIRST + dt.timedelta(days=self.last)
+
+    @property
+    def pinned(self) -> Days:
+        """The files of its longest window."""
+        return self.windows[None if None in self.windows else max(one for one in self.windows if one)]
+
+    def has_version(self, day: int) -> bool:
+        """Whether it has committed states of a day."""
+        return str(self.run) in {run for run, _ in self.job.kept[day]}
+
+    def keep(self, days: Sequence[int]) -> None:
+        """Remember that it has committed states of days; what it has committed before is not committed again."""
+        for day in days:
+            if not self.has_version(day):
+                self.job.kept[day].append((str(self.run), self.pinned[day]))
 
 
 def _job(chance: random.Random, lake: Lake, number: int) -> Job:
@@ -175,8 +248,8 @@ def draw_window(chance: random.Random, window: dict[str, Any]) -> None:
         window["length"] = chance.choice([1, 1, 2, 3, 3, 7, "all"])
 
 
-def run_nights(spark: SparkSession, seed: int, number: int, folder: Path) -> Outcome:
-    """One sequence of nights."""
+def run_nights(spark: SparkSession, seed: int, number: int, folder: Path, most: int = 7) -> Outcome:
+    """One sequence of nights, or the first ones of it."""
 
     def play(outcome: Outcome, chance: random.Random, place: Path) -> None:
         lake = Lake(chance, place)
@@ -184,36 +257,51 @@ def run_nights(spark: SparkSession, seed: int, number: int, folder: Path) -> Out
             for name in "cf":
                 lake.write(day, name)
         jobs = [_job(chance, lake, 0), _job(chance, lake, 1)]
-        job, told = jobs[0], list[str]()
+        job, told, stopped = jobs[0], list[str](), list[Night]()
         outcome.how = {**lake.how, "columns": {name: kind.name for name, kind in lake.columns.items()}, "told": told}
         outcome.features = [f"nights over {lake.format}"]
-        for night in range(chance.randint(3, 7)):
-            if night:
-                change = _change(chance, lake, told)
-                if change == "spec":
-                    job = jobs[job is jobs[0]]
-                elif change == "window":
-                    draw_window(chance, job.spec["window"])
-                outcome.features.append(f"change {change}")
-            days = sorted(day for day, files in lake.files.items() if files)
-            if not days:
-                continue
-            last = days[-1] if chance.random() < 0.7 else chance.choice(days)
-            moving = {"sessions", "latest"}
-            moves = any(isinstance(one.call, dict) and one.call["function"] in moving for one in job.calls.values())
-            spec = job.spec | {
-                "engine": chance.choice(["auto", "staged"] if moves else ["auto", "combine", "bypass", "staged"])
-            }
-            spec["routing"] = draw_routing(chance)
-            told.append(f"night {night}: {spec['name']} of day {last}, {spec['engine']}, window {job.lengths}")
-            outcome.spec = spec
-            outcome.features += [f"window {one}" for one in job.lengths] + [f"engine {spec['engine']}"]
-            run, date = RunDirectory(str(place / "runs" / f"{night}")), FIRST + dt.timedelta(days=last)
-            prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), date, str(place))
-            pinned = [(length, lake.pinned(last, length)) for length in job.lengths]
-            _finish(spark, run, Job(spec, job.calls, job.rows_of), lake, pinned, date)
+        for turn in range(min(chance.randint(3, 7), most)):
+            change = _change(chance, lake, told) if turn else "nothing"
+            if change == "spec":
+                job = jobs[job is jobs[0]]
+            elif change == "window":
+                draw_window(chance, job.spec["window"])
+            outcome.features.append(f"change {change}")
+            if stopped and chance.random() < 0.5:
+                one = stopped.pop(chance.randrange(len(stopped)))
+                told.append(f"night {one.turn} goes on after {one.step}")
+                _goes_on(spark, one, lake, "publish", chance)
+            elif any(lake.files.values()):
+                one = _begun(chance, lake, job, turn)
+                end = "publish" if job.moves else chance.choice(ENDS)  # what it reads later is not known
+                engine = one.spec["engine"]
+                told.append(f"night {turn}: {one.spec['name']} of day {one.last}, {engine}, {job.lengths}, to {end}")
+                outcome.spec = one.spec
+                outcome.features += [f"window {length}" for length in job.lengths] + [f"engine {engine}"]
+                stopped += [one] if _goes_on(spark, one, lake, end, chance) else []
+        for one in stopped:
+            told.append(f"night {one.turn} goes on after {one.step}")
+            _goes_on(spark, one, lake, "publish", chance)
 
     return tried(spark, seed, f"nights-{number}", folder, play)
+
+
+def _begun(chance: random.Random, lake: Lake, job: Job, turn: int) -> Night:
+    """Prepare a run of the newest day or of another one, and say what it has to read."""
+    days = sorted(day for day, files in lake.files.items() if files)
+    last = days[-1] if chance.random() < 0.7 else chance.choice(days)
+    engines = ["auto", "staged"] if job.moves else ["auto", "combine", "bypass", "staged"]
+    spec = copy.deepcopy(job.spec) | {"engine": chance.choice(engines), "routing": draw_routing(chance)}
+    windows = {length: lake.pinned(last, length) for length in job.lengths}
+    one = Night(RunDirectory(str(lake.folder / "runs" / f"{turn}")), job, spec, last, turn, windows, {}, set())
+    for day, files in one.pinned.items():
+        known = job.kept[day][-1][1] if job.kept[day] else None
+        anew = known is None or any(files.get(name) is not rows for name, rows in known.items())
+        added = {name: rows for name, rows in files.items() if anew or known is None or name not in known}
+        one.read |= {(day, name): rows for name, rows in added.items()}
+        one.new |= {day} if added else set()
+    prepare(one.run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), one.date, str(lake.folder))
+    return one
 
 
 def _change(chance: random.Random, lake: Lake, told: list[str]) -> str:
@@ -241,18 +329,76 @@ def _change(chance: random.Random, lake: Lake, told: list[str]) -> str:
     return change
 
 
-def _finish(
-    spark: SparkSession, run: RunDirectory, job: Job, lake: Lake, pinned: list[tuple[int | None, Any]], day: dt.date
-) -> None:
-    run_stages(spark, run, Quiet())
-    merge_states(spark, run)
-    result = result_of(run).to_pylist() if run.committed("result").files else []
-    rows, key = list[Row](), list(job.spec["key"])
-    for length, days in pinned:
-        own = job.rows_of(lake.in_order(days))
-        rows += [row | {"window": length} for row in own] if job.several else own
-    key += ["window"] if job.several else []
-    require(differences(result, grouped(rows, key), key, job.calls))
-    finish_run(spark, run, Quiet())
-    published = read_published(job.spec["output"], lake.folder, day)
-    require(published_differences(job.spec["output"], published, result))
+def _goes_on(spark: SparkSession, one: Night, lake: Lake, end: str, chance: random.Random) -> bool:
+    """Go on with a run to one of ``ENDS``, and check it at each step; returns whether there is more to do."""
+    # A table keeps files that are gone from it, and reads those anew that it has written anew.
+    modelled = lake.format != "delta" and not one.job.moves
+    if end == "prepare":
+        return True
+    if one.step == "prepare":
+        if lake.format != "delta" and _is_refused(spark, one, lake):
+            return False
+        run_stages(spark, one.run, Quiet())
+        one.step = "stages"
+        processed = sum(report.processed_rows for report in one.run.reports())
+        wanted = sum(len(one.job.rows_of(rows)) for rows in one.read.values())
+        require([f"{processed} rows were read, not {wanted}"] if modelled and processed != wanted else [])
+    if end == "stages":
+        return True
+    merge_states(spark, one.run)
+    if end == "versions" and modelled:
+        _unmerge(one, chance)
+        return True
+    one.keep(sorted(one.new))
+    one.step = "merge"
+    result = _checked(one, lake)
+    if end == "publish":
+        _publish(spark, one, lake, result)
+    return end != "publish"
+
+
+def _is_refused(spark: SparkSession, one: Night, lake: Lake) -> bool:
+    """Whether a file that a run has to read is another one now; if it had rows, the run must say so."""
+    gone = [rows for (day, name), rows in one.read.items() if lake.files[day].get(name) is not rows]
+    if any(gone):
+        with pytest.raises(InputError):
+            run_stages(spark, one.run, Quiet())
+    return bool(gone)
+
+
+def _publish(spark: SparkSession, one: Night, lake: Lake, result: list[Row]) -> None:
+    """Publish a result, unless a run that was prepared later has published its day."""
+    newest, output = one.job.published.get(one.last, -1), one.spec["output"]
+    before = read_published(output, lake.folder, one.date) if newest > one.turn else []
+    finish_run(spark, one.run, Quiet())
+    published = read_published(output, lake.folder, one.date)
+    if newest < one.turn:
+        one.job.published[one.last] = one.turn
+        require(published_differences(output, published, result))
+    elif sorted(map(repr, published)) != sorted(map(repr, before)):
+        require([f"night {one.turn} has replaced the result of night {newest}"])
+
+
+def _unmerge(one: Night, chance: random.Random) -> None:
+    """As after a kill behind some versions: neither the result nor the other versions were committed."""
+    Path(one.run.path("result/COMMIT.json")).unlink()
+    window = window_of(one.run)
+    store, behind = StatesStore(window.store), chance.randrange(len(one.new) + 1)
+    names = {(dt.date.fromisoformat(part.name) - FIRST).days: part.name for part in window.parts if part.changed}
+    require([] if names.keys() == one.new else [f"days {sorted(names)} have changed, not {sorted(one.new)}"])
+    for day in sorted(one.new)[behind:]:
+        if not one.has_version(day):
+            Path(store.path(version_path(names[day], store.numbers(names[day])[-1]))).unlink()
+    one.keep(sorted(one.new)[:behind])
+
+
+def _checked(one: Night, lake: Lake) -> list[Row]:
+    """The result of a run, which must be that of all rows of its windows as they were listed."""
+    result = result_of(one.run).to_pylist() if one.run.committed("result").files else []
+    rows, key, several = list[Row](), list(one.spec["key"]), isinstance(one.spec["window"]["length"], list)
+    for length, days in one.windows.items():
+        own = one.job.rows_of(lake.in_order(days))
+        rows += [row | {"window": length} for row in own] if several else own
+    key += ["window"] if several else []
+    require(differences(result, grouped(rows, key), key, one.job.calls))
+    return result

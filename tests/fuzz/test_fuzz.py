@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from skewless_spark.aggregates import REGISTRY
+from skewless_spark.aggregates.native import SYNONYMS
+from skewless_spark.windows import merge
+from tests.fuzz.aggregates import CONCATENABLE, MERGEABLE
 from tests.fuzz.nights import run_nights
 from tests.fuzz.trial import run_trial
+from tests.fuzz.values import KINDS
 from tests.tiers import mostly_long
 
-SEED = 27
+SEED, SEQUENCES = 27, 30
 
 
 @pytest.mark.parametrize("number", mostly_long(range(3), 0, 1))
@@ -21,8 +27,25 @@ def test_a_random_run_is_what_plain_python_says(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.long
-def test_many_random_runs_and_nights_are_what_plain_python_says(spark: SparkSession, tmp_path: Path) -> None:
-    runs = [run_trial(spark, SEED, number, tmp_path / "run") for number in range(3, 90)]
-    nights = [run_nights(spark, SEED, number, tmp_path / "nights") for number in range(16)]
-    bad = [str(outcome) for outcome in (*runs, *nights) if outcome.bad]
+def test_many_random_runs_are_what_plain_python_says(spark: SparkSession, tmp_path: Path) -> None:
+    outcomes = [run_trial(spark, SEED, number, tmp_path / "run") for number in range(3, 90)]
+    bad = [str(outcome) for outcome in outcomes if outcome.bad]
     assert not bad, "\n\n".join(bad)
+
+
+@pytest.mark.parametrize("number", mostly_long(range(SEQUENCES), 0))
+def test_after_each_night_the_result_is_that_of_all_rows(
+    spark: SparkSession, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "MOST_ADDITIONS", 1 + number % 3)  # few sequences have more
+    outcome = run_nights(spark, SEED, number, tmp_path / "nights", most=7 if number else 2)
+    assert not outcome.bad, f"make fuzz SEED={SEED} ONLY=nights-{number}\n{outcome}"
+
+
+def test_all_aggregates_that_can_be_merged_are_drawn_for_nights() -> None:
+    chance, column = random.Random(3), next(iter(KINDS.values()))
+    calls = [make("value", column, chance).call for _, make in (MERGEABLE | CONCATENABLE).values()]
+    drawn = {call if isinstance(call, str) else call["function"] for call in calls}
+    drawn |= {"covar_samp", "covar_pop", "corr", "max_by", "min_by"}  # of two columns
+    mergeable = {name for name in REGISTRY if REGISTRY[name].mergeable and name not in SYNONYMS}
+    assert {SYNONYMS[name].name if name in SYNONYMS else name for name in drawn} >= mergeable

@@ -53,13 +53,14 @@ def odd_rows(rows: int = 2_000) -> pa.Table:
     )
 
 
+@pytest.mark.parametrize("budget", mostly_long(BUDGETS, 40))
 @pytest.mark.parametrize(
     "aggregates",
     mostly_long([NATIVE, {**NATIVE, **WORDS}, PYTHON, {**NATIVE, **PYTHON}], NATIVE),
     ids=["of a fixed size", "texts and sketches", "python", "both"],
 )
 def test_one_pass_makes_the_states_and_the_backlog_of_two(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any], budget: int
 ) -> None:
     path = write_input(tmp_path / "input", odd_rows(), files=4)
     routing = {"policy": "static", "reducers": 3, "waves": [1, 1], "first_plan": []}

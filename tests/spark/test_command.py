@@ -67,7 +67,7 @@ key: key
 aggregates:
   n: count
   histogram: {function: streaming_histogram, column: value, bins: 8}
-engine: staged
+engine: combine
 routing: {reducers: 3, waves: [1, 3], first_plan: [], stage_overhead: 0}
 output: {path: results}
 """
@@ -201,19 +201,23 @@ def test_failed_quality_ends_with_three_and_names_the_expectation(home: Path) ->
 
 
 @pytest.mark.long
-def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(home: Path, whole: dict[str, Any]) -> None:
-    run = [*SKEWLESS, "run", "spec.yaml", "--run-dir", "killed"]
+def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(home: Path) -> None:
+    run = ["run", "spec.yaml", "--set", "engine=staged", "--set", "output.path=again", "--json", "--run-dir"]
+    undisturbed = command(*run, "undisturbed", cwd=home)
+    assert undisturbed.returncode == 0, undisturbed.stderr
     stage = home / "killed" / "stages" / "0001"
-    with side_by_side([run], cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as (killed,):
+    with side_by_side(
+        [[*SKEWLESS, *run, "killed"]], cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as (killed,):
         while not any(stage.glob("attempts/*/_temporary")):
             assert killed.poll() is None, "the run has ended before it was killed"
             time.sleep(0.01)
     assert not (stage / "COMMIT.json").exists()
     assert (home / "killed" / "stages" / "0000" / "COMMIT.json").exists()
-    resumed = command("run", "spec.yaml", "--run-dir", "killed", "--json", cwd=home)
+    resumed = command(*run, "killed", cwd=home)
     assert resumed.returncode == 0, resumed.stderr
-    second = json.loads(resumed.stdout)["result_path"]
-    assert pq.read_table(second).equals(pq.read_table(whole["result_path"]))
+    first, second = (pq.read_table(json.loads(one.stdout)["result_path"]) for one in (undisturbed, resumed))
+    assert first.equals(second)
 
 
 _VIEWS = """

@@ -1,4 +1,7 @@
-"""Nights that build on nights: the result of a window equals a run over all of its rows, whatever was reused."""
+"""Nights that build on nights: what they keep, and what they say of it.
+
+That a result is that of all rows of its window, whatever was reused, is in ``tests/fuzz/nights.py``.
+"""
 
 from __future__ import annotations
 
@@ -128,36 +131,6 @@ def reduced(run: RunDirectory) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["combine", "bypass", "staged"])
-def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str) -> None:
-    spec = lake.spec(engine=engine)
-    for day in range(3):
-        lake.put(day, "b")
-    first = lake.night(2, spec)
-    assert as_rows(result_of(first)) == lake.whole(range(3))
-    assert reduced(first) == 900
-
-    lake.put(3, "b")  # a new day, and a late file that comes before one that is known
-    lake.put(1, "a", rows=50)
-    second = lake.night(3, spec)
-    assert as_rows(result_of(second)) == lake.whole(range(1, 4))
-    assert reduced(second) == 350
-    window = window_of(second)
-    assert window.counts() == {"reused": 2, "added": 2, "replaced": 0, "removed": 0}
-    assert window.unchanged_rows == 600
-
-    lake.put(2, "b", rows=200)  # rewritten
-    lake.path(1, "b").unlink()
-    third = lake.night(3, spec, publish=True)
-    assert as_rows(result_of(third)) == lake.whole(range(1, 4))
-    assert reduced(third) == 250
-
-    again = lake.night(3, spec)
-    assert as_rows(result_of(again)) == as_rows(result_of(third))
-    assert reduced(again) == 0
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("engine", ["combine", "staged"])
 def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine: str) -> None:
     """So that the least and the greatest key of a row group tell whether a key is in it."""
@@ -224,23 +197,6 @@ def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake:
 
 
 @pytest.mark.long
-def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(lake: Lake) -> None:
-    for day in range(3):
-        lake.put(day, "b")
-    run = lake.night(2)
-    result = as_rows(result_of(run))
-    window = window_of(run)
-    store = StatesStore(window.store)
-    # As after a kill behind the first of three versions: neither result nor the others were committed.
-    for part in window.parts[1:]:
-        Path(store.path(f"parts/{part.name}/versions/0001.json")).unlink()
-    Path(run.path("result/COMMIT.json")).unlink()
-    merge_states(lake.spark, run)
-    assert as_rows(result_of(run)) == result
-    assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
-
-
-@pytest.mark.long
 def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +243,7 @@ EXACT = {name: AGGREGATES[name] for name in ("n", "total", "mean", "counted")}
 
 def test_a_night_goes_on_from_the_merge_of_the_night_before(lake: Lake) -> None:
     """Two parts leave, one of them since it was added to; a damaged merge is dropped by the run that reads it."""
-    spec = lake.spec(aggregates=EXACT, window=4)
+    spec = lake.spec(aggregates=EXACT, window=4, engine="combine")
     for day in range(4):
         lake.put(day, "b", rows=100)
     lake.night(3, spec, preferred="subtract")
@@ -357,16 +313,16 @@ def test_states_that_are_damaged_are_made_anew_tonight_or_by_the_next_run(lake: 
 def test_late_and_missing_parts_fail_a_run_if_the_spec_says_so(lake: Lake) -> None:
     lake.put(0, "b")
     lake.put(2, "b")
-    run = lake.night(2)
-    window = window_of(run)
+    counts: dict[str, Any] = {"aggregates": {"n": "count"}, "engine": "combine"}
+    window = window_of(lake.night(2, lake.spec(**counts)))
     assert window.missing == ("2026-11-21",)
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-21"):
-        lake.night(2, lake.spec(window={"length": 3, "missing": "fail"}))
+        lake.prepared(2, lake.spec(**counts, window={"length": 3, "missing": "fail"}))
     lake.put(0, "c")
     with pytest.raises(InputError, match="part 2026-11-20: expected an older part that has not changed"):
-        lake.night(2, lake.spec(window={"length": 3, "late": "fail"}))
+        lake.prepared(2, lake.spec(**counts, window={"length": 3, "late": "fail"}))
     with pytest.raises(InputError, match="part 2026-11-23: expected files of the part that the run computes"):
-        lake.night(3)
+        lake.prepared(3, lake.spec(**counts))
 
 
 def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve(lake: Lake) -> None:

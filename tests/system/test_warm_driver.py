@@ -170,6 +170,7 @@ def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_dri
     await_that(lambda: not driver.processes(), "the driver to end with a step that failed")
 
 
+@pytest.mark.long
 def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_the_next_step_has_another(
     world: World,
 ) -> None:
