@@ -200,10 +200,8 @@ class Moments:
         attempt = self.run.new_attempt(QUALITY_STEP)
         checks = (
             _check("ledger", "ledger_balances", "", True, f"ledger_balances: {rows:,} rows of input"),
-            _check("result", "expect_column_values_to_not_be_null", "key", True,
-                   "expect_column_values_to_not_be_null(key): 0 of 400 values unexpected"),
-            _check("result", "expect_column_values_to_not_be_null", "key", True,
-                   "expect_column_values_to_not_be_null(key): 0 of 400 values unexpected"),
+            *[_check("result", "expect_column_values_to_not_be_null", "key", True,
+                     "expect_column_values_to_not_be_null(key): 0 of 400 values unexpected")] * 2,
             _check(
                 "result", "expect_column_values_to_be_between", "occurrences", success,
                 "expect_column_values_to_be_between(occurrences, max_value=5): "
