@@ -16,18 +16,12 @@ from skewless_spark.engines import stage as stages
 from skewless_spark.engines.stage import StageQuery, run_stage
 from skewless_spark.entries import run_stage as entry
 from skewless_spark.prepare.prepare import prepare
-from tests.spark.scenario import DATE, spec_of, without_times, write_input
-from tests.spark.test_pipeline import skewed
+from tests.spark.scenario import DATE, spec_of, without_times
 from tests.tiers import mostly_long
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value"}}
 ROUTING = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
-
-
-@pytest.fixture(scope="module")
-def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(10_000), files=8)
 
 
 def after_a_stage(
@@ -54,11 +48,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", mostly_long(CASES, "native and python"))
 def test_a_stage_has_the_same_outcome_with_the_query_that_was_built_ahead(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+    spark: SparkSession, few_skewed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     aggregates, fields = CASES[case]
-    ahead, _ = after_a_stage(spark, skewed_input, tmp_path / "ahead", aggregates, **fields)
-    usual, _ = after_a_stage(spark, skewed_input, tmp_path / "usual", aggregates, **fields)
+    ahead, _ = after_a_stage(spark, few_skewed, tmp_path / "ahead", aggregates, **fields)
+    usual, _ = after_a_stage(spark, few_skewed, tmp_path / "usual", aggregates, **fields)
     for run in (ahead, usual):
         assert run.decide(1, plan_next_stage).next_plan is not None
     expected = run_stage(spark, usual, 1)
@@ -72,8 +66,8 @@ def test_a_stage_has_the_same_outcome_with_the_query_that_was_built_ahead(
 
 
 @pytest.mark.long
-def test_a_query_of_another_plan_is_not_used(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
-    run, ahead = after_a_stage(spark, skewed_input, tmp_path / "run", NATIVE)
+def test_a_query_of_another_plan_is_not_used(spark: SparkSession, few_skewed: Path, tmp_path: Path) -> None:
+    run, ahead = after_a_stage(spark, few_skewed, tmp_path / "run", NATIVE)
     decided = plan_next_stage(run.job(), run.plan(0), run.report(0), [])
     assert decided.next_plan is not None
     narrow = decided.next_plan.model_copy(update={"budget_rows": 1})
@@ -84,9 +78,9 @@ def test_a_query_of_another_plan_is_not_used(spark: SparkSession, skewed_input: 
 
 @pytest.mark.long
 def test_a_query_over_a_stage_that_was_done_anew_is_not_used(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path
+    spark: SparkSession, few_skewed: Path, tmp_path: Path
 ) -> None:
-    run, ahead = after_a_stage(spark, skewed_input, tmp_path / "run", NATIVE)
+    run, ahead = after_a_stage(spark, few_skewed, tmp_path / "run", NATIVE)
     shutil.rmtree(run.path(stage_step(0)))
     again = run_stage(spark, run, 0)
     assert run.decide(1, plan_next_stage).next_plan is not None
@@ -95,9 +89,9 @@ def test_a_query_over_a_stage_that_was_done_anew_is_not_used(
 
 @pytest.mark.long
 def test_a_file_that_was_changed_since_the_query_was_built_is_refused(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path
+    spark: SparkSession, few_skewed: Path, tmp_path: Path
 ) -> None:
-    run, ahead = after_a_stage(spark, skewed_input, tmp_path / "run", NATIVE)
+    run, ahead = after_a_stage(spark, few_skewed, tmp_path / "run", NATIVE)
     assert run.decide(1, plan_next_stage).next_plan is not None
     left_over = run.committed(stage_step(0)).of_kind("backlog")[0]
     path = Path(run.path(left_over.path))
@@ -107,11 +101,9 @@ def test_a_file_that_was_changed_since_the_query_was_built_is_refused(
 
 
 @pytest.mark.long
-def test_a_run_without_a_next_stage_has_no_query_for_one(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path
-) -> None:
+def test_a_run_without_a_next_stage_has_no_query_for_one(spark: SparkSession, few_skewed: Path, tmp_path: Path) -> None:
     run, routing = RunDirectory(str(tmp_path / "run")), {"policy": "static", "waves": [1], "reducers": 4}
-    prepare(run, spec_of(skewed_input, "key", NATIVE, routing=routing), DATE, str(tmp_path))
+    prepare(run, spec_of(few_skewed, "key", NATIVE, routing=routing), DATE, str(tmp_path))
     run_stage(spark, run, 0)
     assert plan_next_stage(run.job(), run.plan(0), run.report(0), []).next_plan is None
     entry.look_ahead(["--run-dir", str(run), "--stage", "0"])
