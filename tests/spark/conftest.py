@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.session.session import build_session
 from tests.spark.clusters import install_paced
+from tests.spark.scenario import write_input
+from tests.spark.test_pipeline import skewed
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +22,12 @@ def spark() -> Iterator[SparkSession]:
     session.conf.set("spark.sql.shuffle.partitions", 2)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def few_skewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """10,000 rows of Zipf keys in a few files, for tests that count what a stage costs."""
+    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(10_000), files=8)
 
 
 @pytest.fixture

@@ -425,6 +425,7 @@ def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     assert (job.rows, job.units, job.key_types, job.column_types) == (0, (), {"k": "string"}, {"v": "bigint"})
 
 
+@pytest.mark.long
 def test_a_snapshot_that_expired_during_a_run_ends_it_with_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     _, paths = clicks(tmp_path, numbered(100), numbered(100, 100))
     run = RunDirectory(str(tmp_path / "run"))

@@ -32,11 +32,6 @@ NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "first_plan": [
 Aggregates = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(10_000), files=8)
-
-
 #: Calls to the JVM of a stage of two native aggregates.
 MOST_CALLS = 250
 #: The write, and a job for each of two tables that are broadcast: the input's files, and the slots of the ring.
@@ -59,9 +54,9 @@ MOST_JOBS = 3
     ids=["native, budget", "native", "python, budget", "python", "both, budget", "both"],
 )
 def test_a_routed_stage_is_one_query_of_few_jobs(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates, routing: dict[str, Any], reads: int
+    spark: SparkSession, few_skewed: Path, tmp_path: Path, aggregates: Aggregates, routing: dict[str, Any], reads: int
 ) -> None:
-    _, reports = reduce_job(spark, spec_of(skewed_input, "key", aggregates, routing=routing), tmp_path / "run")
+    _, reports = reduce_job(spark, spec_of(few_skewed, "key", aggregates, routing=routing), tmp_path / "run")
     for report in reports:
         work = report.work
         assert work
@@ -74,10 +69,10 @@ def test_a_routed_stage_is_one_query_of_few_jobs(
 
 @pytest.mark.long
 def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path
+    spark: SparkSession, few_skewed: Path, tmp_path: Path
 ) -> None:
     routing = {**BUDGET, "waves": [1]}
-    run = prepared(tmp_path, spec_of(skewed_input, "key", NATIVE, routing=routing))
+    run = prepared(tmp_path, spec_of(few_skewed, "key", NATIVE, routing=routing))
     run_stage(spark, run, 0)
     plan = run.decide(1, plan_next_stage).next_plan
     assert plan is not None
@@ -92,9 +87,9 @@ def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
 
 @pytest.mark.parametrize("aggregates", mostly_long([NATIVE, PYTHON, BOTH], BOTH), ids=["native", "python", "both"])
 def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates
+    spark: SparkSession, few_skewed: Path, tmp_path: Path, aggregates: Aggregates
 ) -> None:
-    _, (report,) = reduce_job(spark, spec_of(skewed_input, "key", aggregates, engine="combine"), tmp_path / "run")
+    _, (report,) = reduce_job(spark, spec_of(few_skewed, "key", aggregates, engine="combine"), tmp_path / "run")
     assert report.work
     assert (report.work.executions, report.work.jobs) == (1, 1)
     assert report.work.shuffle_bytes_read == report.work.shuffle_bytes_written
@@ -120,18 +115,18 @@ def test_a_stage_asks_the_jvm_for_little_however_many_files_it_reads(
 
 @pytest.mark.long
 def test_a_few_states_take_one_partition_however_many_tasks_there_are(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path
+    spark: SparkSession, few_skewed: Path, tmp_path: Path
 ) -> None:
-    run, reports = reduce_job(spark, spec_of(skewed_input, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
+    run, reports = reduce_job(spark, spec_of(few_skewed, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
     for report in reports:
         assert len(run.committed(stage_step(report.stage)).of_kind(NATIVE_STATES)) == 1
         assert sum(load.states > 0 for load in report.tasks) == 4
 
 
 @pytest.mark.long
-def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
+def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, few_skewed: Path, tmp_path: Path) -> None:
     adaptive = spark.conf.get("spark.sql.adaptive.enabled")
-    run, _, reports = run_job(spark, spec_of(skewed_input, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
+    run, _, reports = run_job(spark, spec_of(few_skewed, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
     assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
     steps = {step.step: step for step in times_of(run)}
     assert list(steps) == ["stage 0", "decision 1", "stage 1", "decision 2", "merge", "validate", "publish"]

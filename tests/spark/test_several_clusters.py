@@ -222,7 +222,8 @@ def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(tmp_pa
     assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
 
 
-@pytest.mark.parametrize("rows", mostly_long([0, 100], 0))
+@pytest.mark.long
+@pytest.mark.parametrize("rows", [0, 100])
 def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path, rows: int) -> None:
     """The input has none, or its map leaves none over."""
     path = write_input(tmp_path / "input", events(100).slice(0, rows), files=1)

@@ -42,7 +42,6 @@ def predicted(
     wave: int = 100_000,
     *,
     plan: Mapping[str, Any] | None = None,
-    states: Sequence[int] = (),
     backlog: Mapping[str, int] | None = None,
     named: Sequence[str] | None = None,
     **job: Any,
@@ -51,9 +50,6 @@ def predicted(
     frozen = synthetic.job([sum(seen.values()), wave], policy=policy, **job)
     first = first_plan(frozen).model_copy(update=dict(plan or {}))
     report = synthetic.report(first, seen, backlog, named)
-    if states:
-        loads = zip(report.tasks, states, strict=True)
-        report = report.model_copy(update={"tasks": tuple(load.model_copy(update={"states": n}) for load, n in loads)})
     return frozen, Forecast.after(frozen, first, report)
 
 

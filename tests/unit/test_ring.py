@@ -22,7 +22,7 @@ from tests.tiers import mostly_long
 from tests.unit import synthetic
 
 DOCS = Path(__file__).parents[2] / "docs"
-FEWER = "take fewer reducers"
+FEWER, OR_MORE_TOKENS = "take fewer reducers", "or give each more tokens"
 OF_THE_FINEST = "that own none of its 1,048,576"
 
 TOKENS = st.dictionaries(st.integers(0, 40), st.integers(1, 30), min_size=1, max_size=8)
@@ -131,13 +131,8 @@ def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
 @pytest.mark.parametrize(
     ("routing", "most", "came", "hint"),
     [
-        ({"reducers": 10_000, "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} or give each more tokens."),
-        (
-            {"reducer_range": [8, 10_000], "tokens": 1},
-            "10,000",
-            f"48 {OF_THE_FINEST}",
-            f"{FEWER} or give each more tokens.",
-        ),
+        ({"reducers": 10_000, "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} {OR_MORE_TOKENS}."),
+        ({"reducer_range": [8, 10_000], "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} {OR_MORE_TOKENS}."),
         ({"reducers": 10_000, "policy": "doubling", "strict": True}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER}."),
     ],
     ids=["one token each", "none for those to be added", "doubling"],
