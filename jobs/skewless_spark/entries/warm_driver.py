@@ -32,12 +32,13 @@ from pyspark import SparkContext
 
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.session import build_session, forget_session, start_java
+from skewless_spark.session.spark_errors import sentence_for
 
 #: What a request may name; anything else is refused.
-PREPARE = "prepare_run.py"
+PREPARE, STAGE = "prepare_run.py", "run_stage.py"
 ENTRIES = {
     name: f"skewless_spark.entries.{name.removesuffix('.py')}"
-    for name in (PREPARE, "run_stage.py", "share_stage.py", "merge_states.py", "validate_result.py")
+    for name in (PREPARE, STAGE, "share_stage.py", "merge_states.py", "validate_result.py")
 }
 #: Of the environment only variables with this prefix differ from step to step.
 STEP_VARIABLES = "AIRFLOW_CTX_"
@@ -108,8 +109,7 @@ class Driver:
                 lines.write(json.dumps({"exit_code": code, "log_until": self._told}) + "\n")
             if code or request["last"]:
                 return
-            if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
-                forget_session()  # nothing of a step is left to the next one
+            self._tidy(request)
 
     def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
         over, done = os.pipe()
@@ -150,6 +150,17 @@ class Driver:
             if self._spark is not None:
                 self._spark.join()
             import_soon()
+
+    def _tidy(self, request: Mapping[str, Any]) -> None:
+        """Leave nothing of a step to the next one, and build the query of the next stage; no task waits for this."""
+        if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
+            forget_session()
+        if request["entry"] == STAGE:
+            # It is only for speed: a stage that finds no query builds its own, and tells what is wrong with that.
+            try:
+                importlib.import_module(ENTRIES[STAGE]).look_ahead(request["arguments"])
+            except Exception as err:  # noqa: BLE001
+                sys.stderr.write(f"The next query is not built ahead: {sentence_for(err)}\n")
 
 
 def _java() -> list[int]:
