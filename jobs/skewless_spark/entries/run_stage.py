@@ -38,9 +38,8 @@ def look_ahead(arguments: Sequence[str]) -> None:
         return
     *earlier, last = [run.report(before) for before in range(stage + 1)]
     plan = plan_next_stage(run.job(), run.plan(stage), last, earlier).next_plan
-    query = build_query(build_session("skewless"), run, plan) if plan is not None else None
-    if query is not None:
-        _AHEAD[str(run)] = query
+    if plan is not None:
+        _AHEAD[str(run)] = build_query(build_session("skewless"), run, plan)
 
 
 def _parser() -> argparse.ArgumentParser:
