@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from skewless_cli.main import main
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.session.session import build_session
 from tests.spark.clusters import install_paced
+from tests.spark.scenario import Told
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +23,19 @@ def spark() -> Iterator[SparkSession]:
     session.conf.set("spark.sql.shuffle.partitions", 2)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def command_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+    """The command in this process, which has imported all of it."""
+
+    def called(*words: str) -> Told:
+        monkeypatch.setattr(sys, "argv", ["skewless", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Told(int(ended.value.code or 0), *capfd.readouterr())
+
+    return called
 
 
 @pytest.fixture

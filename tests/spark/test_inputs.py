@@ -74,15 +74,24 @@ def source_of(kind: str, path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["orc", "csv", "json"])
-def test_every_format_gives_the_answer_of_its_rows_and_a_ledger(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_every_format_gives_the_answer_of_its_rows_and_a_ledger_and_is_published(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
     for number in range(12):
         folder = tmp_path / "in" / f"part={number % 2}"
         folder.mkdir(parents=True, exist_ok=True)
         write(kind, folder / f"{number:02d}.{kind}", rows().slice(number * 500, 500))
-    run, reports = reduce_job(spark, spec(source_of(kind, tmp_path / "in"), tmp_path / "out"), tmp_path / "run")
+    output = {"path": str(tmp_path / "out"), "format": kind}
+    job = spec(source_of(kind, tmp_path / "in"), tmp_path, output=output)
+    run, finished, reports = run_job(spark, job, tmp_path / "run")
     assert as_rows(result_of(run)) == expected(rows())
     assert sum(report.admitted_rows for report in reports) == 6000
     assert all((report.given_rows is None) == (kind == "orc") for report in reports)
+    folder = Path(finished.publication.path)
+    assert {file.suffix for file in folder.iterdir() if file.name != "_published"} == {f".{kind}"}
+    schema = "k string, n bigint, total bigint"
+    read = spark.read.schema(schema).format(kind).option("header", value=True).load(str(folder)).toArrow()
+    assert as_rows(read) == expected(rows())
 
 
 @pytest.mark.long
@@ -218,18 +227,6 @@ def test_a_bad_line_ends_the_stage_in_its_sentence_and_commits_nothing(spark: Sp
     assert "in.csv, line 3: expected a bigint in column 'v', but got 'zwei'; nothing was committed" in sentence
     assert exit_code_of(told.value) == 2
     assert run.commit_of("stages/0000") is None
-
-
-@pytest.mark.parametrize("kind", ["orc", "csv", "json"])
-def test_the_result_is_published_in_the_format_of_the_spec(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    pq.write_table(rows(), tmp_path / "in.parquet")
-    job = spec({"path": str(tmp_path / "in.parquet")}, tmp_path, output={"path": str(tmp_path / "out"), "format": kind})
-    run, finished, _ = run_job(spark, job, tmp_path / "run")
-    folder = Path(finished.publication.path)
-    assert {file.suffix for file in folder.iterdir() if file.name != "_published"} == {f".{kind}"}
-    schema = "k string, n bigint, total bigint"
-    read = spark.read.schema(schema).format(kind).option("header", value=True).load(str(folder)).toArrow()
-    assert as_rows(read) == as_rows(result_of(run)) == expected(rows())
 
 
 ODD_TEXTS = [
