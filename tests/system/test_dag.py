@@ -146,33 +146,22 @@ def test_a_killed_driver_is_tried_again_and_the_result_is_the_same(first_night: 
 
 
 @pytest.mark.long
-def test_failed_quality_fails_the_task_and_publishes_nothing(disturbed: Night) -> None:
+def test_failed_quality_is_told_and_reported_and_leaves_the_day_that_was_published_before(
+    root: Path, first_night: Night, disturbed: Night
+) -> None:
+    run = disturbed.run
     assert (disturbed.states["validate"], disturbed.states["publish"]) == ("failed", "upstream_failed")
-    assert not disturbed.run.exists("publish/published.json")
-
-
-@pytest.mark.long
-def test_failed_quality_is_told_by_name_and_numbers(disturbed: Night) -> None:
-    (name,) = disturbed.run.fs.glob(f"{disturbed.run.root}/failures/validate-*.json")
-    failure = disturbed.run.read(str(name).removeprefix(f"{disturbed.run.root}/"), Failure)
+    assert not run.exists("publish/published.json")
+    (name,) = run.fs.glob(f"{run.root}/failures/validate-*.json")
+    failure = run.read(str(name).removeprefix(f"{run.root}/"), Failure)
     assert failure.exit_code == 3
     assert "expect_column_values_to_be_between" in failure.sentence
     assert re.search(r"\b1\b", failure.sentence), "one key is above the limit"
-
-
-@pytest.mark.long
-def test_failed_quality_still_leaves_the_report(disturbed: Night) -> None:
-    commit = disturbed.run.committed(QUALITY_STEP)
-    report = disturbed.run.read(f"{commit.step}/attempts/{commit.attempt}/result.json", QualityReport)
+    commit = run.committed(QUALITY_STEP)
+    report = run.read(f"{commit.step}/attempts/{commit.attempt}/result.json", QualityReport)
     assert not report.success
     assert report.ledger.balanced
-
-
-@pytest.mark.long
-def test_failed_quality_leaves_the_day_that_was_published_before(
-    root: Path, first_night: Night, disturbed: Night
-) -> None:
-    assert disturbed.run.job().output_path == first_night.run.job().output_path
+    assert run.job().output_path == first_night.run.job().output_path
     assert _folder(_published(root)) == sorted(_digests(first_night.run))
 
 
