@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from skewless_cli.main import main
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.session.session import build_session
 from tests.spark.clusters import install_paced
-from tests.spark.scenario import write_input
+from tests.spark.scenario import Told, write_input
 from tests.spark.test_pipeline import skewed
 
 
@@ -28,6 +30,19 @@ def spark() -> Iterator[SparkSession]:
 def few_skewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """10,000 rows of Zipf keys in a few files, for tests that count what a stage costs."""
     return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(10_000), files=8)
+
+
+@pytest.fixture
+def command_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+    """The command in this process, which has imported all of it."""
+
+    def called(*words: str) -> Told:
+        monkeypatch.setattr(sys, "argv", ["skewless", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Told(int(ended.value.code or 0), *capfd.readouterr())
+
+    return called
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +29,20 @@ from skewless_spark.result.merge import merge_states
 from tests.object_stores import as_client
 
 DATE = dt.date(2026, 11, 20)
+
+
+class Told(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The object that it printed."""
+        told: dict[str, Any] = json.loads(self.stdout)
+        return told
 
 
 class Quiet:

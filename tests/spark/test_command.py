@@ -9,15 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from skewless_cli.main import app, main
+from skewless_cli.main import app
 from tests.processes import side_by_side
-from tests.spark.scenario import write_input
+from tests.spark.scenario import Told, write_input
 from tests.spark.test_pipeline import skewed
 from tests.unit.test_retention import _run
 
@@ -29,28 +29,13 @@ def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*SKEWLESS, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
 
 
-class Told(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 Here = Callable[..., Told]
 
 
 @pytest.fixture
-def here(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    """The command in this process, which has imported all of it: for what needs no Spark."""
+def here(home: Path, monkeypatch: pytest.MonkeyPatch, command_here: Here) -> Here:
+    """The command in this process: for what needs no Spark."""
     monkeypatch.chdir(home)
-
-    def command_here(*words: str) -> Told:
-        monkeypatch.setattr(sys, "argv", ["skewless", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Told(int(ended.value.code or 0), *capfd.readouterr())
-
     return command_here
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import random
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from skewless.errors import InputError, LedgerError, QualityError, SpecError
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import published_path
@@ -280,8 +280,9 @@ def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committe
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = write_input(tmp_path / "input", skewed(2000), files=10)
-    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "stages" / "0001")
+    run = prepared(tmp_path, spec_of(path, "key", {"n": "count"}))
+    run_stage(spark, run, 0)
+    assert run.decide(1, plan_next_stage).next_plan is not None
     for file in path.iterdir():
         pq.write_table(skewed(150, seed=9), file)
     with pytest.raises(InputError, match=r"was rewritten; nothing was committed"):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +21,6 @@ from skewless.run.storage import file_checksum
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless.standing.store import StatesStore
-from skewless_cli.main import main
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
@@ -31,7 +28,7 @@ from skewless_spark.quality.all_rows import sampled
 from skewless_spark.quality.verification import require_same_input
 from skewless_spark.result.merge import merge_states
 from skewless_spark.states.columns import JobColumns
-from tests.spark.scenario import Quiet, as_rows, result_of, shown, window_of
+from tests.spark.scenario import Quiet, Told, as_rows, result_of, shown, window_of
 from tests.spark.test_window import DAY, Lake
 
 AGGREGATES: dict[str, Any] = {
@@ -39,20 +36,6 @@ AGGREGATES: dict[str, Any] = {
     "total": {"function": "sum", "column": "value"},
     "earliest": {"function": "first", "column": "word"},
 }
-
-
-class Told(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The object that it printed."""
-        told: dict[str, Any] = json.loads(self.out)
-        return told
 
 
 Command = Callable[..., Told]
@@ -64,7 +47,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
-def command(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+def command(lake: Lake, command_here: Command) -> Command:
     """The command over the spec of the lake, in this process, whose session it uses."""
 
     def here(name: str, *words: str, **fields: Any) -> Told:
@@ -72,10 +55,7 @@ def command(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         raw = lake.spec(**given).model_dump(mode="json", exclude_none=True)
         path = lake.folder / "spec.yaml"
         path.write_text(yaml.safe_dump(raw, sort_keys=False))
-        monkeypatch.setattr(sys, "argv", ["skewless", name, str(path), "--root", str(lake.folder), *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Told(int(ended.value.code or 0), *capfd.readouterr())
+        return command_here(name, str(path), "--root", str(lake.folder), *words)
 
     return here
 
@@ -102,16 +82,16 @@ def published(lake: Lake, number: int) -> list[tuple[Any, ...]]:
 def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, command: Command) -> None:
     for number in range(3):
         lake.put(number, "b")
-        assert command("run", "--date", day(number), window=2).code == 0
+        assert command("run", "--date", day(number), window=2).returncode == 0
     before = {number: version(lake, number) for number in range(3)}
     lake.put(1, "late", rows=40)
     span = ("--from", day(0), "--to", day(2))
 
     dry = command("restate", *span, "--dry-run", window=2)
-    assert dry.code == 0
-    assert f"{day(1)}: {lake.path(1, 'late')} was added" in dry.out
-    assert f"reads {day(1)}: 40 rows in 1 files: what was added" in dry.out
-    assert "2 results to compute, 1 up to date" in dry.out
+    assert dry.returncode == 0
+    assert f"{day(1)}: {lake.path(1, 'late')} was added" in dry.stdout
+    assert f"reads {day(1)}: 40 rows in 1 files: what was added" in dry.stdout
+    assert "2 results to compute, 1 up to date" in dry.stdout
     assert {number: version(lake, number) for number in before} == before
 
     told = command("restate", *span, "--json", window=2).json
@@ -122,11 +102,11 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
     assert published(lake, 2) == lake.whole(range(1, 3), AGGREGATES)
     after = {number: version(lake, number) for number in before}
     again = command("restate", *span, window=2)
-    assert "0 results to compute, 3 up to date" in again.out
+    assert "0 results to compute, 3 up to date" in again.stdout
     assert {number: version(lake, number) for number in before} == after
 
     lake.put(1, "later", rows=7)  # the night reads it; the day before is restated without reading a row
-    assert command("run", "--date", day(2), window=2).code == 0
+    assert command("run", "--date", day(2), window=2).returncode == 0
     quality = RunDirectory(_manifest_run(lake, 2)).quality()
     assert quality is not None
     assert quality.window is not None
@@ -147,8 +127,8 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
     enough = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "n", "min_value": few + 1}}
     assert few < many
     ended = command("restate", *span, "--json", window=2, quality={"expectations": [enough]})
-    assert ended.code == 3
-    assert ended.err.splitlines()[-1] == (
+    assert ended.returncode == 3
+    assert ended.stderr.splitlines()[-1] == (
         f"skewless: restate: 2 results are as they were: {day(0)}, {day(1)}; mend them, and restate again."
     )
     none, unmet, done = ended.json["results"]
@@ -171,7 +151,7 @@ def test_restating_goes_on_where_it_was_interrupted_and_says_what_it_reads_beyon
     for number in range(4):
         lake.put(number, "b", rows=100)
     for number in (2, 3):
-        assert command("run", "--date", day(number)).code == 0
+        assert command("run", "--date", day(number)).returncode == 0
     store = _store(lake, 3)
     for path in Path(store.path(f"parts/{day(0)}/versions")).iterdir():
         path.unlink()  # as a prune does beyond ``keep``
@@ -179,8 +159,8 @@ def test_restating_goes_on_where_it_was_interrupted_and_says_what_it_reads_beyon
     lake.put(2, "c", rows=30)
     span = ("--from", day(0), "--to", day(9))
     dry = command("restate", *span, "--dry-run")
-    assert f"  reads {day(0)}: 100 rows in 1 files: all of it, as no states of it are kept" in dry.out
-    assert f"  reads {day(2)}: 30 rows in 1 files: all of it, as files were replaced or removed" in dry.out
+    assert f"  reads {day(0)}: 100 rows in 1 files: all of it, as no states of it are kept" in dry.stdout
+    assert f"  reads {day(2)}: 30 rows in 1 files: all of it, as files were replaced or removed" in dry.stdout
 
     # As after a kill within the first of two results: its run is prepared, and nothing is published.
     spec = restating_spec(load_spec(lake.folder / "spec.yaml"), "spec")
@@ -206,7 +186,7 @@ def _manifest_run(lake: Lake, number: int) -> str:
 
 def test_a_result_whose_run_is_gone_is_computed_again_and_bad_days_are_refused(lake: Lake, command: Command) -> None:
     lake.put(0, "b", rows=50)
-    assert command("run", "--date", day(0)).code == 0
+    assert command("run", "--date", day(0)).returncode == 0
     for _ in range(2):
         before = version(lake, 0)
         Path(_manifest_run(lake, 0), "job.json").unlink()
@@ -215,7 +195,10 @@ def test_a_result_whose_run_is_gone_is_computed_again_and_bad_days_are_refused(l
         assert told["results"][0]["rows_read"] == 0
         assert version(lake, 0) != before
     refused = command("restate", "--from", day(1), "--to", day(0))
-    assert (refused.code, refused.err) == (2, f"skewless: --to: expected a day from {day(1)} on, but got {day(0)}.\n")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"skewless: --to: expected a day from {day(1)} on, but got {day(0)}.\n",
+    )
 
 
 EVERY: dict[str, Any] = {
@@ -251,7 +234,7 @@ def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     kept = {part: store.numbers(part) for part in store.parts()}
 
     right = command("verify", "--date", day(2), "--json", aggregates=aggregates, window=3)
-    assert right.code == 0, right.err
+    assert right.returncode == 0, right.stderr
     told = right.json
     assert not told["differ"]
     assert told["keys"] > 10
@@ -262,16 +245,16 @@ def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
 
     count_one_more(store, day(0))
     wrong = command("verify", "--date", day(2), aggregates=aggregates, window=3)
-    assert wrong.code == 3
-    assert "n: 1 keys differ\n" in wrong.out
-    assert "for example, of " in wrong.out
-    assert "they are not those of all rows; both runs are in" in wrong.err
+    assert wrong.returncode == 3
+    assert "n: 1 keys differ\n" in wrong.stdout
+    assert "for example, of " in wrong.stdout
+    assert "they are not those of all rows; both runs are in" in wrong.stderr
 
     # The night itself compares as many keys, and publishes nothing.
     blocked = command("run", "--date", day(2), aggregates=aggregates, **fields)
-    assert blocked.code == 3
-    assert "kept_states_are_those_of_all_rows" in blocked.err
-    assert "keys with another n" in blocked.err
+    assert blocked.returncode == 3
+    assert "kept_states_are_those_of_all_rows" in blocked.stderr
+    assert "keys with another n" in blocked.stderr
     assert not (lake.folder / "published" / f"date={day(2)}").exists()
 
 
@@ -328,7 +311,7 @@ def test_a_right_night_passes_with_a_sample_of_its_keys_and_each_part_has_anothe
     for number in range(2):
         lake.put(number, "b")
         told = command("run", "--date", day(number), "--json", **fields)
-        assert told.code == 0, told.err
+        assert told.returncode == 0, told.stderr
         checks = [one for one in told.json["quality"]["checks"] if one["subject"] == "states"]
         assert len(checks) == 6
         assert all(one["success"] for one in checks)
