@@ -44,8 +44,9 @@ def require_equal(spark: SparkSession, batch: Batch, root: Path) -> None:
             job = job_of(given, declared, root, cut=cut)
             try:
                 found = rows_of(read(spark, job, batch.names), batch.names)
-            except InputError:
-                if way != "workers" or not batch.of_spark:
+            except InputError as error:
+                # pyarrow does not unpack all integers that DuckDB packs.
+                if way != "workers" or not (batch.of_spark or "-duckdb.parquet" in error.where):
                     raise
                 continue
             assert found == wanted, f"{kind}, {way}: {first_difference(found, wanted, batch.names)}"
