@@ -24,14 +24,14 @@ demo-nights: setup corpus ## Run a window of four days over twelve days night by
 demo-lake: setup corpus ## Publish days of an Iceberg table in an embedded catalog, go back to a version of one, and print how to read it
 	@$(IN_VENV) python -m examples.lake
 
-test: setup-tests ## Run all tests except the long ones (11 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
+test: setup-tests ## Run all tests except the long ones (10 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
 test-all: test test-long test-cluster ## Run all tests, with the cluster and the browser
 
 # What fails beside another test runs once more, alone; what fails then, too, is red. Both are printed.
-test-long: setup-tests ## Run the long tests, except those of test-cluster (two hours); what fails is run once more, alone
+test-long: setup-tests ## Run the long tests, except those of test-cluster (two to three hours); what fails is run once more, alone
 	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster || \
 	  env -u SKEWLESS_TESTS_UNTIL python -m pytest -m long --ignore tests/cluster --last-failed --last-failed-no-failures none
 

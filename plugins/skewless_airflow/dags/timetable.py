@@ -55,7 +55,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
     def covered(self) -> Schedule:
         """The part that runs compute, as the schedule of a spec."""
         zone = str(self.serialize()["timezone"])
-        return Schedule.model_validate({"timezone": zone, self._unit: self._offset})
+        return Schedule(timezone=zone, part=f"{self._unit}{self._offset:+d}")
 
     def validate(self) -> None:
         """Refuse invalid expressions."""
