@@ -125,7 +125,7 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
 
     Of several windows only the longest is looked at.
 
-    The committed files are read batch by batch, and only so many rows are kept, since a result may be large.
+    The committed files are read batch by batch, and only the rows to be shown are kept, since a result may be large.
     """
     job, commit = run.job(), run.commit_of(RESULT_STEP)
     if commit is None:

@@ -165,6 +165,8 @@ def test_a_file_beside_the_static_ones_is_not_served(clients: dict[str, TestClie
         answer = clients["viewer"].get(f"/skewless/static/{quote(way, safe='')}")
         assert answer.status_code == 404, way
         assert secret.read_text() not in answer.text
+    served = [clients["viewer"].get(f"/skewless/static/{file.name}").status_code for file in STATIC.iterdir()]
+    assert served == [200] * 4
 
 
 @pytest.mark.parametrize(

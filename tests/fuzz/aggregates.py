@@ -103,6 +103,10 @@ def _moment(column: str, *, ddof: int, root: bool) -> Holds:
     return _near(found, lambda rows: math.fsum(value * value for value in _floats(rows, column)) + 1)
 
 
+#: Functions of two numbers, and of the value beside the largest or the smallest other one, by its sign.
+PAIRS, EXTREMES = ("covar_samp", "covar_pop", "corr"), {1: "max_by", -1: "min_by"}
+
+
 def covariance(column: str, other: str, how: str) -> Holds:
     def pairs(rows: Sequence[Row]) -> list[tuple[float, float]]:
         return [(float(row[column]), float(row[other])) for row in rows if None not in (row[column], row[other])]
@@ -425,14 +429,10 @@ def draw_calls(
         drawn[f"a{number}"] = maker(column, columns[column], chance)
     numbers = [column for column, kind in columns.items() if kind.name in NUMBERS]
     if numbers and chance.random() < 0.2:
-        one, other, how = (
-            chance.choice(numbers),
-            chance.choice(numbers),
-            chance.choice(["covar_samp", "covar_pop", "corr"]),
-        )
+        one, other, how = (chance.choice(numbers), chance.choice(numbers), chance.choice(PAIRS))
         drawn["pair"] = Call({"function": how, "column": one, "other": other}, covariance(one, other, how))
     if columns and ordered and chance.random() < 0.25:
         one, other, sign = chance.choice(list(columns)), chance.choice(list(columns)), chance.choice([1, -1])
-        call = {"function": "max_by" if sign > 0 else "min_by", "column": one, "by": other}
+        call = {"function": EXTREMES[sign], "column": one, "by": other}
         drawn["extreme"] = Call(call, by_extreme(one, other, sign), by_order=True, kind=columns[one])
     return {name: one for name, one in drawn.items() if ordered or not one.by_order}

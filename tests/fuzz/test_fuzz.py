@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.windows import merge
-from tests.fuzz.aggregates import CONCATENABLE, MERGEABLE
+from tests.fuzz.aggregates import CONCATENABLE, EXTREMES, MERGEABLE, PAIRS
 from tests.fuzz.nights import run_nights
 from tests.fuzz.trial import run_trial
 from tests.fuzz.values import KINDS
@@ -46,6 +46,6 @@ def test_all_aggregates_that_can_be_merged_are_drawn_for_nights() -> None:
     chance, column = random.Random(3), next(iter(KINDS.values()))
     calls = [make("value", column, chance).call for _, make in (MERGEABLE | CONCATENABLE).values()]
     drawn = {call if isinstance(call, str) else call["function"] for call in calls}
-    drawn |= {"covar_samp", "covar_pop", "corr", "max_by", "min_by"}  # of two columns
+    drawn |= {*PAIRS, *EXTREMES.values()}
     mergeable = {name for name in REGISTRY if REGISTRY[name].mergeable and name not in SYNONYMS}
     assert {SYNONYMS[name].name if name in SYNONYMS else name for name in drawn} >= mergeable

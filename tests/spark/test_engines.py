@@ -73,7 +73,6 @@ def test_auto_makes_one_state_of_each_of_many_keys_with_large_states(spark: Spar
     assert sum(load.states for load in report.tasks) == report.histogram.keys == result_of(run).num_rows
 
 
-@pytest.mark.long
 def test_bypass_splits_hot_keys_and_null_and_makes_one_state_of_all_others(spark: SparkSession, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     light = [f"k{number}" for number in rng.integers(0, 5_000, 20_000).tolist()]

@@ -138,7 +138,7 @@ def test_a_part_that_is_none_is_refused_in_a_sentence(date: str, hour: str | Non
     "wrong", [{"part": one} for one in ("yesterday", "day-", "day-1.5", "hour -1", "day-1000000", -1, True)]
 )
 def test_what_a_run_covers_is_one_of_few(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match=r"day or hour, alone or with an offset|valid string"):
         Schedule(**wrong)
 
 

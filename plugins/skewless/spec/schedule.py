@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import CroniterBadCronError, CroniterBadDateError, croniter
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import Frozen, shortened, unmet
 from skewless.spec.part import Part, PartUnit, part_at
@@ -22,6 +23,8 @@ PARTS_ASSET = "/parts"
 MOST_CAUGHT_UP = 48
 #: Any day serves: whether there is a next moment does not depend on it.
 _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+#: What a run computes: a day or an hour, counted from the day or the hour of its moment.
+_PART = "^(day|hour)([+-][0-9]{1,4})?$"
 
 
 class Schedule(Frozen):
@@ -55,9 +58,8 @@ class Schedule(Frozen):
         description="IANA time zone the cron expression is read in; days and hours are those of this zone.",
         examples=["Europe/Zurich"],
     )
-    part: str | None = Field(
+    part: Annotated[str, WithJsonSchema({"type": "string", "pattern": _PART})] | None = Field(
         default=None,
-        pattern=r"^(day|hour)([+-][0-9]{1,4})?$",
         description="What a run computes: day, the day of the run; day-1, the day before it; hour, hour-1 and so on, "
         "an hour, which {hour} in paths is then. By default day-1 where the DAG has a schedule, else day.",
         examples=["day-1", "hour-1"],
@@ -82,6 +84,13 @@ class Schedule(Frozen):
             if fault:
                 raise unmet("a cron expression that Airflow takes", f"{shortened(expression)}: {fault}"[:200])
         return cron
+
+    @field_validator("part")
+    @classmethod
+    def _known_part(cls, part: str | None) -> str | None:
+        if part is not None and not re.fullmatch(_PART, part):
+            raise unmet("day or hour, alone or with an offset of at most four digits, like day-1", shortened(part))
+        return part
 
     @field_validator("asset")
     @classmethod

@@ -46,7 +46,7 @@ def plan_part(
         ranks = ranks_between((), _units_of_files(units))
         reasons = (*reasons[: MOST_REASONS - 1], "there was no place left between the files before and after them")
     if ranks is None:
-        raise InputError(f"part {part.name}", "fewer units", f"{len(units):,}", "give it fewer files")
+        raise InputError(f"part {part.name}", "fewer units", f"{len(units):,}", "give it fewer and larger files")
     seen = {
         unit.path: SeenFile(
             path=unit.path, size_bytes=unit.size_bytes, version=unit.version, checksum=unit.checksum,

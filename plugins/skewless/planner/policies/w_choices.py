@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.policies.proposal import Proposal, over_choices
+from skewless.planner.policies.d_choices import over_choices
+from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
