@@ -30,10 +30,8 @@ test: setup-tests ## Run all tests except the long ones (10 minutes): core, leas
 
 test-all: test test-long test-cluster ## Run all tests, with the cluster and the browser
 
-# What fails beside another test runs once more, alone; what fails then, too, is red. Both are printed.
 test-long: setup-tests ## Run the long tests, except those of test-cluster; hours
-	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster || \
-	  env -u SKEWLESS_TESTS_UNTIL python -m pytest -m long --ignore tests/cluster --last-failed --last-failed-no-failures none
+	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that no test catches (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))

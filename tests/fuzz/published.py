@@ -122,9 +122,18 @@ def _as_text(value: Any) -> Any:
         return None
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     text = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text) if isinstance(value, float) else text
-    # A float of four bytes is written with fewer digits than Python has for it.
     number = re.fullmatch(r"-?\d+(\.\d+([eE][+-]?\d+)?|[eE][+-]?\d+)", text)
-    return repr(np.float32(text)) if number else text
+    return _digits(float(text)) if number else text
+
+
+def _digits(value: float) -> str:
+    """A number by the digits that a float of four bytes is written with, which are fewer than Python has for it.
+
+    Rounded to a number of digits, it and what is read of its text may end on two sides of a half.
+    """
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    return repr(single if np.isfinite(single) and (single or not value) else value)
 
 
 def _as_time(value: dt.datetime) -> str:
@@ -139,8 +148,9 @@ def _as_json(value: Any) -> Any:
         return tuple((name, _as_json(one)) for name, one in value.items())
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, int | float | Decimal) or value in {"Infinity", "-Infinity", "NaN"}:
-        return f"{float(value) + 0.0:.6g}"  # a float has no more digits
+    whole = isinstance(value, Decimal) and not value.as_tuple().exponent
+    if (isinstance(value, float | Decimal) and not whole) or value in {"Infinity", "-Infinity", "NaN"}:
+        return _digits(float(value) + 0.0)
     if isinstance(value, dt.datetime):
         return _as_time(value)
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
