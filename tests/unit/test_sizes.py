@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 46_470,
-    "lines of tests": 49_055,
+    "lines of the product": 46_500,
+    "lines of tests": 49_075,
     "words of pages": 52_500,
     "fields of a spec": 76,
     "conditions on an axis": 96,

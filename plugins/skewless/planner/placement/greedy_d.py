@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import mmh3
@@ -80,6 +80,25 @@ def heavy(shares: Rows, tasks: int) -> npt.NDArray[np.bool_]:
     """
     found: npt.NDArray[np.bool_] = shares >= 1.0 / (HEAD_PARTS * tasks)
     return found
+
+
+def pour_head(
+    keys: Sequence[str], rows: Rows, base: Rows, choices: Callable[[Rows, int], int], *, splittable: bool
+) -> tuple[Placement, int, int] | None:
+    """Pour head keys over as many choices each as ``choices`` says, and other keys over two; see ``pour_over_choices``.
+
+    ``choices`` is asked with the shares of the head keys, descending, and the number of tasks.
+
+    Returns:
+        The placement, how many keys are the head, and the choices of each of them; None if there is nothing to choose.
+    """
+    tasks, total = len(base), float(base.sum() + rows.sum())
+    if tasks == 1 or not keys or not total:
+        return None
+    head = heavy(rows / total, tasks)
+    wanted = choices(-np.sort(-rows[head] / total), tasks)
+    placement = pour_over_choices(keys, rows, base, np.where(head, wanted, 2), splittable=splittable)
+    return placement, int(head.sum()), wanted
 
 
 def enough_choices(head: Rows, tasks: int) -> int:

@@ -7,38 +7,23 @@ least that lets no part of the head overload its tasks, since each choice may co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import enough_choices, heavy, placement_in_words, pour_over_choices
-from skewless.planner.placement.placement import Rows
+from skewless.planner.placement.greedy_d import enough_choices, placement_in_words, pour_head
 from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Head keys over d choices each, other named keys over two, afresh."""
-    words = "place {:,} heavy keys, {} choices each, and {:,} others, two each"
-    return over_choices(job, forecast, "d choices", enough_choices, words)
-
-
-def over_choices(
-    job: Job, forecast: Forecast, action: str, choices: Callable[[Rows, int], int], words: str
-) -> Sequence[Proposal]:
-    """Head keys over as many choices each as ``choices`` says, other named keys over two, afresh.
-
-    ``choices`` is asked with the shares of the head keys, descending, and the number of tasks; ``words`` say what is
-    done, with the numbers of head keys, choices and other keys.
-    """
-    keys, loads, tail = forecast.keys, forecast.head_loads, forecast.tail_rows(forecast.plan)
-    tasks, total = len(tail), float(tail.sum() + loads.sum())
-    if tasks == 1 or not keys or not total:
+    keys, tail = forecast.keys, forecast.tail_rows(forecast.plan)
+    found = pour_head(keys, forecast.head_loads, tail, enough_choices, splittable=job.splittable)
+    if found is None:
         return ()
-    shares = loads / total
-    head = heavy(shares, tasks)
-    wanted = choices(-np.sort(-shares[head]), tasks)
-    placement = pour_over_choices(keys, loads, tail, np.where(head, wanted, 2), splittable=job.splittable)
-    told = words.format(int(head.sum()), wanted, int((~head).sum()))
-    return (Proposal(action, f"{told}: {placement_in_words(placement, keys)}", placement),)
+    placement, head, wanted = found
+    words = (
+        f"place {head:,} heavy keys, {wanted} choices each, and {len(keys) - head:,} others, two each: "
+        f"{placement_in_words(placement, keys)}"
+    )
+    return (Proposal("d choices", words, placement),)
