@@ -156,6 +156,7 @@ def visit(folder: Path, airflow: tuple[str, str], driver: webdriver.Chrome) -> I
     url, password = airflow
     with AirflowRest(url, USER, password) as rest:
         rest.wait_for_dag(JOB, 120)
+        rest.set_paused(JOB, False)  # Airflow's form does so only if it has heard by then that the DAG is paused
         _log_in(driver, url, password)
         driver.get(f"{url}/dags/{JOB}")
         submit = '[data-testid="trigger-dag-submit"]'
