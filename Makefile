@@ -2,12 +2,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults fuzz soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults fuzz soak docs lint lock sbom setup setup-development setup-tests setup-cluster setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in a minute.
 PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 IN_VENV := . .venv/environment.sh &&
+# For all platforms and Pythons; without the addresses of a registry, and without what lays its files over pyspark's.
+LOCK := .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-package pyspark-client pyproject.toml
 
 help: ## List all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +26,7 @@ demo-nights: setup corpus ## Run a window of four days over twelve days night by
 demo-lake: setup corpus ## Publish days of an Iceberg table in an embedded catalog, go back to a version of one, and print how to read it
 	@$(IN_VENV) python -m examples.lake
 
-test: setup-tests ## Run all tests except the long ones (10 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
+test: setup-tests ## Run all tests except the long ones (8 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
@@ -54,16 +56,16 @@ cluster: setup-cluster ## Start the services of docker-compose.yml as processes:
 cluster-down: setup ## Stop what make cluster started
 	@$(IN_VENV) python -m deploy.cluster down
 
-bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a tenth of the input, LONG=1 for B2 with T* = 60 s
+bench: setup-development ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a tenth of the input, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
-faults: setup ## Break runs in every way we know and write the counts in docs/faults.md (an hour and a half); RESULTS=file for the trials; SEED=17 for one trial again
+faults: setup-development ## Break runs in every way we know and write the counts in docs/faults.md (an hour and a half); RESULTS=file for the trials; SEED=17 for one trial again
 	@$(IN_VENV) python -m tests.faults $(if $(RESULTS),--results $(RESULTS)) $(if $(SEED),--seed $(SEED),--table docs/faults.md)
 
-fuzz: setup ## Play RUNS=100 random jobs and NIGHTS=20 sequences of nights of SEED=1 against plain Python; ONLY=17 or ONLY=nights-4 for one again
+fuzz: setup-development ## Play RUNS=100 random jobs and NIGHTS=20 sequences of nights of SEED=1 against plain Python; ONLY=17 or ONLY=nights-4 for one again
 	@$(IN_VENV) python -m tests.fuzz --runs $(or $(RUNS),100) --sequences $(or $(NIGHTS),20) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY))
 
-soak: setup ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write the figures in docs/load.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
+soak: setup-development ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write the figures in docs/load.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
 	@$(IN_VENV) python -m tests.load $(if $(RUNS),--runs $(RUNS),--table docs/load.md)
 	@$(IN_VENV) python -m tests.load.many_nights $(if $(NIGHTS),--nights $(NIGHTS),--table docs/load.md)
 
@@ -71,26 +73,37 @@ docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of jo
 	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \
 	  mv .venv/spec.md .venv/spec.schema.json docs/
 
-readers: setup ## Read a day in four ways (pyarrow twice, DuckDB, polars), READS=3000 times each, while it is published every EVERY=5 seconds
+readers: setup-development ## Read a day in four ways (pyarrow twice, DuckDB, polars), READS=3000 times each, while it is published every EVERY=5 seconds
 	@$(IN_VENV) python -m tests.publication $(if $(EVERY),--every $(EVERY)) $(if $(READS),--reads $(READS))
 
 peers: setup-tests ## Read the Parquet files and Delta tables of other projects in DIR=folder in every way, and print what is not read as others do; ONLY=word for some
 	@$(IN_VENV) python -m tests.peers $(DIR) $(if $(ONLY),--only $(ONLY))
 
-lint: setup ## Check style, types and import rules
+lint: setup-development ## Check style, types and import rules
 	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports
+
+lock: setup ## Write both locks from pyproject.toml; what they hold stays as it is, but for UPGRADE=package
+	@$(LOCK) --all-extras $(if $(UPGRADE),--upgrade-package $(UPGRADE)) -o requirements-test.lock
+	@cp requirements-test.lock requirements.lock && $(LOCK) --extra cluster --extra redis -o requirements.lock
+
+sbom: setup-development ## Write sbom.json (or INTO=file), the bill of materials of requirements.lock in the format CycloneDX
+	@$(IN_VENV) python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
+	  -o $(or $(INTO),sbom.json) requirements.lock
 
 setup:
 	@.ci/setup.sh
 
+setup-development:
+	@.ci/setup.sh development
+
 setup-tests:
-	@.ci/setup.sh redis archive
+	@.ci/setup.sh development redis archive
 
 setup-cluster:
 	@.ci/setup.sh postgresql
 
 setup-cluster-tests:
-	@.ci/setup.sh postgresql chromium archive
+	@.ci/setup.sh development postgresql redis chromium archive
 
 corpus: setup
 	@$(IN_VENV) python -m examples.demo_corpus

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Makes .venv from the hashed lock, and finds a Java that Spark runs on. Called by every target of the
-# Makefile; it does something only when requirements.lock or pyproject.toml have changed.
-#   setup.sh [postgresql] [chromium] [redis]    and those: for the cluster, the tests in a browser, those of leases
+# Makes .venv from a hashed lock, and finds a Java that Spark runs on. Called by every target of the
+# Makefile; it does something only when a lock or pyproject.toml have changed.
+#   setup.sh                                          what runs in production, by requirements.lock
+#   setup.sh development                              that and the tools of tests and benchmarks, by requirements-test.lock
+#   ... [postgresql] [chromium] [redis] [archive]     and those: for the cluster, the tests in a browser, those of leases
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,10 +36,18 @@ find_python() {
   stop "Skewless needs Python 3.11 or newer, and none is on the PATH: install one (Debian: apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3."
 }
 
-stamp() { cat requirements.lock pyproject.toml .ci/setup.sh | sha256sum; }
+lock=requirements.lock
+if [ "${1:-}" = development ]; then
+  lock=requirements-test.lock
+  shift
+fi
+
+# The second lock has all that the first one has: an environment for development serves both.
+stamp() { { cat "$@" pyproject.toml .ci/setup.sh; echo "$@"; } | sha256sum; }
+made_by() { [ -f .venv/stamp ] && [ "$(cat .venv/stamp)" = "$(stamp "$1")" ]; }
 
 make_venv() {
-  if [ -f .venv/stamp ] && [ "$(cat .venv/stamp)" = "$(stamp)" ]; then
+  if made_by "$lock" || made_by requirements-test.lock; then
     return
   fi
   local python
@@ -49,16 +59,16 @@ make_venv() {
   fi
   "$python" -m pip --version >/dev/null 2>&1 ||
     stop "Skewless needs pip once, to install uv: install it (Debian: apt-get install python3-pip), then try again."
-  say "Installing requirements.lock into .venv ..."
+  say "Installing $lock into .venv ..."
   # uv comes from pip, held to the same lock: its entry is the line `uv==...` and the hashes below it.
   local uv_entry
   uv_entry="$(mktemp)"
-  awk '/^[^ #]/ { mine = /^uv==/ } mine && !/^ *#/' requirements.lock >"$uv_entry"
+  awk '/^[^ #]/ { mine = /^uv==/ } mine && !/^ *#/' "$lock" >"$uv_entry"
   "$python" -m pip --python .venv/bin/python install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$uv_entry" </dev/null
   rm -f "$uv_entry"
-  .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --require-hashes -r requirements.lock </dev/null
+  .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --require-hashes -r "$lock" </dev/null
   .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e . </dev/null
-  stamp >.venv/stamp
+  stamp "$lock" >.venv/stamp
 }
 
 # Spark 4.3 needs Java 17 with jdk.incubator.vector, which the JDKs of PyPI packages lack.

@@ -61,8 +61,8 @@ with DAG({name!r}, schedule=None):
         before = task
 """
 _CATALOG_DAGS = """# airflow
-from skewless_airflow.dags.catalog import read_catalog
-globals().update(read_catalog().dags)
+from skewless_airflow import catalog_dags
+catalog_dags()
 """
 
 

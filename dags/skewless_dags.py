@@ -1,7 +1,7 @@
-"""One Airflow DAG for each valid spec of the job catalog."""
+"""One Airflow DAG for each spec of the job catalog; a broken one is an import error of its own."""
 
 from __future__ import annotations
 
-from skewless_airflow.dags.catalog import read_catalog
+from skewless_airflow import catalog_dags
 
-globals().update(read_catalog().dags)
+catalog_dags()

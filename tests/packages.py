@@ -1,9 +1,65 @@
-"""Packages: those that Skewless needs without Skewless itself, and somebody's own that brings aggregates or mappers."""
+"""Packages: the wheel, environments of their own to install it in, and somebody's own with aggregates or mappers."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+
+class Environment(NamedTuple):
+    """A Python with packages of its own, and a folder to work in."""
+
+    python: Path
+    home: Path
+
+    def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment in the folder."""
+        ours = ("SKEWLESS_", "AIRFLOW_", "PYTHONPATH")
+        passed = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        environment = {
+            **passed,
+            "PATH": f"{self.python.parent}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}",
+            "PYSPARK_PYTHON": str(self.python),
+            "AIRFLOW_HOME": str(self.home / "airflow"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            **variables,
+        }
+        return subprocess.run(
+            [str(word) for word in words], cwd=self.home, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def install(self, *words: str | Path) -> None:
+        """Let uv install packages, with its options."""
+        command = [BIN / "uv", "pip", "install", "--quiet", "--python", self.python, *words]
+        subprocess.run([str(word) for word in command], cwd=self.home, check=True)
+
+    def versions(self) -> dict[str, str]:
+        """What is installed."""
+        listed = self.run(BIN / "uv", "pip", "list", "--format", "json", "--python", self.python).stdout
+        return {one["name"]: one["version"] for one in json.loads(listed)}
+
+
+def built_wheel(folder: Path) -> Path:
+    """Build the wheel of this checkout."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=PROJECT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def new_environment(folder: Path, interpreter: str = sys.executable) -> Environment:
+    """Make an environment without any package, not even pip, and an empty folder beside it."""
+    subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    (home := folder / "home").mkdir()
+    return Environment(folder / "venv" / "bin" / "python", home)
 
 
 def dependencies_alone(folder: Path) -> Path:

@@ -23,9 +23,10 @@ from tests import spark_classes
 
 _PATIENCE_SECONDS = 120.0
 _STOP_SECONDS = 10.0
-#: What a worker does first: $1 and $2 are the folders that it gets its own of, $3 is the checkout, $4 the folder to
-#: work in, and the rest is its program. A checkout below $2 is carried around the mount that would hide it.
-_APART = """
+#: What a program with a disk of its own does first, in a mount namespace of its own: $1 and $2 are the folders that it
+#: gets its own of, $3 is the checkout, $4 the folder to work in, and the rest is the program. A checkout below $2 is
+#: carried around the mount that would hide it.
+APART = """
 set -e
 mount -t tmpfs apart /dev/shm
 mkdir /dev/shm/checkout
@@ -83,7 +84,7 @@ def spark_apart(folder: Path, hidden: Path, environment: Mapping[str, str]) -> I
                 spark, "org.apache.spark.deploy.worker.Worker", "--host", host, "--webui-port", str(ui),
                 "--cores", "1", "--memory", "1g", "--work-dir", str(work), address,
             ]  # fmt: skip
-            apart = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", _APART, "sh"]
+            apart = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", APART, "sh"]
             own = {**given, "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(work), "TMPDIR": str(temporary)}
             command = [*apart, str(hidden), str(temporary), str(_CHECKOUT), str(work), *program]
             session = begin(command, own, Path("/"), folder / f"worker-{number}.log")

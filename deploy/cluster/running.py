@@ -32,6 +32,9 @@ START_SECONDS = 300.0
 #: How long each request to stop may take before a stronger one; a stopping task first stops Spark.
 STOP_SECONDS = 15.0
 
+#: Makes other services of those in the compose file, each after those that it waits for.
+Change = Callable[[dict[str, Service]], dict[str, Service]]
+
 #: What `ENV` in the Dockerfile sets for all services, for this machine.
 IMAGE_ENVIRONMENT = {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -102,9 +105,9 @@ def running(home: Home) -> Cluster | None:
     return found if found and found.alive() else None
 
 
-def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
-    """The services of the compose file, and the same services as programs of this machine."""
-    services = read_composition(COMPOSE_FILE, variables)
+def describe(home: Home, variables: Mapping[str, str], change: Change = dict) -> tuple[dict[str, Service], Topology]:
+    """The services of the compose file, changed if so wanted, and the same services as programs of this machine."""
+    services = change(read_composition(COMPOSE_FILE, variables))
 
     def port(published: int | None) -> int:
         return published if published is not None and port_free(published) else free_port()
@@ -112,8 +115,10 @@ def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Servic
     return services, lay_out(services, PROJECT, home.folder, port)
 
 
-def start(home: Home, tell: Callable[[str], None]) -> Cluster:
+def start(home: Home, tell: Callable[[str], None], change: Change = dict) -> Cluster:
     """Start all services, each when those it waits for are healthy; they outlive this process.
+
+    ``change`` makes other services of those in the compose file, such as workers of another executor.
 
     Raises:
         ClusterError: something does not start; what was started is stopped again.
@@ -122,7 +127,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
     for folder in (home.folder, home.output):
         folder.mkdir(parents=True, exist_ok=True)
     home.folder.chmod(0o711)  # PostgreSQL's user passes through
-    services, topology = describe(home, variables(home))
+    services, topology = describe(home, variables(home), change)
     for mount in {mount.source for one in services.values() for mount in one.mounts if mount.named}:
         (home.folder / mount).mkdir(exist_ok=True)
     (home.folder / "airflow").mkdir(exist_ok=True)

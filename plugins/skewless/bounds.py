@@ -170,7 +170,7 @@ def _conclusion(
             f"no plan is clearly better: the {best.keys} heaviest keys, which may not be split, "
             f"cannot be spread more thinly over {tasks} tasks"
         )
-    return f"the largest task is {gap:.0%} above the bound"
+    return f"the largest task is {gap:.0%} above the best possible"
 
 
 def states_upper(keys: int, tasks: int) -> int:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Self, cast
@@ -22,7 +22,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from skewless.errors import DocumentError, SkewlessError, nearest
 
@@ -237,7 +237,21 @@ _SEAL_LENGTH = len(f',"checksum":"{_sha256("")}"}}\n')
 
 def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]) -> SkewlessError:
     """The first fault that pydantic found, as our error; for a misspelt field it names the nearest known one."""
-    faults = sorted(err.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    return _sentence(err.errors(), model, where, kind)
+
+
+def sentence_of_part(
+    err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]
+) -> SkewlessError | None:
+    """The same of a value that need not be complete: None if nothing but fields is missing."""
+    faults = [fault for fault in err.errors() if fault["type"] != "missing"]
+    return _sentence(faults, model, where, kind) if faults else None
+
+
+def _sentence(
+    found: Sequence[ErrorDetails], model: type[BaseModel], where: str, kind: type[SkewlessError]
+) -> SkewlessError:
+    faults = sorted(found, key=lambda fault: fault["type"] != "extra_forbidden")
     fault = faults[0]  # a misspelt field explains the missing one beside it
     path = [one_line(str(part)) for part in fault["loc"] if part != "[key]"]
     spot = f"{where}, field {'.'.join(path)}" if path else where

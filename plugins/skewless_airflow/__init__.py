@@ -1,6 +1,7 @@
 """The Airflow side of Skewless: operators, DAGs and pages over the run directory.
 
-A DAG of your own starts with ``from skewless_airflow import adaptive_aggregation``.
+A DAG of your own starts with ``from skewless_airflow import adaptive_aggregation``, the DAGs of a folder of specs with
+``from skewless_airflow import catalog_dags``.
 """
 
 from __future__ import annotations
@@ -8,13 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skewless_airflow.dags.catalog import build_dag
+    from skewless_airflow.dags.catalog import build_dag, catalog_dags
     from skewless_airflow.dags.task_group import adaptive_aggregation
     from skewless_airflow.trigger_form import form_params
 
-__all__ = ["adaptive_aggregation", "build_dag", "form_params"]
+__all__ = ["adaptive_aggregation", "build_dag", "catalog_dags", "form_params"]
 
-_HOMES = {"adaptive_aggregation": "dags.task_group", "build_dag": "dags.catalog", "form_params": "trigger_form"}
+_HOMES = {
+    "adaptive_aggregation": "dags.task_group",
+    "build_dag": "dags.catalog",
+    "catalog_dags": "dags.catalog",
+    "form_params": "trigger_form",
+}
 
 
 def __getattr__(name: str) -> Any:

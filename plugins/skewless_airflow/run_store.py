@@ -6,15 +6,18 @@ import hashlib
 import importlib.util
 import os
 import re
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from skewless.errors import SpecError
-from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_named
 from skewless.spec.schedule import Schedule
 from skewless_airflow.partitions import parts_of_key
+
+if TYPE_CHECKING:
+    from skewless.run.directory import RunDirectory
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
 #: With the suffix, still below the 255 bytes that file systems allow a name.
@@ -26,10 +29,15 @@ def spark_entry(name: str) -> Path:
 
     It is found in ``skewless_spark`` as that is installed here. Nothing of that package is imported.
     """
+    return _spark_package() / "entries" / name
+
+
+@cache
+def _spark_package() -> Path:
     package = importlib.util.find_spec("skewless_spark")
     if package is None or not package.submodule_search_locations:
         raise SpecError("skewless_spark", "a package that this Python can import", "none", "install skewless here, too")
-    return Path(package.submodule_search_locations[0]) / "entries" / name
+    return Path(package.submodule_search_locations[0])
 
 
 def catalog_folder() -> Path:
@@ -95,6 +103,8 @@ def run_location(dag_id: str, run_id: str, group: str = "") -> str:
 
 def run_directory(run: RunIds, group: str = "") -> RunDirectory:
     """The run directory of an Airflow run, whose files belong to the group of users in ``$SKEWLESS_RUN_GROUP``."""
+    from skewless.run.directory import RunDirectory
+
     return RunDirectory(run_location(run.dag_id, run.run_id, group), os.environ.get(RUN_GROUP, ""))
 
 

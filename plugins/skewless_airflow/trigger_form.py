@@ -6,7 +6,10 @@ options of ``skewless.spec.options`` and a date; nothing in it can name code, SQ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from airflow.sdk import Param
@@ -17,6 +20,7 @@ from skewless.spec.options import option_schema, option_values
 from skewless.spec.part import SECOND, Part, covered_words, part_named
 from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
+from skewless_airflow.dag_file import read_spec
 
 DATE, HOUR = "date", "hour"
 
@@ -33,8 +37,10 @@ _MORE = {
     "does, so that you see what the policy would do.",
     "policy": "docs/policies describes each; another one than the spec's has its defaults. How a run would have gone "
     "under another one is shown on its page *What if* and by the command *skewless replay*.",
-    "waves": "A list of numbers, at most as many as the spec has: the DAG has one stage for each of those.",
+    "waves": "One number a line, at most as many as the spec has: the DAG has one stage for each of those.",
 }
+#: A number in a list: Airflow's form has lists of texts, one a line, and of anything else it shows JSON.
+_NUMBER = r"(?=.*[1-9])[0-9]{1,7}([.][0-9]{1,30})?"
 _TITLES = {
     "budget": "Budget (times the fair share)",
     "cores": "Cores in all",
@@ -53,8 +59,13 @@ class Choice(NamedTuple):
     options: dict[str, JsonValue]
 
 
-def form_params(spec: JobSpec) -> dict[str, Param]:
-    """The params of a DAG that runs a spec, by name, in the order of the form."""
+def form_params(spec: JobSpec | str | Path) -> dict[str, Param]:
+    """The params of a DAG that runs a spec, by name, in the order of the form; of a spec, or of the path of its file.
+
+    Raises:
+        SpecError: the file cannot be read, or is no spec.
+    """
+    spec, _ = read_spec(spec)
     defaults = option_values(spec)
     fields: dict[str, Param] = {}
     for section, names in _SECTIONS.items():
@@ -85,8 +96,16 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
     if unknown is not None:
         raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
     defaults = option_values(spec)
-    options = {name: value for name, value in given.items() if name in defaults and not _same(value, defaults[name])}
+    typed = {name: _of_spec(value) for name, value in given.items()}
+    options = {name: value for name, value in typed.items() if name in defaults and not _same(value, defaults[name])}
     return Choice(_part(given, spec.schedule, where), options)
+
+
+def _of_spec(given: JsonValue) -> JsonValue:
+    """A value as the spec has it: the numbers of a list are texts in the form."""
+    if not isinstance(given, list):
+        return given
+    return [float(one) if isinstance(one, str) and re.fullmatch(_NUMBER, one) else one for one in given]
 
 
 def _same(given: JsonValue, default: JsonValue) -> bool:
@@ -111,7 +130,7 @@ def _date(section: str, schedule: Schedule) -> Param:
     # version of the DAG each time.
     return Param(
         None,
-        title="Date",
+        title="Day to compute (instead of the schedule's)",
         description_md="The day whose input is computed and under which the result is published. Left empty, a run "
         f"computes {covered}, counted from its logical date, or without one "
         f"from the moment it is triggered, in {schedule.timezone}. A run that was started by another job's result "
@@ -141,6 +160,9 @@ def _field(name: str, section: str, default: JsonValue, spec: JobSpec) -> Param:
     for made in ("title", "default", "examples"):
         schema.pop(made, None)
     if name == "waves":
-        schema["maxItems"] = len(spec.routing.waves)
+        # The form's texts, and numbers of callers of the API; the form has lines where no type of items is named.
+        text = {"type": "string", "pattern": f"^{_NUMBER}$"}
+        schema |= {"maxItems": len(spec.routing.waves), "items": {"anyOf": [schema["items"], text]}}
+        default = [f"{Decimal(repr(one)):f}".removesuffix(".0") for one in spec.routing.waves]
     extra: dict[str, Any] = {"title": title, "description_md": words, "section": section}
     return Param(default, **extra, **schema)

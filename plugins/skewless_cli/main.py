@@ -10,6 +10,9 @@ import shutil
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -24,7 +27,8 @@ from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless.spec.spec import JobSpec
-from skewless_cli import replay_view, run_summary, run_view, states_view
+from skewless_cli import comparison_view, replay_view, run_summary, run_view, states_view
+from skewless_cli.doctor import Surroundings, examine
 from skewless_lake.pruning import prune_each
 
 Spec = Annotated[Path, typer.Argument(help="The job spec, a YAML file.", show_default=False)]
@@ -83,14 +87,31 @@ def chosen_days(spec: JobSpec, first: str, last: str | None) -> tuple[dt.date, d
     return begin, end
 
 
+#: What the extra ``spark`` brings, of all that is imported by name: without it the other commands work.
+_OF_SPARK = frozenset({"great_expectations", "jsonschema", "pandas", "py4j", "pyarrow", "pyspark"})
+
 app = typer.Typer(
     name="skewless",
     help="Nightly aggregations over badly skewed keys. Exit codes: 0 success, 2 bad spec or input, "
     "3 failed data quality, 1 any other error.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"skewless {version('skewless')}")
+        raise typer.Exit
+
+
+@app.callback()
+def skewless(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 @app.command()
@@ -290,6 +311,70 @@ def verify(
 
 
 @app.command()
+def compare(
+    spec: Spec,
+    other: Annotated[
+        str,
+        typer.Option(
+            "--with",
+            metavar="OTHER",
+            show_default=False,
+            help="The other result: a path whose ending tells the format (Parquet if it does not), FORMAT:PATH as in "
+            "input of a spec, or a query.",
+        ),
+    ],
+    overrides: Overrides = None,
+    run_dir: Annotated[
+        str | None, typer.Option(help="A run of the same spec: it is gone on with, and kept.", show_default=False)
+    ] = None,
+    date: Date = None,
+    hour: Hour = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="How far floats may be apart, relative to the larger one.")
+    ] = 1e-9,
+    worst: Annotated[int, typer.Option(min=0, help="How many keys that differ are named.")] = 10,
+    master: Master = None,
+    root: Root = "data",
+    as_json: AsJson = False,
+) -> None:
+    """Compute a result and compare it with that of another job, key by key. Nothing is published.
+
+    Exit codes as of diff: 0 nothing differs, 1 something does, 2 they could not be compared.
+    """
+    try:
+        loaded = load_spec(spec, tuple(overrides or ()))
+        part = chosen_part(loaded, date, hour, RunDirectory(run_dir) if run_dir else None)
+        from skewless_cli import running  # noqa: PLC0415  # as in ``check``
+
+        with _run_to_compare(run_dir, root, loaded.name) as folder:
+            found = running.compare_job(
+                RunDirectory(folder), loaded, f"spec {spec}", part, other, root, master, tolerance, worst,
+                Console(stderr=True),
+            )  # fmt: skip
+    except Exception as err:  # noqa: BLE001  # whatever keeps from comparing ends with 2
+        sys.stderr.write(f"skewless: {_told_of(err)[0]}\n")
+        raise typer.Exit(2) from None
+    told = {**found._asdict(), "found": found.found}
+    if as_json:
+        _print_json(told)
+    else:
+        typer.echo("\n".join(comparison_view.lines(told)))
+    raise typer.Exit(int(found.found))
+
+
+@contextmanager
+def _run_to_compare(given: str | None, root: str, name: str) -> Iterator[str]:
+    """A run directory: the one that is given, or one on this machine that is removed again."""
+    if given is not None:
+        yield given
+        return
+    above = Path(tempfile.gettempdir()) if "://" in root else Path(root).absolute() / "comparisons"
+    above.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=above) as folder:
+        yield f"{folder}/run"
+
+
+@app.command()
 def restate(
     spec: Spec,
     first: Annotated[
@@ -318,6 +403,62 @@ def restate(
     finally:
         if as_json and view.told:
             _print_json(view.told)
+
+
+@app.command()
+def init(
+    given: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            show_default=False,
+            help="Files of Parquet, ORC, CSV or JSON lines: a file, a folder, a glob or a URL; the folder of a Delta "
+            "table; or an Iceberg table, as catalog.namespace.table.",
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="The name of the job.", show_default="that of the input and of the key")
+    ] = None,
+    into: Annotated[Path, typer.Option(help="The folder in which the two files are written.")] = Path(),
+    root: Root = "data",
+) -> None:
+    """Look at an input and write a first spec of it, NAME.yaml, and the file of its DAG, NAME_dag.py, with comments.
+
+    The spec groups by the most skewed column of a sample; it is checked before it is written. No file is overwritten.
+    """  # fmt: skip
+    from skewless_cli import running  # noqa: PLC0415  # as in ``check``
+
+    (spec, dag), good = running.begin_job(given, root, name, into)
+    typer.echo(f"{spec}: {good}\n{dag}: its DAG, for Airflow's DAG folder, in which the spec lies beside it.")
+
+
+@app.command()
+def doctor(
+    root: Root = "data",
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SKEWLESS_CATALOG", help="The folder of job specs.", show_default="jobs/catalog, if it is there"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether all that jobs need is here: each thing in one line, good or with the command that mends it.
+
+    It looks at Python, Java, packages, the data root, Airflow and the specs, and changes nothing. Exit code 2 if
+    something is wrong.
+    """
+    usual = "jobs/catalog" if Path("jobs/catalog").is_dir() else ""
+    findings = []
+    for finding in examine(Surroundings(root, usual if catalog is None else catalog)):
+        findings.append(finding)
+        if not as_json:
+            typer.echo(str(finding))
+    good = all(finding.state != "wrong" for finding in findings)
+    if as_json:
+        _print_json({"good": good, "checks": [finding.as_object() for finding in findings]})
+    if not good:
+        raise typer.Exit(2)
 
 
 @app.command("spec-reference")
@@ -351,16 +492,28 @@ def main() -> NoReturn:
         cast("Any", stream).reconfigure(errors="backslashreplace")
     try:
         app()
-    except SkewlessError as err:
-        sys.stderr.write(f"skewless: {err}\n")
-        sys.exit(err.exit_code)
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
-        from skewless_spark.session.spark_errors import exit_code_of, sentence_for  # noqa: PLC0415  # imports Spark
-
-        traceback.print_exc()
-        sys.stderr.write(f"skewless: {sentence_for(err)}\n")
-        sys.exit(exit_code_of(err))
+        sentence, code = _told_of(err)
+        sys.stderr.write(f"skewless: {sentence}\n")
+        sys.exit(code)
     sys.exit(0)
+
+
+def _told_of(err: Exception) -> tuple[str, int]:
+    """The sentence and the exit code of an error; of one that nobody foresaw the traceback is printed, too."""
+    if isinstance(err, ModuleNotFoundError) and err.name in _OF_SPARK:
+        fact = f"the package {err.name} is not installed"
+        err = SkewlessError.saying("this command", fact, "install skewless[spark]")
+    if isinstance(err, SkewlessError):
+        return str(err), err.exit_code
+    try:
+        # First of all, as it ends the program with a sentence where PySpark's files are of two versions.
+        from skewless_spark.session.spark_errors import exit_code_of, sentence_for  # noqa: PLC0415  # imports Spark
+    except ModuleNotFoundError:
+        traceback.print_exception(err)
+        return f"{type(err).__name__}: {err}", 1
+    traceback.print_exception(err)
+    return sentence_for(err), exit_code_of(err)
 
 
 if __name__ == "__main__":

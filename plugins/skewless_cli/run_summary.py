@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
@@ -18,6 +14,9 @@ from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_st
 from skewless.run.publication.records import publication_of, superseded_by
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.kept_merges import choice_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Rows of a result that are shown.
 _SHOWN = 10
@@ -87,7 +86,7 @@ def result_path(run: RunDirectory) -> str | None:
 def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
     quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
-    ledger, window, table = ledger_of(run), run.job().window, run.job().source.pinned
+    ledger, window, table, savings = ledger_of(run), run.job().window, run.job().source.pinned, run.savings()
     of_window: dict[str, Any] = {}
     if window is not None:
         of_window = {"parts": window.counts(), "missing_parts": list(window.missing)}
@@ -108,6 +107,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
         "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
+        "savings": savings.model_dump(mode="json", exclude={"version"}) if savings else None,
         "certificate": run_certificate(run.job(), run.reports()).model_dump(mode="json"),
     }
 
@@ -130,6 +130,10 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
     job, commit = run.job(), run.commit_of(RESULT_STEP)
     if commit is None:
         return None, []
+    # All other facts are had from the base installation, which has no Arrow.
+    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     by: str | None = None
     best: list[dict[str, Any]] = []
     for file in commit.of_kind("result"):
@@ -149,6 +153,8 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
 
 
 def _first_number(job: Job, schema: pa.Schema) -> str | None:
+    import pyarrow as pa  # noqa: PLC0415  # as in ``hottest``
+
     kinds = {field.name: field.type for field in schema}
     numeric = (
         name for name in job.spec.aggregates if pa.types.is_integer(kinds[name]) or pa.types.is_floating(kinds[name])

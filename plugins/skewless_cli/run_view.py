@@ -26,6 +26,8 @@ _BAR = 40
 
 def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run."""
+    if (savings := run.savings()) is not None:
+        say(console, savings.sentence)
     _hottest(run, console)
     if run.job().source.pinned is not None:
         say(console, f"input: {run.job().extent}")
@@ -80,7 +82,7 @@ def _sparkline(points: list[tuple[float, float]]) -> str:
 def _stages(run: RunDirectory, console: Console) -> None:
     """One line per stage. It is never cut: the decision comes last, and may be long."""
     lines = run_summary.stage_lines(run)
-    head = ("stage", "admitted", "processed", "backlog", "forwarded", "max/mean", "gap", "seconds")
+    head = ("stage", "admitted", "processed", "backlog", "forwarded", "max/mean", "above best", "seconds")
     cells = [
         (
             str(line["stage"]),
@@ -103,8 +105,8 @@ def _stages(run: RunDirectory, console: Console) -> None:
     whole = run_certificate(run.job(), run.reports())
     say(
         console,
-        f"whole run: the makespans of all stages add up to {figure(whole.makespan_rows, ',.0f')} rows, "
-        f"fair share {whole.fair_rows:,.0f}, gap to the bound {figure(whole.gap, '.1%')}: {whole.conclusion}",
+        f"whole run: the largest tasks of all stages together {figure(whole.makespan_rows, ',.0f')}, "
+        f"fair share {whole.fair_rows:,.0f} rows: {whole.conclusion}",
     )
 
 
@@ -175,12 +177,12 @@ def _quality(run: RunDirectory, console: Console) -> None:
     if quality is None:
         console.print("data quality: not validated yet")
         return
-    failed = [check for check in quality.checks if not check.success]
+    failed = quality.failures(len(run.job().spec.quality.expectations))
     verdict = "passed" if quality.success else "FAILED"
     held = len(quality.checks) - len(failed)
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
-    for check in failed:
-        say(console, f"  {check.sentence}")
+    for line in failed:
+        say(console, f"  {line}")
     for line in quality.window.sentences if quality.window else ():
         say(console, f"  {line}")
 

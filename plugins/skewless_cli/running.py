@@ -13,19 +13,25 @@ from rich.console import Console
 
 from skewless.documents.job import Job
 from skewless.errors import InputError, QualityError, SpecError
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication.records import record_of
 from skewless.run.step_times import timed
 from skewless.spec.part import Part
+from skewless.spec.reading import parse_spec
 from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
 from skewless_cli import say
+from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_new
+from skewless_cli.first_spec.layout import located
+from skewless_cli.first_spec.profile import profile_of
 from skewless_cli.progress import RestateView, RunProgress
 from skewless_lake.catalogs import which_are_tested
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
+from skewless_spark.comparison.compare import Comparison, compare, compared_columns
+from skewless_spark.comparison.other_side import other_side
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
@@ -56,6 +62,24 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
     told = f"{job.extent}; waves of {waves} rows{_windows(job)}."
     return " ".join(filter(None, (told, which_are_tested(spec, root))))
+
+
+def begin_job(given: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
+    """Write a first spec of an input and the file of its DAG; their paths, and what a check of the spec says.
+
+    Raises:
+        SpecError: a file is there already, or the input cannot be aggregated as it is.
+        InputError: there is nothing that can be read.
+    """
+    profile = profile_of(located(given, root), root, "INPUT")
+    name = name or job_name(profile.fields["path"], profile.key_candidates[0].name)
+    # On an object store, results are published in a table.
+    output = {**({"format": "delta"} if "://" in root else {}), "path": f"results/{name}"}
+    text, where = spec_text(profile, name, output), f"spec {folder / name}.yaml"
+    spec = parse_spec(text, where)
+    part = Part(profile.day) if profile.day else spec.schedule.part_of(dt.datetime.now(tz=dt.UTC))
+    good = f"good for {part}. {check_job(spec, where, part, root)}"
+    return write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": dag_text(name)}), good
 
 
 def _windows(job: Job) -> str:
@@ -269,3 +293,24 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
             run_stages(spark, run, Silent())
             merge_states(spark, run)
         return differences(spark, kept, whole)
+
+
+def compare_job(
+    run: RunDirectory, spec: JobSpec, where: str, part: Part, given: str, root: str, master: str | None,
+    tolerance: float, worst: int, console: Console,
+) -> Comparison:  # fmt: skip
+    """Compute the result of a part, unless the run has it already, and compare it with another. Nothing is published.
+
+    Raises:
+        InputError: there is no such other result, or it has other keys.
+    """
+    with _session(f"skewless compare {spec.name}", master) as spark:
+        prepare(run, spec, part.date, root, where, hour=part.hour)
+        if run.commit_of(RESULT_STEP) is None:
+            with RunProgress(console) as progress:
+                progress.follow(spark)
+                run_stages(spark, run, progress)
+                progress.step("merge")
+                merge_states(spark, run)
+        theirs = other_side(spark, given, part, root, compared_columns(run, spark))
+        return compare(spark, run, theirs, tolerance, worst)

@@ -18,7 +18,8 @@ from skewless.documents.decision import Decision
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.links import DecisionLink
-from skewless_airflow.operators.planning import ApproveForwardingOperator, forwarded_share, planning_lines, question
+from skewless_airflow.operators.approval import ApproveForwardingOperator, forwarded_share, question
+from skewless_airflow.operators.planning import planning_lines
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record
 from tests.served_airflow import ServedAirflow, await_that
@@ -27,7 +28,7 @@ from tests.unit.synthetic import simulated, zipf_rows
 _DAG = """
 import datetime as dt
 from airflow.sdk import DAG, task
-from skewless_airflow.operators.planning import ApproveForwardingOperator
+from skewless_airflow.operators.approval import ApproveForwardingOperator
 
 with DAG({name!r}, schedule=None) as dag:
 
@@ -218,17 +219,19 @@ def test_plan_tasks_decide_what_the_planner_decides_and_skip_what_is_not_needed(
     assert f"stage {needed} was the last" in told
     for stage in range(1, LAST + 1):
         ti = done.get_task_instance(f"plan_{stage}")
-        page = f"/dags/planning/runs/{quote(done.run_id, safe='')}/tasks/plan_{stage}/plugin/decision"
+        page = f"/skewless/dags/planning/runs/{quote(done.run_id, safe='')}/tasks/plan_{stage}/decision"
         assert ti.xcom_pull(task_ids=ti.task_id, key=DecisionLink().xcom_key) == page, "a skipped task has its link too"
 
 
-def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: Simulation) -> None:
+def test_the_log_of_a_decision_folds_backlog_candidates_and_plan_and_ends_with_the_decision(
+    synthetic: Simulation,
+) -> None:
     report, decision = synthetic.reports[0], synthetic.decisions[0]
     lines = list(planning_lines(report, decision))
     assert [line for line in lines if line.startswith("::group::")] == [
         f"::group::Backlog of stage 0, {report.backlog_rows:,} rows in 4 tasks",
         f"::group::Candidates for stage 1, {decision.queued_rows:,} rows queued",
-        "::group::Decision about stage 1, policy adaptive",
+        "::group::Plan of stage 1",
     ]
     assert lines.count("::endgroup::") == 3
     for load in report.tasks:
@@ -239,7 +242,7 @@ def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: Si
     for one in decision.candidates:
         assert any(one.action in line and one.sentence in line for line in lines)
     assert sum(line.startswith("> ") for line in lines) == 1
-    assert decision.sentence in lines
+    assert lines[-2:] == ["::endgroup::", f"Decision about stage 1, policy adaptive: {decision.sentence}"]
 
 
 def test_a_decision_to_finish_has_no_candidates_to_show(synthetic: Simulation) -> None:
@@ -247,7 +250,7 @@ def test_a_decision_to_finish_has_no_candidates_to_show(synthetic: Simulation) -
     assert last.next_plan is None
     lines = list(planning_lines(synthetic.reports[-1], last))
     assert not any("Candidates" in line for line in lines)
-    assert last.sentence in lines
+    assert lines[-1].endswith(f": {last.sentence}")
 
 
 def _thousands(*numbers: int) -> list[str]:

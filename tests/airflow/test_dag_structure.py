@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
+import structlog
 import yaml
+from airflow.dag_processing.collection import update_dag_parsing_results_in_db
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimetable, get_parsing_context
+from airflow.dag_processing.processor import DagFileParseRequest, _parse_file
+from airflow.models import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.errors import ParseImportError
+from airflow.sdk import (
+    DAG,
+    Asset,
+    CronTriggerTimetable,
+    PartitionedAssetTimetable,
+    TaskGroup,
+    get_parsing_context,
+    task_group,
+)
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.utils.session import create_session
+from sqlalchemy import delete, select
 
 from skewless.errors import SpecError
 from skewless.spec.part import hours_of
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.spec import JobSpec
-from skewless_airflow import adaptive_aggregation, build_dag
-from skewless_airflow.dags.catalog import read_catalog
+from skewless_airflow import adaptive_aggregation, build_dag, catalog_dags, form_params
 from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.operators.spark_step import ShareStageOperator
+from skewless_airflow.operators.spark_step import ShareStageOperator, SkewlessSparkOperator
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.airflow_setting import PROJECT
@@ -157,19 +173,100 @@ def test_a_broken_spec_is_an_import_error_beside_the_sound_dags(
     _write(catalog / "broken.yaml", **changes)
     bag = DagBag(DAGS)
     assert _catalog_dags(bag) == ["small"]
-    (where,), (sentence,) = bag.import_errors.keys(), bag.import_errors.values()
-    assert Path(where).name == "skewless_broken_specs.py"
+    ((where, sentence),) = bag.import_errors.items()
+    assert Path(where) == catalog / ("sound.yaml" if changes["name"] == "small" else "broken.yaml")
     assert words.partition(",")[0] in sentence
     assert "\n" not in sentence
 
 
-def test_all_broken_specs_are_named(catalog: Path) -> None:
+def test_each_broken_spec_is_an_import_error_under_its_own_path_in_airflows_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow_database: None
+) -> None:
+    """As Airflow's DAG processor reads a file and stores what it found: the sound DAGs of the file stay."""
+    del airflow_database
+    monkeypatch.delenv("SKEWLESS_CATALOG", raising=False)
+    (tmp_path / "specs").mkdir()
+    _write(tmp_path / "specs" / "sound.yaml")
+    _write(tmp_path / "specs" / "b.yaml", name="b", agregates={})
+    (tmp_path / "specs" / "c.yaml").write_text("name: [")
+    (tmp_path / "mine.py").write_text("from skewless_airflow import catalog_dags\ncatalog_dags('specs/')  # airflow\n")
+    stored = _store(tmp_path)
+    assert stored.errors == {
+        "specs/b.yaml": f"spec {tmp_path}/specs/b.yaml, field agregates: there is no such field; "
+        "did you mean 'aggregates'?",
+        "specs/c.yaml": f"spec {tmp_path}/specs/c.yaml, line 1: a value is missing before '<stream end>'.",
+    }
+    assert stored.dags == {"small": False}, "it is not stale"
+    _write(tmp_path / "specs" / "b.yaml", name="b")
+    (tmp_path / "specs" / "c.yaml").unlink()
+    assert _store(tmp_path) == ({"b": False, "small": False}, {})
+
+
+class Stored(NamedTuple):
+    """Whether each DAG of a bundle is stale, and its import errors by file, as Airflow has them."""
+
+    dags: dict[str, bool]
+    errors: dict[str, str]
+
+
+def _store(folder: Path) -> Stored:
+    """Read the one DAG file of a folder as Airflow's DAG processor does, and what Airflow then has of it."""
+    file, bundle = folder / "mine.py", "mine"
+    found = _parse_file(
+        DagFileParseRequest(file=str(file), bundle_path=folder, bundle_name=bundle, callback_requests=[]),
+        structlog.get_logger(),
+    )
+    assert found is not None
+    with create_session() as session:
+        session.merge(DagBundleModel(name=bundle))
+        session.flush()
+        errors = {(bundle, path): said for path, said in (found.import_errors or {}).items()}
+        # What Airflow does whenever it lists the files of the bundle.
+        session.execute(delete(ParseImportError).where(ParseImportError.filename != file.name))
+        update_dag_parsing_results_in_db(
+            bundle_name=bundle, bundle_version=None, dags=found.serialized_dags, import_errors=errors,
+            parse_duration=0.0, warnings=set(), session=session, files_parsed={(bundle, file.name), *errors},
+        )  # fmt: skip
+        session.flush()
+        stale = {one.dag_id: one.is_stale for one in session.scalars(select(DagModel)) if one.bundle_name == bundle}
+        listed = {str(one.filename): str(one.stacktrace) for one in session.scalars(select(ParseImportError))}
+    return Stored(stale, listed)
+
+
+def test_without_a_bag_that_lists_them_broken_specs_are_an_error(catalog: Path) -> None:
     _write(catalog / "b.yaml", name="b", agregates={})
+    with pytest.raises(SpecError, match=r"b\.yaml, field agregates"):
+        catalog_dags(catalog)
     (catalog / "c.yaml").write_text("name: [")
-    (sentence,) = DagBag(DAGS).import_errors.values()
-    assert "2 that cannot" in sentence
-    assert "b.yaml" in sentence
-    assert "c.yaml" in sentence
+    with pytest.raises(SpecError, match=r"job catalog: spec .*b\.yaml.* spec .*c\.yaml"):
+        catalog_dags(catalog)
+
+
+def test_a_folders_defaults_stand_below_each_of_its_specs(catalog: Path) -> None:
+    (catalog / "_defaults.yaml").write_text("routing: {reducers: 7, waves: [1, 1, 1]}\nwindow: {late: ignore}\n")
+    _write(catalog / "sound.yaml", window=28, input={"path": "in/{date}"}, output={"path": "out"})
+    spec = load_spec(catalog / "sound.yaml")
+    assert (spec.routing.reducers, spec.routing.waves) == (7, (1, 3)), "a list of the spec stands as a whole"
+    assert spec.window is not None
+    assert (spec.window.length, spec.window.late) == (28, "ignore")
+    assert [dag.dag_id for dag in catalog_dags(catalog, auto_register=False)] == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("routing: {reducer: 7}", "field routing.reducer: there is no such field; did you mean 'reducers'?"),
+        ("name: all", "field name: each spec has a name of its own; remove it"),
+        ("- 7", "expected a YAML mapping, but got a list"),
+    ],
+    ids=["unknown-field", "name", "list"],
+)
+def test_broken_defaults_are_one_import_error_of_their_own(catalog: Path, text: str, words: str) -> None:
+    (catalog / "_defaults.yaml").write_text(text)
+    bag = DagBag(DAGS)
+    (sentence,) = bag.import_errors.values()
+    assert (list(bag.import_errors), _catalog_dags(bag)) == ([str(catalog / "_defaults.yaml")], [])
+    assert words in sentence
 
 
 def test_a_task_builds_its_own_dag_only_and_no_other_spec_can_keep_it_from_that(
@@ -177,10 +274,11 @@ def test_a_task_builds_its_own_dag_only_and_no_other_spec_can_keep_it_from_that(
 ) -> None:
     (catalog / "a_broken_one.yaml").write_text("name: [")
     _write(catalog / "other.yaml", name="other")
-    assert list(read_catalog().dags) == ["other", "small"]
+    assert _catalog_dags(DagBag(DAGS)) == ["other", "small"]
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "small")  # as Airflow does in a task
     assert get_parsing_context().dag_id == "small"
-    assert list(read_catalog().dags) == ["small"]
+    bag = DagBag(DAGS)
+    assert (_catalog_dags(bag), bag.import_errors) == (["small"], {})
 
 
 # An aggregation within anybody's own DAG.
@@ -227,6 +325,84 @@ def test_the_dags_own_defaults_go_before_ours() -> None:
         adaptive_aggregation(_spec())
     assert {task.retries for task in dag.tasks} == {7}
     assert all(task.execution_timeout == dt.timedelta(hours=6) for task in dag.tasks)
+
+
+def test_what_a_dags_own_defaults_do_not_say_stays() -> None:
+    own = {"retries": 7, "owner": "me"}
+    one = build_dag(_spec(schedule={"missed": "catch_up"}), default_args={**own, "conf": {"spark.a": "b"}})
+    for task in (task for task in one.tasks if task.task_id != "catch_up"):
+        assert (task.retries, task.owner, task.retry_delay, task.execution_timeout) == (
+            7, "me", dt.timedelta(seconds=10), dt.timedelta(hours=6),
+        )  # fmt: skip
+    assert one.get_task("merge").conf["spark.a"] == "b"  # type: ignore[union-attr]
+
+
+SPARK_STEPS = {"prepare", "stage_00.run", "stage_01.run", "stage_02.run", "merge", "validate"}
+
+
+@pytest.mark.parametrize("where", ["dag", "group", "build_dag"])
+def test_pool_queue_conf_and_connection_reach_the_spark_steps(where: str) -> None:
+    given = {"pool": "p", "queue": "q", "conf": {"spark.a": "b"}, "conn_id": "my_spark"}
+    if where == "build_dag":
+        made = build_dag(_spec(), default_args=given)
+    else:
+        with DAG("mine", schedule=None, default_args=given if where == "dag" else {}) as made:
+            adaptive_aggregation(_spec(), default_args=given if where == "group" else None)
+    steps = [task for task in made.tasks if isinstance(task, SkewlessSparkOperator)]
+    assert {task.task_id.removeprefix("aggregation.") for task in steps} == SPARK_STEPS
+    for task in steps:
+        assert (task.pool, task.queue, task._conn_id) == ("p", "q", "my_spark")
+        assert task.conf == {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false", "spark.a": "b"}
+
+
+def test_groups_never_share_a_run_directory() -> None:
+    with DAG("mine", schedule=None) as dag:
+        adaptive_aggregation(_spec())
+        with pytest.raises(SpecError, match="a second 'aggregation'; give each aggregation of a DAG a group_id"):
+            adaptive_aggregation(_spec())
+        for outer in ("left", "right"):
+            with TaskGroup(outer):
+                adaptive_aggregation(_spec())
+                adaptive_aggregation(_spec(), "named")
+    groups = {task.group for task in dag.tasks if isinstance(task, SkewlessSparkOperator)}
+    assert groups == {"", "left.aggregation", "left.named", "right.aggregation", "right.named"}
+    assert {one.partition(".prepare")[0] for one in dag.task_ids if one.endswith(".prepare")} == {
+        "aggregation", *groups - {""}
+    }  # fmt: skip
+
+
+def test_a_group_within_a_mapped_one_is_refused() -> None:
+    @task_group
+    def each(day: str) -> None:
+        del day
+        adaptive_aggregation(_spec(), "one")
+
+    words = "group each.one: expected a group that is not mapped, so that its runs are apart"
+    with DAG("mine", schedule=None), pytest.raises(SpecError, match=words):
+        each.expand(day=["2026-03-01", "2026-03-02"])
+
+
+def test_a_dag_file_names_specs_beside_it_and_needs_no_name_for_its_dag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dags" / "specs").mkdir(parents=True)
+    _write(tmp_path / "dags" / "specs" / "small.yaml")
+    (tmp_path / "dags" / "mine.py").write_text(
+        "from airflow.sdk import DAG\n"
+        "from skewless_airflow import adaptive_aggregation, build_dag, form_params\n"
+        "build_dag('specs/small.yaml')\n"
+        "build_dag('specs/small.yaml', dag_id='only_looked_at', auto_register=False)\n"
+        "with DAG('mine', schedule=None, params=form_params('specs/small.yaml')):\n"
+        "    adaptive_aggregation('specs/small.yaml', form=True)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    bag = DagBag(tmp_path / "dags")
+    assert (sorted(bag.dags), bag.import_errors) == (["mine", "small"], {})
+    path = str(tmp_path / "dags" / "specs" / "small.yaml")
+    prepares = [bag.dags["small"].get_task("prepare"), bag.dags["mine"].get_task("aggregation.prepare")]
+    assert [getattr(one, "spec_path", None) for one in prepares] == [path, path]
+    assert dict(bag.dags["mine"].params) == dict(bag.dags["small"].params) == dict(build_dag(path).params)
+    assert list(form_params(path)) == list(form_params(_spec()))
 
 
 def test_a_spec_that_is_missing_is_told_when_the_dag_is_made() -> None:

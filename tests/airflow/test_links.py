@@ -39,7 +39,7 @@ LIVE = SimpleNamespace(spark_application="app-1", spark_address="http://driver:4
     ("link", "path"),
     [
         (SkewReportLink(), f"/dags/{RUN}/plugin/skew"),
-        (DecisionLink(), f"/dags/{RUN}/tasks/stage_01.plan/plugin/decision"),
+        (DecisionLink(), f"/skewless/dags/{RUN}/tasks/stage_01.plan/decision"),
         (QualityReportLink(), f"/skewless/dags/{RUN}/quality"),
     ],
     ids=lambda one: getattr(one, "name", ""),

@@ -8,23 +8,27 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG
+from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk import DAG, Context
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless_airflow import runners
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
-from skewless_airflow.run_store import run_location
+from skewless_airflow.run_store import run_location, spark_entry
 from skewless_airflow.runners import Step, StepRunner, runner_of
+from skewless_airflow.runners.on_cluster import ClusterStep
 from skewless_airflow.runners.process_session import Session, ask, begin, end
 from skewless_airflow.runners.submit import SubmittedStep
 from skewless_airflow.runners.warm_driver import DriverStep, code_stamp, worker_folders
@@ -32,6 +36,7 @@ from tests import airflow_setting
 from tests.airflow.players import await_that
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
+from tests.stand_in_yarn import Application, stand_in_yarn
 from tests.tiers import mostly_long
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -42,12 +47,16 @@ def connect(monkeypatch: pytest.MonkeyPatch, host: str, conn_type: str = "spark"
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(given))
 
 
-def chosen(conf: dict[str, str] | None = None, **given: Any) -> StepRunner:
+def asked(conf: dict[str, str] | None = None, **given: Any) -> SkewlessSparkOperator:
     with DAG("words", schedule=None):
         operator = SkewlessSparkOperator(task_id="stage", entry="run_stage.py", **given)
     operator.application_args = ["--stage", "0"]
     operator.conf = {**(operator.conf or {}), **(conf or {})}
-    return runner_of(operator.step_of(RunDirectory("/nowhere")))
+    return operator
+
+
+def chosen(conf: dict[str, str] | None = None, **given: Any) -> StepRunner:
+    return runner_of(asked(conf, **given).step_of(RunDirectory("/nowhere"), Context()))
 
 
 @pytest.mark.parametrize(
@@ -82,10 +91,190 @@ def test_a_step_whose_settings_are_its_own_has_a_process_of_its_own(
     assert (tmp_path / "after").exists()
 
 
-def test_a_connection_that_would_start_the_driver_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, "yarn", **{"deploy-mode": "cluster"})
-    with pytest.raises(SpecError, match=r"spark_default: expected the deploy mode client, but got 'cluster'; use"):
+RM = "yarn_resourcemanager_webapp_address"
+CLIENT = "the deploy mode client, because Spark runs drivers in Python only on YARN and Kubernetes"
+FOLLOWED = "by which drivers on the cluster are followed, but got none"
+
+
+@pytest.mark.parametrize(
+    ("host", "extra", "sentence"),
+    [
+        pytest.param("spark://m:7077", {}, f"spark_default: expected {CLIENT}, but got 'cluster' for", id="standalone"),
+        pytest.param("local[2]", {}, f"spark_default: expected {CLIENT}, but got 'cluster' for", id="this machine"),
+        pytest.param("yarn", {}, f"spark_default, extra: expected {RM}, {FOLLOWED}; write", id="YARN"),
+        pytest.param("k8s://https://k", {}, f"spark_default, extra: expected namespace, {FOLLOWED}; name", id="k8s"),
+    ],
+)
+def test_a_driver_on_a_cluster_that_cannot_have_it_or_be_asked_for_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch, host: str, extra: dict[str, str], sentence: str
+) -> None:
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    connect(monkeypatch, host, **{"deploy-mode": "cluster"}, **extra)
+    with pytest.raises(SpecError, match=re.escape(sentence)):
         chosen()
+
+
+@pytest.mark.skipif(find_spec("airflow.providers.cncf") is not None, reason="it is installed here")
+def test_a_master_on_kubernetes_without_its_provider_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "k8s://https://k:6443", namespace="night")
+    with pytest.raises(SpecError, match=r"got none; pip install apache-airflow-providers-cncf-kubernetes\.$"):
+        chosen()
+
+
+#: What ships our code to machines of YARN, which have none of it; on Kubernetes it is in the image.
+SHIPPED = {"archives": "hdfs:///envs/skewless.tar.gz#environment", "py_files": "hdfs:///envs/aggregates.zip"}
+PYTHON = {"spark.yarn.appMasterEnv.PYSPARK_PYTHON": "./environment/bin/python"}
+IMAGE = {"spark.kubernetes.container.image": "registry/skewless:1"}
+ON_YARN = """
+    --master yarn --conf spark.driver.memory=2g --conf spark.ui.showConsoleProgress=false
+    --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python {wait}
+    --conf spark.yarn.appMasterEnv.SKEWLESS_RUN_GROUP=night --py-files hdfs:///envs/aggregates.zip
+    --archives hdfs:///envs/skewless.tar.gz#environment --name arrow-spark --queue nightly --deploy-mode {mode}
+"""
+ON_KUBERNETES = """
+    --master k8s://https://k:6443 --conf spark.driver.memory=2g --conf spark.ui.showConsoleProgress=false
+    --conf spark.kubernetes.container.image=registry/skewless:1 {wait}
+    --conf spark.kubernetes.driverEnv.SKEWLESS_RUN_GROUP=night --conf spark.kubernetes.namespace=night
+    --name arrow-spark --deploy-mode {mode}
+"""
+#: Takes note of its arguments, as spark-submit would be given them, and says what it says of what it has submitted.
+SUBMIT = """#!/bin/sh
+printf '%s\\n' "$@" >"{noted}"
+echo 'INFO Client: Submitted application application_1700000000000_0042'
+echo 'INFO LoggingPodStatusWatcherImpl: pod name: words-stage-4f2a-driver'
+"""
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize(
+    ("host", "extra", "conf", "given", "words", "wait", "entry"),
+    [
+        pytest.param(
+            "yarn", {RM: "http://rm:8088", "queue": "nightly"}, PYTHON, SHIPPED, ON_YARN,
+            "--conf spark.yarn.submit.waitAppCompletion=false", "", id="YARN",
+        ),
+        pytest.param(
+            "k8s://https://k:6443", {"namespace": "night"}, IMAGE, {}, ON_KUBERNETES,
+            "--conf spark.kubernetes.submission.waitAppCompletion=false", "local://", id="Kubernetes",
+        ),
+    ],
+)  # fmt: skip
+def test_the_command_for_yarn_and_kubernetes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, host: str, extra: dict[str, str],
+    conf: dict[str, str], given: dict[str, str], words: str, wait: str, entry: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    monkeypatch.setenv("SKEWLESS_RUN_GROUP", "night")
+    (tmp_path / "spark-submit").write_text(SUBMIT.format(noted=tmp_path / "noted"))
+    (tmp_path / "spark-submit").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    connect(monkeypatch, host, **{"deploy-mode": mode}, **extra)
+    operator = asked(conf, **given)
+    runner = runner_of(operator.step_of(RunDirectory("/nowhere"), Context()))
+    if mode == "client":
+        assert list(runner.lines())
+        shown = words.format(wait="", mode=mode)
+        entry = ""
+        shown = re.sub(r"--conf \S+SKEWLESS_RUN_GROUP=night", "", shown)  # the driver has the task's environment
+    else:
+        operator.submit_job(Context())
+        shown = words.format(wait=wait, mode=mode)
+    noted = (tmp_path / "noted").read_text().splitlines()
+    assert noted == [*shown.split(), f"{entry}{spark_entry('run_stage.py')}", "--stage", "0"]
+    assert type(runner) is (ClusterStep if mode == "cluster" else SubmittedStep)
+
+
+class Try:
+    """What of a task instance a link needs."""
+
+    dag_id, run_id, task_id, id = "words", "night", "stage", "cafe0001"
+    try_number = 1
+    stats_tags: ClassVar[dict[str, str]] = {}
+    pushed: ClassVar[dict[str, str]] = {}
+
+    def xcom_push(self, key: str, value: str) -> None:
+        self.pushed[key] = value
+
+
+def test_a_step_that_is_stopped_ends_the_application_that_an_earlier_try_has_submitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SKEWLESS_SPARK_HISTORY", "http://history:18080/history/{app_id}/jobs/")
+    with stand_in_yarn(tmp_path) as yarn:
+        connect(monkeypatch, "yarn", **{"deploy-mode": "cluster", RM: yarn.address})
+        (yarn.folder / "application_1_0001").mkdir()
+        application = Application(yarn.folder / "application_1_0001")
+        (application.folder / "exit").write_text("0")
+        operator = asked()
+        step = operator.step_of(RunDirectory("/nowhere"), Context())
+        runner = runner_of(step)
+        operator.poll_until_complete("application_1_0001", Context(ti=Try()))  # type: ignore[typeddict-item]
+        assert list(Try.pushed.values()) == ["http://history:18080/history/application_1_0001/jobs/"]
+        assert runner.stop() == 1
+        assert application.state() == ("KILLED", "KILLED")
+
+
+class Kept:
+    """Airflow's task state, in a file that outlives the process of a try."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def get(self, key: str) -> Any:
+        return self._read().get(key)
+
+    def set(self, key: str, value: Any) -> None:
+        self._file.write_text(json.dumps({**self._read(), key: value}))
+
+    def _read(self) -> dict[str, Any]:
+        return dict(json.loads(self._file.read_text())) if self._file.exists() else {}
+
+
+def follow(entry: str, kept: str, try_number: str) -> str:
+    """A try, as its task makes it; returns the name of the try that has submitted the driver."""
+    operator, ti = asked(), Try()
+    operator.application = entry
+    context = Context(ti=ti, task_state_store=Kept(Path(kept)))  # type: ignore[typeddict-item]
+    ti.try_number = int(try_number)
+    runner = runner_of(operator.step_of(RunDirectory("/nowhere"), context))
+    assert list(runner.lines()) == []
+    assert runner.failure() == ""
+    return operator._submitted_as(context)
+
+
+#: The first of them, in a process of its own. The import sets the environment of tests that run in one process.
+_LOST = """
+import os, sys
+given = dict(os.environ)
+from tests.airflow.test_runners import follow
+os.environ.update(given)
+follow(*sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("driver", mostly_long(["has ended", "runs"], "has ended"))
+def test_a_try_after_a_lost_worker_finds_the_application_and_submits_no_second_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, driver: str
+) -> None:
+    entry, kept = str(tmp_path / "entry.py"), str(tmp_path / "kept.json")
+    Path(entry).write_text("print('skewless: done')")
+    with stand_in_yarn(tmp_path) as yarn:
+        monkeypatch.setenv("PATH", str(yarn.programs), prepend=os.pathsep)
+        connect(monkeypatch, "yarn", **{"deploy-mode": "cluster", RM: yarn.address})
+        yarn.hold()
+        lost = subprocess.Popen([sys.executable, "-c", _LOST, entry, kept, "1"])
+        await_that(lambda: bool(yarn.asked), "the first try to follow its driver")
+        lost.kill()
+        lost.wait()
+        if driver == "has ended":
+            yarn.release()
+            await_that(lambda: yarn.applications()[0].state()[0] == "FINISHED", "the driver to end")
+        else:
+            release = threading.Timer(1, yarn.release)
+            release.start()
+        assert follow(entry, kept, "2") == "stage-1-cafe0001"
+        (application,) = yarn.applications()
+        assert application.log == "skewless: done\n"
 
 
 def test_a_connection_for_spark_connect_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +286,35 @@ def test_a_connection_for_spark_connect_is_refused_in_a_sentence(monkeypatch: py
     with pytest.raises(SpecError) as refused:
         chosen()
     assert str(refused.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "conn_id", "words"),
+    [
+        (None, "spark_default", "variable SKEWLESS_ROOT: expected a folder or a URL for inputs, runs and results"),
+        ("data", "nowhere", "connection nowhere: expected a connection to Spark, but got none; create it: airflow"),
+    ],
+    ids=["no-root", "no-connection"],
+)
+def test_what_is_not_set_up_ends_the_first_task_in_one_sentence_and_one_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path, capsys: pytest.CaptureFixture[str],
+    root: str | None, conn_id: str, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SKEWLESS_ROOT")
+    if root is not None:
+        monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path / root))
+    (tmp_path / "bare.yaml").write_text(yaml.safe_dump({**SPEC, "name": "bare"}))
+    (dags_folder / "bare.py").write_text(
+        "# airflow\nfrom skewless_airflow import build_dag\n"
+        f"build_dag({str(tmp_path / 'bare.yaml')!r}, default_args={{'conn_id': {conn_id!r}}})\n"
+    )
+    done = DagBag(dags_folder / "bare.py").dags["bare"].test(logical_date=NIGHT, run_after=NIGHT)
+    states = {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
+    assert (states["prepare"], states["publish"]) == ("failed", "upstream_failed"), "and not up for a retry"
+    told = capsys.readouterr().out
+    assert words in told
+    assert "yarn" not in told
 
 
 class Toy:
@@ -172,6 +390,7 @@ _UNDER_A_LOCK = 'exec 9>"$1"; flock 9; shift; "$@"'
 _BEGIN = """
 import os, sys
 from pathlib import Path
+from skewless_airflow.runners.on_cluster import ClusterStep
 from skewless_airflow.runners.process_session import begin
 
 begun = begin(["sleep", "600"], os.environ, Path.cwd(), Path("said"))

@@ -44,6 +44,8 @@ def test_the_form_has_a_date_and_every_option_in_sections(dag: DAG) -> None:
     sections = {name: dag.params.get_param(name).schema["section"] for name in dag.params}
     assert set(sections) == {"date", *OPTIONS} - {"late", "missing"}
     assert list(dict.fromkeys(sections.values())) == ["Run", "Routing", "Spark"]
+    first = next(iter(dag.params))
+    assert dag.params.get_param(first).schema["title"] == "Day to compute (instead of the schedule's)"
 
 
 def test_the_form_of_a_job_with_a_window_asks_about_late_and_missing_data() -> None:
@@ -80,16 +82,17 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
     form = form_params(spec)
     resolved = {name: field.resolve() for name, field in form.items()}
     assert resolved.pop("date") is None
-    assert resolved == option_values(spec)
+    assert "type" not in form["waves"].schema["items"], "so Airflow's form shows lines, not JSON"
+    assert {**resolved, "waves": [float(one) for one in resolved["waves"]]} == option_values(spec)
     assert chosen({"date": None, **resolved}, form, spec, "form").options == {}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("policy", "eval"), ("mode", "dry"), ("reducers", 0), ("reducers", 1.5), ("waves", []), ("waves", [1, 2, 3]),
-        ("waves", ["1"]), ("waves", [0]), ("budget", 0.5), ("date", "tomorrow"), ("driver_memory", "much"),
-        ("executor_memory", "2g --jars x"), ("executor_cores", 0), ("cores", "2"),
+        ("policy", "eval"), ("mode", "dry"), ("reducers", 0), ("reducers", 1.5), ("waves", []), ("waves", ["1"] * 3),
+        ("waves", [0]), ("waves", ["0"]), ("waves", ["1e3"]), ("budget", 0.5), ("date", "tomorrow"),
+        ("driver_memory", "much"), ("executor_memory", "2g --jars x"), ("executor_cores", 0), ("cores", "2"),
     ],
 )  # fmt: skip
 def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonValue) -> None:
@@ -100,9 +103,9 @@ def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonVal
 def test_what_was_chosen_is_what_differs_from_the_spec() -> None:
     spec = _spec()
     given: dict[str, JsonValue] = {"date": "2026-03-01", "policy": "static", "reducers": 8, "budget": "", "cores": 4}
-    choice = chosen(given, form_params(spec), spec, "form")
+    choice = chosen({**given, "waves": ["1.5", 3]}, form_params(spec), spec, "form")
     assert choice.part == Part(dt.date(2026, 3, 1))
-    assert choice.options == {"policy": "static", "cores": 4}
+    assert choice.options == {"policy": "static", "cores": 4, "waves": [1.5, 3.0]}
     assert with_options(spec, choice.options, "form").routing.policy.name == "static"
 
 

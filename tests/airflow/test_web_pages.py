@@ -29,7 +29,10 @@ from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
-from skewless_airflow.web.rendering.words import required_words
+from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
+from skewless_airflow.web.rendering.words import day, required_words
+from skewless_airflow.web.views.quality import Mark, observed_line
+from skewless_airflow.web.views.stage import read_stage, read_stages
 from tests import airflow_setting
 from tests.airflow.players import await_that
 from tests.airflow.web_scenario import (
@@ -226,7 +229,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ),
         (
             "combined-measured",
-            ["Nothing was routed", "split 1: ", "gap to the bound", "Hot keys", "reduced where it is read"],
+            ["Nothing was routed", "split 1: ", "above an even share", "Hot keys", "reduced where it is read"],
         ),
         ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
         ("superseded", ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"]),
@@ -239,7 +242,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
                 "1,200 in kept states",
             ],
         ),
-        ("finished", ["published", "it balances.", "4 of 4 checks passed", "Certificate"]),
+        ("finished", ["published", "it balances.", "4 of 4 checks passed", "Balance:"]),
         ("finished", [f"lake.marts.clicks/date=2026-11-20</code> as snapshot <code>{_SNAPSHOT}</code> of the table"]),
         (
             "superseded",
@@ -383,8 +386,9 @@ def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: TestClient) ->
     run = viewer.get(f"/skewless/dags/{OTHER_DAG}/runs/theirs/skew").text
     assert "its DAG is not a Skewless job" in run
     assert "refresh.js" not in run, "there is nothing to wait for"
+    assert 'class="tabs"' not in run, "nor to look at"
     assert "This DAG has no run directory" in viewer.get(f"/skewless/dags/{OTHER_DAG}/over-time").text
-    assert OTHER_DAG not in viewer.get("/skewless/").text
+    assert f"/dags/{OTHER_DAG}" not in viewer.get("/skewless/").text
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -409,7 +413,7 @@ def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_t
         shutil.rmtree(folder)  # as lists of runs read it too
     assert min(looks) < 1.6 * min(decodings), (looks, decodings)
     text = texts[-1]
-    assert "The 60 longest queues of 10,000 tasks" in text
+    assert "The 60 longest queues of 10,000." in text
     assert "9,940 other tasks" in text
     assert "The 50 hottest of 20,000 head keys" in text
     assert len(text.encode()) < _MOST_BYTES
@@ -423,6 +427,72 @@ def test_the_load_of_each_task_is_shown_against_the_fair_share(viewer: TestClien
     assert text.count('class="fair"') == len(simulation.reports)
     forwarded = re.findall(r"<dt[^>]*>forwarded to another task</dt><dd[^>]*>([\d,]+)</dd>", text)
     assert forwarded == [f"{report.forwarded_rows:,}" for report in simulation.reports]
+
+
+def _bars(chart: Chart) -> list[float]:
+    """How high the processed rows of each bar stand, in even shares."""
+    assert chart.line is not None
+    return [rect.height / (HEIGHT - chart.line) for rect in chart.rects if rect.kind == "done"]
+
+
+@pytest.mark.parametrize("busy", [8, 7, 17], ids=["one split a slot", "one slot idle", "two rounds"])
+def test_no_chart_contradicts_its_verdict(tmp_path: Path, busy: int) -> None:
+    """Of 17 splits on 8 slots some are empty: what is drawn is what the run waited for."""
+    run = synthetic_run(reducers=8)
+    rows = run.job.rows
+    _combined(str(tmp_path), run, [rows // busy] * (busy - 1) + [0] * (17 - busy))
+    stage = read_stage(RunDirectory(str(tmp_path)), 0)
+    assert stage is not None
+    assert (stage.tasks, stage.slots, len(stage.side_by_side)) == (17, 8, 8)
+    assert stage.gap is not None
+    assert max(_bars(load_chart(stage, 60))) == pytest.approx(1 + stage.gap, abs=0.01)
+    assert (stage.gap < 0.02) == (busy == 8)
+
+
+def test_the_chart_of_a_routed_stage_is_as_uneven_as_its_verdict_and_has_its_scale(
+    tmp_path: Path, simulation: Simulation, viewer: TestClient
+) -> None:
+    run = Moments(str(tmp_path), simulation).prepare().stages().run
+    for stage in read_stages(run):
+        assert stage.gap is not None
+        assert max(_bars(load_chart(stage, 60))) == pytest.approx(1 + stage.gap, abs=0.01)
+        assert f"<span>{max(one.queued for one in stage.side_by_side):,}</span><span>0</span>" in _page(
+            viewer, "finished"
+        )
+
+
+def test_lines_of_the_input_and_rows_after_the_map_are_both_named(viewer: TestClient, simulation: Simulation) -> None:
+    mapped = [report.model_copy(update={"source_rows": 7 + report.stage}) for report in simulation.reports]
+    Moments(run_location(DAG, "mapped"), dataclasses.replace(simulation, reports=mapped)).prepare().stages()
+    text = _page(viewer, "mapped")
+    lines = sum(7 + stage for stage in range(len(mapped)))
+    assert f"<dt>input lines</dt><dd>{lines}" in text
+    assert f"<dt>rows after the map</dt><dd>{sum(one.processed_rows for one in mapped):,}" in text
+    assert "input lines" not in _page(viewer, "finished")
+
+
+def test_a_tab_of_a_browser_is_told_apart_by_job_day_and_verdict(viewer: TestClient, simulation: Simulation) -> None:
+    when = day(str(simulation.job.part))
+    titles = {run_id: re.findall("<title>(.*) · Skew</title>", _page(viewer, run_id)) for run_id in _MOMENTS}
+    assert titles["finished"] == [f"{DAG}, {when}: published"]
+    assert titles["failed-quality"] == [f"{DAG}, {when}: failed"]
+    assert titles["triggered"][0].startswith(f"{DAG}, triggered: ")
+    assert re.search(f"<title>{DAG}, .*: published · What if</title>", _page(viewer, "finished", "what-if"))
+
+
+def test_every_chart_has_a_name_a_scale_and_its_numbers_in_text(viewer: TestClient) -> None:
+    pages = [_page(viewer, run_id) for run_id in _MOMENTS]
+    pages += [_page(viewer, "window", "parts"), viewer.get("/skewless/").text]
+    pages += [viewer.get(f"/skewless/dags/{DAG}/{page}").text for page in ("over-time", "parts")]
+    for text in pages:
+        assert all('aria-label="' in one or 'aria-hidden="true"' in one for one in re.findall("<svg[^>]*>", text))
+        plots = re.findall(
+            r'<div class="plot">.*?</div>\s*<svg class="(\w+)"[^>]*aria-label="([^"]*)"', text, re.DOTALL
+        )
+        assert text.count('class="plot"') == len(plots)
+        assert all(", from 0 to " in name for _, name in plots)
+        assert text.count('<div class="dates">') == sum(kind == "spark" for kind, _ in plots)
+    assert "<li>2026-11-19: added to, 1 late, 60 rows read" in _page(viewer, "window", "parts")
 
 
 def test_every_decision_is_told_with_all_that_it_refused(viewer: TestClient, simulation: Simulation) -> None:
@@ -488,14 +558,29 @@ def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simula
     assert ours == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
 
 
-def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(viewer: TestClient) -> None:
+def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(
+    viewer: TestClient, simulation: Simulation
+) -> None:
     text = viewer.get(f"/skewless/dags/{DAG}/over-time").text
     for run_id in _MOMENTS:
         assert (f"runs/{run_id}/skew" in text) == (run_id != "triggered"), "it has no run directory"
     assert "runs/local__2026/skew" in text
     assert "Stage 0" in _page(viewer, "local__2026")
     assert text.count('<figure class="tile">') == 6
+    assert day(str(simulation.job.part)) in text, "a day is named by its day"
     assert "failed" in text
+
+
+def test_a_published_run_says_first_what_its_routing_has_saved(viewer: TestClient) -> None:
+    text = _page(viewer, "finished")
+    sentence = "Plain hashing would have made &lt;img src=x onerror=alert(1)&gt; 1.5 times as long."
+    assert text.index("<h1>Skew") < text.index(sentence) < text.index('class="tabs"')
+    told = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/finished").json()["run"]["savings"]
+    assert (told["sentence"], told["against_over_bound"]) == (
+        f"Plain hashing would have made {EVIL} 1.5 times as long.",
+        None,
+    )
+    assert "Plain hashing" not in _page(viewer, "failed-quality")
 
 
 def test_an_expectation_is_shown_with_its_history(viewer: TestClient) -> None:
@@ -506,16 +591,30 @@ def test_an_expectation_is_shown_with_its_history(viewer: TestClient) -> None:
     assert any("&lt;img" in title or "1 of 400" in title for _, title in marks)
 
 
-def test_the_checks_of_the_spec_are_listed_apart_from_the_built_in_ones_and_those_that_failed_come_first(
+def test_a_value_that_checks_observe_is_a_line_over_runs(viewer: TestClient) -> None:
+    text = _page(viewer, "finished", "quality")
+    assert re.search(r'<polyline points="\d+,[\d.]+ \d+,', text)
+    assert re.search(r'aria-label="observed 1 in [^,"]+, 1 in [^;"]+; lowest 1, highest 1"', text)
+    values = [Mark("a", "", True, "", 0.0), Mark("b", "", None, "not checked"), Mark("c", "", True, "", 1_000.0)]
+    line = observed_line(values)
+    assert line is not None
+    assert (line.points, line.low, line.high) == ("5,18.0 25,2.0", "0", "1,000")
+    assert observed_line(values[:2]) is None
+
+
+def test_failed_checks_are_listed_first_with_their_keys_and_those_of_the_spec_apart_from_the_built_in_ones(
     viewer: TestClient,
 ) -> None:
     text = _page(viewer, "failed-quality", "quality")
-    own, result, ledger = (
+    failed, result, ledger = (
         text.index(f"<h2>{title}")
-        for title in ("Checks of this job&#39;s spec", "Built-in checks of the result", "Built-in checks of the ledger")
+        for title in ("Failed checks", "Built-in checks of the result", "Built-in checks of the ledger")
     )
-    assert own < text.index("occurrences: values between") < result < text.index("every key has a value of key")
+    assert failed < text.index("occurrences: values between") < result < text.index("every key has a value of key")
     assert result < ledger < text.index("the ledger balances<")
+    assert "<small>in <code>/page/1</code>: 60,000; <code>&lt;img" in text
+    assert EVIL not in text
+    assert "Checks of this job&#39;s spec" in _page(viewer, "finished", "quality")
 
 
 @pytest.mark.parametrize(

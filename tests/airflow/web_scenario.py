@@ -18,11 +18,12 @@ from benchmarks.simulation import Simulation
 from skewless.documents.commit import CommittedFile
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
-from skewless.documents.quality import Check, QualityReport
+from skewless.documents.quality import Check, FailingKey, QualityReport
+from skewless.documents.savings import Savings
 from skewless.documents.steps import Span, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
 from skewless.run.publication.records import Overtaken, Publication
 from skewless.spec.result import Expectation, Quality
 from tests import airflow_setting
@@ -206,6 +207,8 @@ class Moments:
                 "result", "expect_column_values_to_be_between", "occurrences", success,
                 "expect_column_values_to_be_between(occurrences, max_value=5): "
                 f"1 of 400 values unexpected, for example ({EVIL}): 7",
+            ).model_copy(
+                update={"keys": () if success else (FailingKey(key="/page/1", found="60,000"), FailingKey(key=EVIL))}
             ),
         )  # fmt: skip
         attempt.write(QUALITY_REPORT, QualityReport(success=success, keys=400, checks=checks, ledger=ledger))
@@ -217,6 +220,8 @@ class Moments:
         path = "/out/date=2026-11-20" if snapshot is None else "iceberg://lake.marts.clicks/date=2026-11-20"
         record = Publication(path=path, rows=1, keys=1, turn=1, superseded=superseded, snapshot=snapshot)
         self.run.write_once("publish/published.json", record)
+        found = Savings(sentence=f"Plain hashing would have made {EVIL} 1.5 times as long.", policy="adaptive")
+        self.run.write_once(SAVINGS, found)
         return self
 
 

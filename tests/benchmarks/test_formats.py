@@ -37,7 +37,7 @@ def test_each_input_has_the_rows(tmp_path: Path, cell: str) -> None:
 
 def test_each_cell_has_a_line_and_an_aim_of_its_medians() -> None:
     seconds = {PLAIN: [10.0, 8.0, 90.0], formats.OURS: [12.0, 12.6, 11.0]}
-    found = {"repetitions": 3, "setting": {}, "lines": [
+    found = {"setting": {}, "lines": [
         {"rows": 1_000, "cell": "CSV", "bytes": 3_000_000, "seconds": seconds},
         {"rows": 1_000, "cell": "JSON", "bytes": 0, "seconds": {**seconds, formats.OURS: [13.0]}},
     ]}  # fmt: skip

@@ -240,12 +240,13 @@ def test_times_and_intervals_that_orc_has_as_numbers_are_told_by_the_notes_of_sp
 ) -> None:
     rows = spark.sql(
         "SELECT TIMESTAMP_NTZ '2026-01-02 03:04:05.123456' AS wall, TIMESTAMP '2026-01-02 03:04:05' AS t, 7L AS id, "
-        "array(TIMESTAMP_NTZ '2026-01-02 03:04:05') AS l, INTERVAL '1' YEAR AS y, INTERVAL '1' DAY AS d"
+        "array(TIMESTAMP_NTZ '2026-01-02 03:04:05') AS l, INTERVAL '1' YEAR AS y, INTERVAL '1' DAY AS d, "
+        "'x' AS s, array('y') AS ls"
     )
     rows.coalesce(1).write.orc(str(tmp_path / "in"))
     given = {"path": str(tmp_path / "in"), "format": "orc"}
     types = types_of(given, tmp_path)
-    assert types == {"wall": "timestamp_ntz", "t": "timestamp", "id": "bigint"}
+    assert types == {"wall": "timestamp_ntz", "t": "timestamp", "id": "bigint", "s": "string", "ls": "array<string>"}
     found = read(job_of(given, types, tmp_path, cut=False), "wall", "id")
     assert found.to_pylist() == [{"wall": dt.datetime(2026, 1, 2, 3, 4, 5, 123456), "id": 7}]  # noqa: DTZ001
 

@@ -95,9 +95,8 @@ CASES = (
     ),
     Case(
         "a file of states counts twice", "merge", _doubled_states, _SEALED,
-        r"^data quality of \S+: expected all \d+ expectations to hold, but got \d+ that failed: .*"
-        r"ledger_balances: the states account for [\d,]+ rows of the 2,000 processed.*; "
-        r"the published result of the day is untouched\.$",
+        r"^\d+ of \d+ checks failed: .*the ledger balances \(the states account for [\d,]+ rows of the 2,000 "
+        r"processed.*\).*; the published result of the day is untouched; run \S+\.$",
     ),
     Case(
         "a count in the report of a stage is changed", "merge", _changed_count, _FILE + "other content, ",

@@ -9,6 +9,8 @@ import json
 import lzma
 import math
 import random
+import shutil
+import tempfile
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 from pyarrow import orc
+from pyspark.sql import SparkSession
 
 from tests.fuzz.values import KINDS, Kind, Row, spelled
 
@@ -68,14 +71,26 @@ def write_file(
     if kind == "parquet":
         _write_parquet(folder / name, arrow_table(rows, columns), how, chance)
     elif kind == "orc":
-        table = arrow_table(rows, columns)
-        orc.write_table(table, folder / name, compression=chance.choice(["uncompressed", "zlib", "snappy", "zstd"]))
+        _write_orc(folder / name, arrow_table(rows, columns), chance)
     else:
         suffix = how["compression"]
         name += suffix
         content = {"csv": _csv, "json": _json, "text": _plain}[kind](rows, columns, how, chance)
         (folder / name).write_bytes(COMPRESSIONS[suffix](content))
     return name
+
+
+def _write_orc(path: Path, table: pa.Table, chance: random.Random) -> None:
+    """By pyarrow, or by Spark, which notes its own types."""
+    codec = chance.choice(["uncompressed", "zlib", "snappy", "zstd"])
+    if chance.random() < 0.5:
+        orc.write_table(table, path, compression=codec)
+        return
+    rows = SparkSession.active().createDataFrame(table).coalesce(1)
+    with tempfile.TemporaryDirectory() as folder:
+        rows.write.mode("overwrite").option("compression", codec).orc(folder)
+        (written,) = Path(folder).glob("*.orc")
+        shutil.copyfile(written, path)
 
 
 def _write_parquet(path: Path, table: pa.Table, how: Mapping[str, Any], chance: random.Random) -> None:

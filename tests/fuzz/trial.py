@@ -22,11 +22,15 @@ from pyspark.sql import SparkSession
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
+from skewless_spark.comparison.compare import compare
+from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.entries.pipeline import finish_run, run_stages
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.quality.verification import committed_result
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sources import cutting
+from skewless_spark.states.columns import JobColumns
 from tests.fuzz.aggregates import Call, draw_calls
 from tests.fuzz.inputs import DATE, Input, draw_input
 from tests.fuzz.published import differences, grouped, published_differences, read_published, sort_faults
@@ -34,6 +38,8 @@ from tests.fuzz.specs import ENGINES, draw_map, draw_output, draw_routing
 from tests.fuzz.values import Row
 from tests.spark.scenario import Quiet, result_of
 
+#: Of so many results one is compared with itself.
+_COMPARED = 4
 #: A run of a few rows that takes longer than this hangs. Machines that are shared are slow.
 SECONDS = 240
 EQUAL, REFUSED, MISMATCH, TRACEBACK, SLOW = "equal", "refused", "MISMATCH", "TRACEBACK", "SLOW"
@@ -158,12 +164,26 @@ def run_trial(spark: SparkSession, seed: int, number: int, folder: Path) -> Outc
         result = result_of(run).to_pylist() if run.committed("result").files else []
         require(differences(result, grouped(rows, spec["key"]), spec["key"], calls))
         require(sort_faults(result, spec["output"].get("sort", ())))
+        if number % _COMPARED == 0 and result:
+            require(comparison_faults(spark, run, len(result)))
         if publishes:
             finish_run(spark, run, watcher)
             published = read_published(spec["output"], place, DATE)
             require(published_differences(spec["output"], published, result))
 
     return tried(spark, seed, str(number), folder, play)
+
+
+def comparison_faults(spark: SparkSession, run: RunDirectory, keys: int) -> list[str]:
+    """What ``skewless compare`` says of a result beside itself, and beside all but one of its keys, if it is wrong."""
+    result = JobColumns.of(run.job()).named(committed_result(spark, run))
+    expected = [(result, (keys, 0, 0)), (result.limit(keys - 1), (keys, 1, 1))]
+    told = []
+    for other, right in expected:
+        found = compare(spark, run, OtherSide(other, dict(other.dtypes)), 1e-9, 3)
+        if (found.keys, found.differ, found.only_here) != right or found.lacking or found.types:
+            told.append(f"a comparison: {found}")
+    return told
 
 
 def require(told: list[str]) -> None:

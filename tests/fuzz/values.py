@@ -171,7 +171,9 @@ def canonical(value: Any) -> Any:
 
 def rank(value: Any) -> Any:
     """A sort key of values that are not null, in Spark's order: NaN is the greatest number."""
-    return (math.isnan(value), value + 0.0) if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return (True, 0.0) if math.isnan(value) else (False, value + 0.0)  # no NaN equals another
 
 
 def spelled(value: Any) -> str:

@@ -17,6 +17,8 @@ from skewless.run.directory import RunDirectory
 from skewless.run.objects.files import ObjectFiles
 from skewless.run.objects.location import as_written, open_location
 from skewless.run.storage import content_checksum
+from skewless_cli.doctor import Surroundings
+from skewless_cli.doctor.places import check_places
 from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import KINDS, ObjectServer, as_client, object_server
 from tests.processes import side_by_side
@@ -177,6 +179,15 @@ def test_of_eight_writers_one_wins(place: str) -> None:
     assert sorted(won) == list(range(40))
 
 
+def test_the_doctor_lets_two_writers_compete_in_a_bucket_and_leaves_nothing_there(
+    place: str, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
+    assert [one.state for one in check_places(Surroundings(place, ""))] == ["good"]
+    assert server.keys(place.partition("lake/")[2]) == []
+    assert [one.state for one in check_places(Surroundings("s3://no-such-bucket/x", ""))] == ["wrong"]
+
+
 @pytest.mark.long
 def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with object_server("rclone", tmp_path / "server") as server, as_client(server.environment):
@@ -188,6 +199,8 @@ def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_writte
                 "s3://lake: two writers of one object have both won, as the store ignores the condition "
                 "If-None-Match; choose a store that honours it, or a folder of a shared file system."
             )
+        (told,) = check_places(Surroundings("s3://lake", ""))
+        assert (told.state, "have both won" in told.told) == ("wrong", True)
         assert server.keys() == []
         won, errors = racing("s3://lake/race", 1)
         assert won == []

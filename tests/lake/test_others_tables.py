@@ -240,7 +240,7 @@ def test_a_day_that_breaks_a_constraint_of_its_table_is_not_published(spark: Spa
     columns = pa.schema([("page", pa.string()), ("rows", pa.int64()), ("date", pa.date32())])
     made = DeltaTable.create(str(tmp_path / "marts" / "clicks"), columns, partition_by=["date"])
     made.alter.add_constraint({"few": "rows < 30"})
-    with pytest.raises(QualityError, match=r"rule_of_the_table\(CHECK few\): broken by 5 rows: rows < 30"):
+    with pytest.raises(QualityError, match=r"asks for: CHECK few \(broken by 5 rows: rows < 30; in \S"):
         begun(spark, tmp_path, given, "run")
     assert DeltaTable(str(tmp_path / "marts" / "clicks")).count() == 0
 
@@ -256,11 +256,12 @@ def test_rules_are_true_of_each_row_or_broken(spark: SparkSession) -> None:
         TableRule(name="held by the writer"),
     ]
     parts = {"date": dt.date(2025, 1, 1)}
-    checks = rule_checks(frame, rules, parts, "table")
+    checks = rule_checks(frame, rules, parts, "table", ["odd`name", "n"])
     assert [(one.column, one.observed) for one in checks] == [
         ("positive", "0"), ("null is broken", "1"), ("generated", "1"), ("of the part", "2"),
     ]  # fmt: skip
     assert [one.success for one in checks] == [True, False, False, False]
+    assert [[str(key) for key in one.keys] for one in checks] == [[], ["null, 2"], ["c, 3"], ["null, 2", "c, 3"]]
     for condition in ("no_such_function(n) > 1", "n >", "n; drop"):
         with pytest.raises(SpecError, match="a rule of the table cannot be evaluated"):
             rule_checks(frame, [TableRule(name="odd", condition=condition)], parts, "table")

@@ -19,13 +19,16 @@ from tests.tiers import mostly_long
 
 
 @contextlib.contextmanager
-def redis_server() -> Iterator[tuple[Path, int]]:
-    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password."""
+def redis_server(below: str | None = None) -> Iterator[tuple[Path, int]]:
+    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password.
+
+    Its socket is in a folder of its own among the temporary ones, or ``below`` another one.
+    """
     server = shutil.which("redis-server")
     if server is None:
         pytest.fail("redis-server is missing: make setup-tests installs it, or apt-get install redis-server")
     # The path of a socket may be 107 bytes long; pytest's folders are longer.
-    folder = Path(tempfile.mkdtemp(prefix="leases-"))
+    folder = Path(tempfile.mkdtemp(prefix="leases-", dir=below))
     address = folder / "redis.sock"
     arguments = ["--port", "0", "--unixsocket", str(address), "--dir", str(folder), "--save", "", "--appendonly", "yes"]
     log = folder / "redis.log"

@@ -21,6 +21,8 @@ from pyspark.sql import functions as F
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
+from skewless_spark.comparison.compare import compare
+from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session
@@ -50,7 +52,7 @@ def main(root: Path) -> None:
     for block in blocks("python"):
         exec(block, names)
     outcome = {name: _compared(spark, root, text, names) for name, text in specs().items()}
-    outcome["differences"] = _seen(names)
+    outcome["differences"] = _seen(spark, RunDirectory(str(root / "runs" / "clicks_by_page" / "run")), names["plain"])
     (root / "outcome.json").write_text(json.dumps(outcome))
     spark.stop()
 
@@ -71,7 +73,7 @@ def _compared(spark: SparkSession, root: Path, text: str, names: dict[str, Any])
         found[mode] = {
             "path": str(Path(published).relative_to(root)),
             "new_keys": new.count(),
-            "differences": names["differences"](old, new, list(spec.key)).count(),
+            "differences": _differ(spark, run, old),
             "observed": [run.decision(stage + 1).observed for stage in range(run.committed_stages())],
             "head": [len(plan.head) for plan in plans],
             "split": sum(len(set(tasks)) > 1 for plan in plans for tasks in _tasks(plan)),
@@ -85,9 +87,13 @@ def _tasks(plan: RoutingPlan) -> list[list[int]]:
     return [[task for task, _ in shares] for shares in plan.head.values()]
 
 
-def _seen(names: dict[str, Any]) -> dict[str, int]:
-    """How many differences the page's function finds where there are some, or none to speak of."""
-    old: DataFrame = names["plain"]
+def _differ(spark: SparkSession, run: RunDirectory, other: DataFrame) -> int:
+    """The keys of a run's result that differ from another one."""
+    return compare(spark, run, OtherSide(other, dict(other.dtypes)), 1e-9, 0).differ
+
+
+def _seen(spark: SparkSession, run: RunDirectory, old: DataFrame) -> dict[str, int]:
+    """How many keys differ where there are differences, or none to speak of."""
     hot = F.col("clicks") == old.agg(F.max("clicks")).first()[0]  # type: ignore[index]
     changed = {
         "a count too many": old.withColumn("clicks", F.when(hot, F.col("clicks") + 1).otherwise(F.col("clicks"))),
@@ -97,7 +103,7 @@ def _seen(names: dict[str, Any]) -> dict[str, int]:
         "another mean": old.withColumn("ms", F.when(hot, F.col("ms") * 1.001).otherwise(F.col("ms"))),
         "a null for a number": old.withColumn("ms", F.when(~hot, F.col("ms"))),
     }
-    return {what: names["differences"](old, new, ["site", "page"]).count() for what, new in changed.items()}
+    return {what: _differ(spark, run, other) for what, other in changed.items()}
 
 
 if __name__ == "__main__":

@@ -147,7 +147,8 @@ def whole(home: Path) -> dict[str, Any]:
 def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(
     whole: dict[str, Any], here: Here
 ) -> None:
-    assert set(whole) >= {"run_dir", "result_path", "stages", "ledger", "quality", "certificate"}
+    assert set(whole) >= {"run_dir", "result_path", "stages", "ledger", "quality", "certificate", "savings"}
+    assert whole["savings"]["sentence"].startswith("Nothing was to be saved by routing: every input split was ")
     assert whole["ledger"]["balanced"]
     assert whole["quality"]["success"]
     assert sum(stage["admitted_rows"] for stage in whole["stages"]) == ROWS
@@ -178,7 +179,8 @@ def test_failed_quality_ends_with_three_and_names_the_expectation(home: Path) ->
     never = "quality.expectations=[{type: expect_column_max_to_be_between, kwargs: {column: n, max_value: 1}}]"
     done = command("run", "spec.yaml", "--set", never, "--set", "output.path=elsewhere", "--json", cwd=home)
     assert done.returncode == 3
-    assert "expect_column_max_to_be_between" in done.stderr.splitlines()[-1]
+    last = done.stderr.splitlines()[-1]
+    assert re.match(r"skewless: 1 of \d+ checks failed: n: max between, max_value=1 \(observed ", last)
     told = json.loads(done.stdout)
     assert told["quality"]["success"] is False
     assert told["published_path"] is None

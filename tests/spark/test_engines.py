@@ -12,6 +12,7 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
+from skewless.planner import engine_choice
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless.spec import routing as core
@@ -93,7 +94,14 @@ def test_bypass_splits_hot_keys_and_null_and_makes_one_state_of_all_others(spark
     assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == counts
 
 
+@pytest.fixture
+def looks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``auto`` begin with a stage that only finds out, however short the run."""
+    monkeypatch.setattr(engine_choice, "FIRST_STAGE_SECONDS", 0.0)
+
+
 @pytest.mark.long
+@pytest.mark.usefixtures("looks_first")
 def test_bypass_takes_in_what_a_first_stage_left_over(spark: SparkSession, tmp_path: Path) -> None:
     words = [f"{number * 7919 % 30_000}" for number in range(40_000)]
     folder = tmp_path / "input" / "shop=north"  # keys that are not in the files are not sampled
@@ -112,6 +120,7 @@ def test_bypass_takes_in_what_a_first_stage_left_over(spark: SparkSession, tmp_p
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("looks_first")
 def test_auto_combines_after_a_first_stage_where_keys_could_not_be_sampled(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"line": [f"{number % 7} {number % 3}" for number in range(4_000)]})
     path = write_input(tmp_path / "input", table, files=40)

@@ -50,7 +50,7 @@ def test_the_command_says_of_a_run_that_nobody_measured_that_it_is_not_measured(
     told = run_summary.as_object(run)["certificate"]
     assert (told["gap"], told["makespan_rows"], told["conclusion"]) == (None, None, NOT_MEASURED)
     text = shown(run)
-    assert "gap to the bound not measured: not measured" in text
+    assert "together not measured, fair share 250 rows: not measured" in text
     assert "balanced" not in text
     assert "0.0%" not in text
 

@@ -1,4 +1,4 @@
-"""The code of docs/migrate.md runs: before and after give the same answers, and its comparison sees what differs."""
+"""The code of docs/migrate.md runs: before and after give the same answers, and a comparison sees what differs."""
 
 from __future__ import annotations
 

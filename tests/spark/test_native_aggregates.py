@@ -29,6 +29,7 @@ from skewless_spark.aggregates.native.sums import AVG
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states
 from skewless_spark.prepare.freezing import freeze
+from skewless_spark.session.spark_errors import exit_code_of
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import DATE, plain, prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
@@ -389,8 +390,9 @@ def test_merged_states_have_the_types_of_states_however_often_they_are_merged(
 
 def test_a_sum_that_overflows_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
     path = write_input(tmp_path / "input", pa.table({"key": ["a"] * 4, "value": [2**62] * 4}), files=1)
-    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
+    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW") as raised:
         reduce_job(spark, spec_of(path, "key", {"total": {"function": "sum", "column": "value"}}), tmp_path / "run")
+    assert exit_code_of(raised.value) == InputError.exit_code, "it is not tried again"
 
 
 TYPES = {

@@ -264,6 +264,8 @@ def test_a_failing_expectation_of_the_spec_says_name_column_and_numbers(spark: S
     assert call == "expect_column_values_to_be_between(occurrences, min_value=10)"
     assert numbers == "2 of 4 values unexpected (50.00%), for example 4, 6"
     check = next(check for check in report.checks if not check.success)
+    assert [(one.key, one.found) for one in check.keys] == [("''", "6"), ("null", "4")], "the largest value first"
+    assert check.found_in_keys == "2 of 4 values unexpected (50.00%); in '': 6; null: 4"
     assert (check.subject, check.column, check.observed) == ("result", "occurrences", "")
 
 
@@ -333,6 +335,9 @@ def test_odd_keys_are_escaped_and_shortened_in_sentences(spark: SparkSession, tm
     assert "\n" not in examples
     assert "\0" not in examples
     assert len(examples) <= 3 * 40 + 4
+    (check,) = (one for one in report.checks if "in_set" in one.sentence)
+    assert len(check.keys) == len(ODD), "at most ten"
+    assert all(one.key.isprintable() and len(one.key) <= 80 and not one.found for one in check.keys)
 
 
 @pytest.mark.long

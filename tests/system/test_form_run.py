@@ -26,7 +26,7 @@ FORM = {
     "mode": "observe",
     "policy": "adaptive",
     "reducers": 3,
-    "waves": [1.0, 3.0],
+    "waves": ["1", "3"],
     "budget": None,
     "driver_memory": "900m",
     "executor_memory": None,

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow.sdk import Context
 
 from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
@@ -34,7 +35,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Skewle
     (tmp_path / "busy.py").write_text(_BUSY)
     one = SkewlessSparkOperator(task_id="busy", entry="run_stage.py")
     one.application, one.application_args = str(tmp_path / "busy.py"), [str(tmp_path / "pid")]
-    one._runner = runner_of(one.step_of(RunDirectory(str(tmp_path / "run"))))
+    one._runner = runner_of(one.step_of(RunDirectory(str(tmp_path / "run")), Context()))
     yield one
     one.on_kill()
 

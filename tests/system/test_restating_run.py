@@ -54,9 +54,9 @@ with DAG("{BY_DAY}", schedule=PartitionedAssetTimetable(assets=Asset("skewless:{
     EmptyOperator(task_id="read")
 """
 #: The DAG file of a catalog: it finds the DAG of restating as an installation does.
-_CATALOG = """from pathlib import Path
-from skewless_airflow.dags.catalog import read_catalog
-globals().update(read_catalog(Path({folder!r})).dags)
+_CATALOG = """# airflow
+from skewless_airflow import catalog_dags
+catalog_dags({folder!r})
 """
 
 

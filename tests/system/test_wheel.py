@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.packages import dependencies_alone
+from tests.packages import PROJECT, Environment, built_wheel, dependencies_alone, new_environment
 
 pytestmark = pytest.mark.long
 
-PROJECT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 SPEC = """
 name: words
 input: {path: input}
@@ -30,50 +24,27 @@ output: {path: results}
 """
 
 
-class Installed(NamedTuple):
-    """An environment that has the wheel and its dependencies, and a folder to work in."""
-
-    wheel: Path
-    python: Path
-    home: Path
-
-    def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment in the folder."""
-        passed = {name: value for name, value in os.environ.items() if not name.startswith(("SKEWLESS_", "AIRFLOW_"))}
-        environment = {
-            **passed,
-            "PATH": f"{self.python.parent}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}",
-            "PYSPARK_PYTHON": str(self.python),
-            "AIRFLOW_HOME": str(self.home / "airflow"),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            **variables,
-        }
-        return subprocess.run(
-            [str(word) for word in words], cwd=self.home, env=environment, capture_output=True, text=True, check=False
-        )
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=PROJECT, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
-    python = folder / "venv" / "bin" / "python"
-    options = ["--quiet", "--offline", "--no-deps", "--python", str(python)]
-    subprocess.run([str(BIN / "uv"), "pip", "install", *options, str(wheel)], check=True)
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment that has the wheel and its dependencies, and a job with its input in the folder beside it."""
+    folder = tmp_path_factory.mktemp("installed")
+    made = new_environment(folder)
+    made.install("--offline", "--no-deps", wheel)
     (site,) = (folder / "venv" / "lib").glob("python3.*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies_alone(folder / 'dependencies')}\n")
-    (home := folder / "home").mkdir()
-    (home / "spec.yaml").write_text(SPEC)
-    (home / "data" / "input").mkdir(parents=True)
-    pq.write_table(pa.table({"key": ["a"] * 90 + ["b"] * 10}), home / "data" / "input" / "part.parquet")
-    return Installed(wheel, python, home)
+    (made.home / "spec.yaml").write_text(SPEC)
+    (made.home / "data" / "input").mkdir(parents=True)
+    pq.write_table(pa.table({"key": ["a"] * 90 + ["b"] * 10}), made.home / "data" / "input" / "part.parquet")
+    return made
 
 
-def test_every_file_of_the_packages_that_is_no_code_is_in_the_wheel(installed: Installed) -> None:
-    packed = set(zipfile.ZipFile(installed.wheel).namelist())
+def test_every_file_of_the_packages_that_is_no_code_is_in_the_wheel(wheel: Path) -> None:
+    packed = set(zipfile.ZipFile(wheel).namelist())
     folders = [*(PROJECT / "plugins").glob("skewless*/"), PROJECT / "jobs" / "skewless_spark"]
     wanted = {
         str(path.relative_to(folder.parent))
@@ -84,7 +55,7 @@ def test_every_file_of_the_packages_that_is_no_code_is_in_the_wheel(installed: I
     assert wanted <= packed
 
 
-def test_the_installed_package_is_not_the_checkout(installed: Installed) -> None:
+def test_the_installed_package_is_not_the_checkout(installed: Environment) -> None:
     imported = "import skewless, skewless_spark, skewless_airflow, skewless_cli, skewless_leases, sys; print(*sys.path)"
     done = installed.run(installed.python, "-c", f"{imported}; print(skewless.__file__)")
     assert done.returncode == 0, done.stderr
@@ -92,7 +63,7 @@ def test_the_installed_package_is_not_the_checkout(installed: Installed) -> None
     assert str(installed.python.parents[1]) in done.stdout.splitlines()[1]
 
 
-def test_the_command_checks_and_runs_a_spec(installed: Installed) -> None:
+def test_the_command_checks_and_runs_a_spec(installed: Environment) -> None:
     told = installed.run("skewless", "--help")
     assert told.returncode == 0
     assert "replay" in told.stdout
@@ -105,7 +76,7 @@ def test_the_command_checks_and_runs_a_spec(installed: Installed) -> None:
     assert run["published_path"].startswith(str(installed.home / "data"))
 
 
-def test_airflow_lists_the_plugin_and_the_provider(installed: Installed) -> None:
+def test_airflow_lists_the_plugin_and_the_provider(installed: Environment) -> None:
     plugins = installed.run(installed.python, "-m", "airflow", "plugins", "--output", "json")
     assert plugins.returncode == 0, plugins.stderr
     (plugin,) = [one for one in json.loads(plugins.stdout) if one["name"] == "skewless"]
@@ -122,7 +93,7 @@ assert "skewless_spark" not in sys.modules
 """
 
 
-def test_the_spark_entries_are_files_of_the_package_that_run(installed: Installed) -> None:
+def test_the_spark_entries_are_files_of_the_package_that_run(installed: Environment) -> None:
     names = ["prepare_run", "run_stage", "share_stage", "merge_states", "validate_result"]
     found = installed.run(installed.python, "-c", ENTRIES, *names)
     assert found.returncode == 0, found.stderr
@@ -137,9 +108,9 @@ def test_the_spark_entries_are_files_of_the_package_that_run(installed: Installe
 
 
 def test_without_variables_and_default_folders_the_missing_variable_is_named(
-    installed: Installed, tmp_path: Path
+    installed: Environment, tmp_path: Path
 ) -> None:
-    reads = "from skewless_airflow import places; print(places.{name}())"
+    reads = "from skewless_airflow import run_store; print(run_store.{name}())"
     for name, variable in (("data_root", "SKEWLESS_ROOT"), ("catalog_folder", "SKEWLESS_CATALOG")):
         elsewhere = installed._replace(home=tmp_path)
         done = elsewhere.run(installed.python, "-c", reads.format(name=name))

@@ -186,7 +186,7 @@ def test_a_third_of_the_rows_on_three_tasks_needs_no_fourth_piece() -> None:
     [
         (False, 3100, "more tasks will not help: key 'x' alone is 31% of the rows and its aggregates may not be split"),
         (True, 1250, "balanced: the largest task is at the fair share"),
-        (True, 1500, "the largest task is 20% above the bound"),
+        (True, 1500, "the largest task is 20% above the best possible"),
     ],
     ids=["whole", "balanced", "straggler"],
 )
@@ -215,7 +215,7 @@ def test_heavy_keys_that_have_to_meet_are_named_by_their_number() -> None:
         "cannot be spread more thinly over 2 tasks"
     )
     assert certify(Keys(9, None, splittable=False, weights=[3, 3, 3]), 2, 9).conclusion == (
-        "the largest task is 50% above the bound"
+        "the largest task is 50% above the best possible"
     )
 
 

@@ -32,7 +32,7 @@ NAMES_OF_OTHER_THINGS = {
     *(f"{page.stem}.md" for page in DOCS.glob("*.md")),
 }
 #: More than that is for a page of the docs.
-README_LINES = 150
+README_LINES = 130
 DECIDE = (DOCS / "decide.md").read_text(encoding="utf-8")
 
 

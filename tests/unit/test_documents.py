@@ -12,7 +12,8 @@ from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job, SentSpec
 from skewless.documents.ledger import balance
-from skewless.documents.quality import Check, QualityReport
+from skewless.documents.quality import Check, FailingKey, QualityReport
+from skewless.documents.savings import Savings
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
 from skewless.documents.steps import Failure, Span, StepTimes
@@ -59,6 +60,7 @@ def samples() -> dict[str, Document]:
             step="stage 0", started=1.5, seconds=2.0, spans=(Span(name="Spark job", start=0.5, seconds=1.0, tasks=3),)
         ),
         "Failure": Failure(exit_code=2, sentence="no"),
+        "Savings": Savings(sentence="1.5 times as long", policy="adaptive", against="static", over_bound=1.04),
         "RoutedRows": RoutedRows(stage=0, cluster="east", tasks={3: (file,), 7: (file,)}, source_rows=6, given_rows=6),
         "SharedTask": SharedTask(task=3, cluster="east", seconds=0.5, files=(file,)),
         "StageShares": StageShares(stage=0, routed_by="east", tasks={"3-0-1": TaskShare(cluster="west", seconds=0.5)}),
@@ -164,6 +166,32 @@ def test_a_verdict_that_does_not_follow_from_its_checks_is_refused(held: tuple[b
         QualityReport.from_json(text)
     right = report.model_copy(update={"checks": checks, "success": not success})
     assert QualityReport.from_json(right.to_json()) == right
+
+
+def test_a_failed_report_names_its_checks_in_words_with_the_keys_that_fail() -> None:
+    report = samples()["QualityReport"]
+    assert isinstance(report, QualityReport)
+    built_in, own = (
+        Check(
+            subject="result", expectation="expect_column_values_to_not_be_null", column="page", success=False,
+            observed="",
+            sentence="expect_column_values_to_not_be_null(page, mostly=0.9): 2 of 9 values unexpected, for example x",
+            keys=keys,
+        )
+        for keys in ((), (FailingKey(key="/page/1", found="60,000"), FailingKey(key="/page/2")))
+    )  # fmt: skip
+    some = report.model_copy(update={"checks": (built_in, own)})
+    assert some.failed_words(own=1) == (
+        "2 of 2 checks failed",
+        (
+            "every key has a value of page (2 of 9 values unexpected, for example x); "
+            "page: values not null, mostly=0.9 (2 of 9 values unexpected; in /page/1: 60,000; /page/2)"
+        ),
+    )
+    count, words = report.model_copy(update={"checks": (own,) * 30}).failed_words(own=30)
+    assert (count, words.count("values not null")) == ("30 of 30 checks failed", 20)
+    assert words.endswith("; and 10 more")
+    assert (own.required, own.found) == ("mostly=0.9", "2 of 9 values unexpected, for example x")
 
 
 # Of a stage that several clusters share, and what a spec may say of it.

@@ -20,6 +20,7 @@ from skewless.planner.forecast.forecast_error import distance, drift, drifted_se
 from skewless.planner.forecast.key_sample import KeyCounts, KeySample
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.routing.ring import Ring
+from skewless.spec import Map
 from tests.unit import synthetic
 from tests.unit.synthetic import zipf_rows
 
@@ -269,6 +270,29 @@ def test_many_keys_are_sent_once_and_all_prices_are_told() -> None:
 def test_rows_that_may_cost_more_for_some_keys_are_routed_in_stages(row_seconds: float | None) -> None:
     choice = chosen(job(row_seconds=row_seconds, state_bytes=200), MANY)
     assert (choice.engine, choice.bypass_seconds) == ("staged", 0.0)
+
+
+SELECT, MAPPER = Map(select=("upper(k) AS k",)), Map(mapper="tokens")
+
+
+@pytest.mark.parametrize(
+    ("mapped", "given", "rows", "largest", "engine"),
+    [
+        pytest.param(SELECT, {"row_seconds": 1e-6}, ROWS, 0, "combine", id="cheap rows and small states"),
+        pytest.param(None, {"row_seconds": 1e-6}, ROWS, 0, "combine", id="a key that only Spark can read"),
+        pytest.param(SELECT, {"row_seconds": 1e-6, "state_bytes": 10_000}, ROWS, 0, "staged", id="large states"),
+        pytest.param(SELECT, {"row_seconds": 1e-6}, 100 * ROWS, 0, "staged", id="many rows"),
+        pytest.param(SELECT, {"row_seconds": 1e-6}, ROWS, ROWS, "staged", id="one file that cannot be cut"),
+        pytest.param(SELECT, {"row_seconds": None}, ROWS, 0, "staged", id="rows of unknown cost"),
+        pytest.param(MAPPER, {"row_seconds": 1e-6}, ROWS, 0, "staged", id="a mapper in Python"),
+    ],
+)
+def test_unknown_keys_are_combined_where_a_stage_would_take_longer_than_it_can_save(
+    mapped: Map | None, given: dict[str, float | None], rows: int, largest: int, engine: str
+) -> None:
+    frozen = job(**given)
+    frozen = frozen.model_copy(update={"spec": frozen.spec.model_copy(update={"map": mapped})})
+    assert choose_engine(frozen, None, rows, 32, largest).engine == engine
 
 
 def test_a_hot_key_without_a_text_makes_the_other_slots_wait() -> None:

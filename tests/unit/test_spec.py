@@ -9,6 +9,7 @@ import yaml
 from pydantic import JsonValue
 
 from skewless.errors import SpecError
+from skewless.spec import reading
 from skewless.spec.options import OPTIONS, option_schema, parse_options, refuse_more_waves, with_options
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.result import Window
@@ -94,6 +95,34 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: \xe4")
     with pytest.raises(SpecError, match=r"cannot be read \(UnicodeDecodeError\)"):
         load_spec(tmp_path / "latin.yaml")
+
+
+def test_a_policy_of_another_name_has_nothing_of_the_folders_default(tmp_path: Path) -> None:
+    (tmp_path / "_defaults.yaml").write_text("routing: {policy: {name: adaptive, reducer_range: [2, 8]}, reducers: 4}")
+    for given, policy in (
+        ("", Policy(name="adaptive", reducer_range=(2, 8))),
+        ("routing: {policy: adaptive}", Policy(name="adaptive", reducer_range=(2, 8))),
+        ("routing: {policy: {reducer_range: [1, 9]}}", Policy(name="adaptive", reducer_range=(1, 9))),
+        ("routing: {policy: static}", Policy(name="static")),
+    ):
+        (tmp_path / "small.yaml").write_text(f"name: small\n{given}\ninput: {{path: x}}\nkey: k\n{_REST}")
+        routing = load_spec(tmp_path / "small.yaml").routing
+        assert (routing.policy, routing.reducers) == (policy, 4)
+
+
+_REST = "aggregates: {n: count}\noutput: {path: y}\n"
+
+
+@pytest.mark.skipif(reading._FAST is None, reason="PyYAML without libyaml")
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parents[2].glob("jobs/catalog/*.yaml")), ids=lambda path: path.stem
+)
+def test_libyaml_reads_what_pyyaml_reads(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert reading._FAST is not None
+    assert yaml.load(text, reading._FAST) == yaml.load(text, reading._PlainLoader)
+    with pytest.raises(SpecError, match="a tab is not allowed in YAML"):
+        parse_spec(text + "description: a\tb\n")
 
 
 def test_overrides_are_read_as_yaml() -> None:

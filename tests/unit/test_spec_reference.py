@@ -13,6 +13,7 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
 from skewless.errors import SpecError
+from skewless.spec.airflow import Notifier
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.reference import EXAMPLE, reference_page, schema_text, sections, spec_schema
 from skewless.spec.routing import Policy
@@ -35,6 +36,12 @@ MINIMAL: dict[str, Any] = {
 #: What an example needs beside it, by the field that it is of.
 _BESIDE: dict[str, dict[str, Any]] = {
     **{f"routing.policy.{name}": {"name": Policy.takers(name)[0]} for name in Policy.told_apart()},
+    **{f"airflow.deadline.{name}": {"minutes": 120} for name in ("fail", "notify")},
+    **{
+        f"airflow.on_failure[].{name}": {"kind": kind, **({"to": ["a@b.c"]} if kind == "email" else {})}
+        for name in Notifier.model_fields.keys() - {"kind"}
+        for kind in Notifier.takers(name)[:1]
+    },
     "input.at": {"format": "iceberg", "path": "local.lake.clicks"},
     "input.header": {"format": "csv", "columns": {"ms": "bigint"}},
     "input.delimiter": {"format": "csv"},
@@ -68,7 +75,8 @@ def test_the_committed_file_is_what_the_models_say(file: str, text: str) -> None
 def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
-        *("schedule", "input", "map", "window", "aggregates.NAME", "routing", "routing.policy", "spark", "sharing"),
+        *("schedule", "input", "map", "window", "aggregates.NAME", "routing", "routing.policy", "spark"),
+        *("airflow", "airflow.on_failure[]", "airflow.deadline", "sharing"),
         *("quality", "quality.expectations[]", "output"),
     ]
 
@@ -140,6 +148,8 @@ def _with_example(path: str, example: Any) -> dict[str, Any]:
     written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
     if path in _WINDOWED or path.startswith("window"):
         written |= {"input": {"path": "rows/{date}"}, "window": {"length": 28}}
+    if path == "airflow.catchup":
+        written |= {"schedule": {"cron": "0 2 * * *"}}
     target: Any = written
     for parent in parents:
         listed = parent.endswith("[]")

@@ -38,12 +38,13 @@ class Engine:
         return len(stage.plan.tasks)
 
     def settings(self, stage: Stage, backlog: Sequence[CommittedFile]) -> dict[str, str]:
-        """Spark's settings for the query of a stage, here those of even splits, some for each slot.
+        """Spark's settings for the query of a stage that does not route rows: those of even splits, some for each slot.
 
         Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
         """
         job = stage.columns.job
-        wave = scanned_bytes(stage.spark, job, job.admitted_units(stage.plan.waves))
+        admitted = job.admitted_units(stage.plan.waves)
+        wave = scanned_bytes(stage.spark, job, admitted, stage.columns.inputs, located=stage.columns.reads_places)
         sizes = [*wave, *(file.size_bytes for file in backlog)]
         return {
             "spark.sql.files.maxPartitionBytes": str(

@@ -28,8 +28,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
-from pyspark import SparkContext
-
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.session import build_session, forget_session, start_java
 from skewless_spark.session.spark_errors import sentence_for
@@ -167,6 +165,8 @@ def _java() -> list[int]:
     """A descriptor that tells when the JVM has ended; none if it has not started yet."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # it has started this process
         return [os.pidfd_open(os.getppid())]
+    from pyspark import SparkContext  # noqa: PLC0415  # our package looks at its files before it is imported
+
     started = getattr(cast("Any", SparkContext)._gateway, "proc", None)  # noqa: SLF001  # PySpark does not say
     return [] if started is None else [os.pidfd_open(started.pid)]
 

@@ -74,7 +74,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
 def _frozen(
     spec: JobSpec, part: Part, root: str, where: str, spark: SparkSession | None, of_parts: WindowInput | None
 ) -> Job:
-    input_path, listing = (of_parts.path, of_parts.sample) if of_parts else _listed(spark, spec, part, root, where)
+    input_path, listing = (of_parts.path, of_parts.sample) if of_parts else listed(spark, spec, part, root, where)
     at = f"{where}, input {input_path}"
     arguments = argument_columns(spec)
     used = list(dict.fromkeys([*spec.key, *arguments]))
@@ -142,7 +142,7 @@ def _require_other_table(spec: JobSpec, where: str) -> None:
         )  # fmt: skip
 
 
-def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
+def listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
     """The location of the input of a job without states, and its listing."""
     share = min(spec.routing.waves) / sum(spec.routing.waves)
     if spec.input.format == "catalog" and spark is not None:

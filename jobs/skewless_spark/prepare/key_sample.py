@@ -47,7 +47,7 @@ def sample_keys(job: Job) -> KeySample | None:
     inside = set(job.source.columns) - set(job.source.partition_columns)
     if not units or job.spec.map or set(job.spec.key) - inside:
         return None
-    chosen, names = _spread_over(units), list(job.spec.key)
+    chosen, names = spread_over(units), list(job.spec.key)
     scale = SAMPLED_ROWS / max(SAMPLED_ROWS, sum(unit.rows or 0 for unit in chosen))
     plain = job.source.format == "parquet" and not any(unit.inner for unit in chosen)
     read = _read if plain else _read_as_in_a_stage
@@ -62,7 +62,8 @@ def sample_keys(job: Job) -> KeySample | None:
     return KeySample(keys[_ROWS].to_numpy().astype(np.int64), _texts(job, keys), spread)
 
 
-def _spread_over(units: Sequence[Unit]) -> list[Unit]:
+def spread_over(units: Sequence[Unit]) -> list[Unit]:
+    """At most ``SAMPLED_UNITS`` source partitions, spread over the listing."""
     if len(units) <= SAMPLED_UNITS:
         return list(units)
     places = {(number * GOLDEN_SECTION % (1 << 32)) * len(units) >> 32 for number in range(1, SAMPLED_UNITS + 1)}

@@ -44,6 +44,7 @@ def prepare(
         SpecError: the spec cannot be run, or the directory belongs to another spec or part.
         InputError: the input is missing, or it is not what the spec says.
     """
+    spec = spec.of_run
     check_spec(spec, where)
     part = Part(date, hour)
     if not run.exists("job.json"):

@@ -7,16 +7,16 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from skewless.documents.job import Job, Unit
+from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
 from skewless.standing.store import StatesStore
 from skewless_spark.branches import PLACE, evaluate, merges_kept
 from skewless_spark.result.merge import evaluated_rows
 from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.partition_columns import values_of_folders
 from skewless_spark.sources.reading import read_units
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files
+from skewless_spark.windows.jobs_of_all_rows import job_of_all_rows, jobs_of_all_rows
 from skewless_spark.windows.merge import of_window
 
 #: Keys are sampled in shares of so many.
@@ -39,7 +39,7 @@ def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
 
 
 def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) -> DataFrame:
-    """The results of some keys, computed from all rows of each window by one pass of plain Spark.
+    """The results of some keys, computed from all rows of the job, or of each window, by one pass of plain Spark.
 
     Args:
         chosen: which keys, see ``sampled``; all of them if it is None.
@@ -48,8 +48,7 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
         InputError: a file has changed since the run was prepared.
     """
     of_job, found = JobColumns.of(job), []
-    for span in of_job.window.windows:
-        whole = job_of_all_rows(job, span.first)
+    for whole, length in jobs_of_all_rows(job):
         ordinals = range(len(whole.units))
         require_unchanged(whole, ordinals)
         columns = JobColumns.of(whole)
@@ -58,7 +57,7 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
         # Each partition has all rows of its keys, in the order of the input.
         placed = rows.repartition(job.spec.output.files, *columns.keys)
         results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)
-        found.append(of_window(of_job, results, span.length))
+        found.append(of_window(of_job, results, length))
     return reduce(DataFrame.unionAll, found)
 
 
@@ -89,25 +88,3 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
     keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
     in_order = keyed.sortWithinPartitions(*columns.keys, PLACE, "rows")
     return in_order.groupBy(*columns.keys).agg(*merges_kept(states, columns))
-
-
-def job_of_all_rows(job: Job, first: int) -> Job:
-    """A job without a window, over all files of a window in their order.
-
-    Args:
-        first: the position of the oldest part in it.
-    """
-    parts = job.window.parts[first:] if job.window else ()
-    names = list(job.source.partition_columns)
-    pinned = job.source.pinned is not None
-    files = [(file, file.values if pinned else values_of_folders(file.path)) for part in parts for file in part.files]
-    units = tuple(
-        Unit(
-            path=file.path, rows=0, size_bytes=file.size_bytes, version=file.version, checksum=file.checksum,
-            counted=False, values=of_file if pinned else {name: of_file.get(name) for name in names},
-            deletes=file.deletes, inner=file.inner,
-        )
-        for file, of_file in files
-    )  # fmt: skip
-    spec = job.spec.model_copy(update={"window": None})
-    return job.model_copy(update={"spec": spec, "units": units, "waves": (), "window": None})

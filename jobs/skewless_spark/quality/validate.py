@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
-from skewless.documents.quality import Check, QualityReport
+from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.errors import LostRaceError, SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.standing.night_quality import window_quality
@@ -24,7 +24,7 @@ from skewless.standing.store import StatesStore
 from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
-from skewless_spark.quality.verdict import Verdict
+from skewless_spark.quality.verdict import Verdict, key_words
 from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.result.staging import staged, staged_frame
 from skewless_spark.session.queries import planned_once
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 #: The maximum number of unexpected values per expectation that reach the driver.
 SAMPLES = 10
-#: SUMMARY without index columns returns at most a sample of values, whatever the size of the result.
+#: SUMMARY returns at most a sample of values, and of rows by their index columns, whatever the size of the result.
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
 COUNTS_ONLY = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 #: A result of at most this many bytes is read as one partition: then no query over it needs a shuffle.
@@ -127,8 +127,12 @@ def _spark_batch(context: Any, name: str, frame: DataFrame) -> Any:
     return _batch(context.data_sources.add_or_update_spark("spark", persist=False), name, frame)
 
 
-def _verdicts(batch: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
-    """Validate a batch, all expectations at once, so that Great Expectations computes them in few Spark jobs."""
+def _verdicts(batch: Any, expectations: Sequence[Expectation], key: Sequence[str] = ()) -> list[Verdict]:
+    """Validate a batch, all expectations at once, so that Great Expectations computes them in few Spark jobs.
+
+    Args:
+        key: the columns by which rows with unexpected values are named.
+    """
     for position, expectation in enumerate(expectations):
         expectation.meta = {"position": position}  # results come in another order than expectations
     suite = great_expectations().core.ExpectationSuite(name="suite", expectations=list(expectations))
@@ -139,8 +143,9 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
     verdicts = [Verdict.of(expectation, found[position]) for position, expectation in enumerate(expectations)]
     # An expectation that Spark cannot evaluate fails all that share its job: evaluate those one by one. Samples take a
     # job for each expectation, and most have nothing unexpected.
+    sampled_with = {**RESULT_FORMAT, **({"unexpected_index_column_names": [*key]} if key else {})}
     return [
-        Verdict.of(one.expectation, _as_json(batch.validate(one.expectation, result_format=RESULT_FORMAT)))
+        Verdict.of(one.expectation, _as_json(batch.validate(one.expectation, result_format=sampled_with)))
         if one.fault or one.unexpected
         else one
         for one in verdicts
@@ -243,9 +248,11 @@ def _result_verdicts(
     try:
         held = _result_expectations(job, rows, result.count("keys"))
         held += [one for one in own if not _unobservable(one, result)]
-        of_table = rule_checks(frame, rules, OutputPart.of(job).values, job.output_path) if rules else []
+        of_table = []
+        if rules:
+            of_table = rule_checks(frame, rules, OutputPart.of(job).values, job.output_path, job.spec.result_key)
         with planned_once(spark) if small else nullcontext():
-            verdicts = _verdicts(_spark_batch(context, "result", frame), held)
+            verdicts = _verdicts(_spark_batch(context, "result", frame), held, job.spec.result_key)
             unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()
@@ -310,12 +317,15 @@ def _keys_unique(columns: list[str]) -> Expectation:
     return unique
 
 
-def rule_checks(frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str, Any], where: str) -> list[Check]:
-    """Count the rows that break each rule. A condition that is null is broken, as in Delta.
+def rule_checks(
+    frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str, Any], where: str, key: Sequence[str] = ()
+) -> list[Check]:
+    """Count the rows that break each rule, and name some. A condition that is null is broken, as in Delta.
 
     Args:
         frame: the rows, without the columns that name the part.
         rules: of the table; those without a condition are held by the writer of its files.
+        key: the columns by which rows are named.
 
     Raises:
         SpecError: a condition is none that Spark can evaluate.
@@ -324,9 +334,9 @@ def rule_checks(frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str
     if not held:
         return []
     rows = frame.withColumns({name: F.lit(value) for name, value in parts.items()})
-    broken = [F.count_if(~F.coalesce(F.expr(f"({rule.condition})").cast("boolean"), F.lit(False))) for rule in held]
+    broken = [~F.coalesce(F.expr(f"({rule.condition})").cast("boolean"), F.lit(False)) for rule in held]
     try:
-        counts = rows.agg(*(count.alias(f"rule_{number}") for number, count in enumerate(broken))).collect()[0]
+        counts = rows.agg(*(F.count_if(one).alias(f"rule_{number}") for number, one in enumerate(broken))).collect()[0]
     except PySparkException as err:
         raise SpecError.saying(
             where, f"a rule of the table cannot be evaluated ({str(err).splitlines()[0][:200]}): "
@@ -334,7 +344,10 @@ def rule_checks(frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str
             "drop that rule from the table, or publish into a table of its own",
         ) from None  # fmt: skip
     checks = []
-    for rule, count in zip(held, counts, strict=True):
+    named = [F.col(f"`{column.replace('`', '``')}`") for column in key]
+    for rule, of_rule, count in zip(held, broken, counts, strict=True):
         words = f"broken by {count:,} rows: {rule.condition}" if count else "holds"
-        checks.append(_own_check("result", "rule_of_the_table", not count, f"{count:,}", words, rule.name))
+        check = _own_check("result", "rule_of_the_table", not count, f"{count:,}", words, rule.name)
+        some = rows.where(of_rule).select(*named).limit(SAMPLES).collect() if count and named else ()
+        checks.append(check.model_copy(update={"keys": tuple(FailingKey(key=key_words(tuple(row))) for row in some)}))
     return checks

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from skewless.documents.quality import Check
+from skewless.documents.quality import BEFORE_EXAMPLES, Check, FailingKey
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 #: The longest text of a value in a sentence, of a list of observed values, and of a fault.
 VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
+#: The longest text of one column of a key, and of a whole key.
+KEY_CHARS, LONGEST_KEY = 80, 200
 #: The number of unexpected values that a sentence names.
 EXAMPLES = 3
 
@@ -74,6 +76,21 @@ class Verdict:
             success=bool(self.found["success"]),
             observed=observed,
             sentence=f"{kind}({', '.join([*columns, *further])}): {self._numbers(result, observed)}",
+            keys=self._keys(result),
+        )
+
+    def _keys(self, result: dict[str, Any]) -> tuple[FailingKey, ...]:
+        """The keys of the rows that were sampled, each once, the largest values first."""
+        key = result.get("unexpected_index_column_names") or []
+        found: dict[str, tuple[tuple[bool, float, str], str]] = {}
+        for row in result.get("partial_unexpected_index_list") or []:
+            named = key_words([row[column] for column in key])
+            values = [value for column, value in row.items() if column not in key]
+            words = ", ".join("null" if value is None else _number(value) for value in values)
+            rank = _order(-values[0] if len(values) == 1 and _is_number(values[0]) else None, named)
+            found.setdefault(named, (rank, _cut(words, LIST_CHARS // 2)))
+        return tuple(
+            FailingKey(key=named, found=found[named][1]) for named in sorted(found, key=lambda one: found[one])
         )
 
     def _numbers(self, result: dict[str, Any], observed: str) -> str:
@@ -93,7 +110,7 @@ class Verdict:
         share = f" ({count / considered:.2%})" if count and considered else ""
         samples = {self._sample(value): value for value in result.get("partial_unexpected_list") or []}
         examples = sorted(samples, key=lambda text: _order(samples[text], text))[:EXAMPLES]
-        named = f", for example {', '.join(examples)}" if examples else ""
+        named = f"{BEFORE_EXAMPLES}{', '.join(examples)}" if examples else ""
         return f"{count:,} of {considered:,} values unexpected{share}{named}"
 
     def _sample(self, value: Any) -> str:
@@ -111,9 +128,32 @@ def _columns(kwargs: Mapping[str, Any]) -> list[str]:
     return [column for one in given for column in (one if isinstance(one, list | tuple) else [one])]
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _order(value: Any, text: str) -> tuple[bool, float, str]:
     number = isinstance(value, int | float)
     return (not number, value if number else 0, text)
+
+
+def key_words(values: Sequence[Any]) -> str:
+    """A key as text of bounded length: printable texts as they are, anything else as ``repr`` has it.
+
+    >>> key_words(["/page/1"]), key_words([None, 7]), key_words([""]), key_words([" b"])
+    ('/page/1', 'null, 7', "''", "' b'")
+    """
+    told = []
+    for value in values:
+        if isinstance(value, str) and value.isprintable() and value == value.strip() != "":
+            told.append(_cut(value, KEY_CHARS))
+        else:
+            told.append("null" if value is None else _short(value, KEY_CHARS))
+    return _cut(", ".join(told), LONGEST_KEY)
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"{text[: chars - 3]}..."
 
 
 def _number(value: Any) -> str:
@@ -129,7 +169,7 @@ def _short(value: Any, chars: int = VALUE_CHARS) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     text = repr(value[: chars + 1] if isinstance(value, str) else value)
-    return text if len(text) <= chars else f"{text[: chars - 3]}..."
+    return _cut(text, chars)
 
 
 def _fault(info: dict[str, Any]) -> str:
@@ -138,5 +178,5 @@ def _fault(info: dict[str, Any]) -> str:
     for one in several:
         if one.get("raised_exception"):
             text = re.sub(r"\s+", " ", str(one.get("exception_message") or "unknown fault")).strip()
-            return text if len(text) <= FAULT_CHARS else f"{text[: FAULT_CHARS - 3]}..."
+            return _cut(text, FAULT_CHARS)
     return ""

@@ -99,7 +99,8 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
     in_both = F.col("a.there").isNotNull() & F.col("b.there").isNotNull()
     numbered = columns.results
     differs = {
-        name: in_both & ~_alike(one, name, columns, result) for one, name in zip(columns.bound, numbered, strict=True)
+        name: in_both & ~alike(one, name, columns, ROUNDING if _is_float(result, name) else None)
+        for one, name in zip(columns.bound, numbered, strict=True)
     }
     found = both.agg(
         F.count(F.lit(1)).alias("keys"),
@@ -133,30 +134,45 @@ def _example(row: dict[str, Any], names: dict[str, str]) -> str:
     if not (row["ours"] and row["theirs"]):
         return f"{key} is in {'the result' if row['ours'] else 'the rows'} only"
     told = [
-        f"{own} is {_short(row[f'a_{name}'])} and not {_short(row[f'b_{name}'])}"
+        f"{own} is {short(row[f'a_{name}'])} and not {short(row[f'b_{name}'])}"
         for name, own in names.items()
         if row[f"differs_{name}"]
     ]
     return f"of {key}, {'; '.join(told)}"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as a report has it."""
     text = repr(value)
     return text if len(text) <= _VALUE_CHARS else f"{text[: _VALUE_CHARS - 3]}..."
 
 
-def _alike(one: BoundAggregate[Aggregate], name: str, columns: JobColumns, result: DataFrame) -> Column:
+def _is_float(result: DataFrame, name: str) -> bool:
+    return isinstance(result.schema[name].dataType, DoubleType | FloatType)
+
+
+def alike(one: BoundAggregate[Aggregate], name: str, columns: JobColumns, rounding: float | None) -> Column:
+    """Whether the result ``a.NAME`` may be of the same rows as ``b.NAME``, with the states and the rows of that side.
+
+    Args:
+        name: the number of the result.
+        rounding: of floating-point numbers that are exact but for the order of their sums: how far they may be apart,
+            relative to the larger one.
+    """
     ours, theirs, rows = F.col(f"a.{name}"), F.col(f"b.{name}"), F.col("b.rows")
-    alike, definition, options = ours.eqNullSafe(theirs), one.definition, one.options
+    same, definition, options = ours.eqNullSafe(theirs), one.definition, one.options
     if definition.agrees is None:
-        if not isinstance(result.schema[name].dataType, DoubleType | FloatType):
-            return alike
-        near = F.abs(ours - theirs) <= F.greatest(F.abs(ours), F.abs(theirs)) * ROUNDING
+        if rounding is None:
+            return same
+        ours, theirs = ours.cast("double"), theirs.cast("double")
+        largest = F.greatest(F.abs(ours), F.abs(theirs))
+        near = (largest < F.lit(float("inf"))) & (F.abs(ours - theirs) <= largest * rounding)
     elif isinstance(definition, NativeAggregate):
         states = [F.col(f"b.{state}") for state in columns.states(one)]
         near = definition.agrees(ours, states, options, one.spark_type, rows)
     else:
         agrees = definition.agrees
-        near = F.udf(lambda a, b, of: agrees(a, b, options, of), "boolean")(ours, theirs, rows)
-        near = F.when(ours.isNotNull() & theirs.isNotNull(), near)
-    return alike | F.coalesce(near, F.lit(False))
+
+        # Spark calls this for keys of one side, too, whatever condition stands before the call.
+        near = F.udf(lambda a, b, of: None not in (a, b) and agrees(a, b, options, of), "boolean")(ours, theirs, rows)
+    return same | F.coalesce(near, F.lit(False))

@@ -6,9 +6,11 @@ import datetime as dt
 
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import Publication
-from skewless_lake.publication import publish_run
+from skewless_lake.publication import keep_savings, publish_run
 
 
 def publish_now(run: RunDirectory) -> Publication:
     """Publish the committed result of a run (``skewless_lake.publication.publish_run``); it needs no Spark."""
-    return publish_run(run, dt.datetime.now(tz=dt.UTC))
+    published = publish_run(run, dt.datetime.now(tz=dt.UTC))
+    keep_savings(run)
+    return published

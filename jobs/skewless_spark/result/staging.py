@@ -21,7 +21,7 @@ from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_lake.staging import ResultFile, batches_of, stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.sources.reading import parquet_files
+from skewless_spark.sources.reading import scanned_files
 from skewless_spark.sources.worker_files import read_in_workers
 from skewless_spark.states.committed_files import RESULT, noted_schema, readable
 
@@ -59,7 +59,7 @@ def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -
     with fs.open(inner, "rb") as opened:
         schema = from_arrow_schema(_plain(pq.read_schema(opened), names))
     if spark_reads(spark, path):
-        return parquet_files(spark, schema, list(files))
+        return scanned_files(spark, "parquet", schema, list(files))
     return read_in_workers(spark, schema, list(files.items()))
 
 

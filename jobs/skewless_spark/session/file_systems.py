@@ -29,6 +29,14 @@ def spark_reads(spark: SparkSession, location: str) -> bool:
     return _found[scheme]
 
 
+def decompresses(spark: SparkSession, name: str) -> bool:
+    """Whether Spark takes a file for compressed by its name."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+    codecs = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(configuration)
+    return codecs.getCodec(jvm.org.apache.hadoop.fs.Path(name)) is not None
+
+
 def require_writer(spark: SparkSession, location: str, kind: str) -> None:
     """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
 

@@ -12,7 +12,6 @@ from typing import Any, cast
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from skewless.spec.clusters import require_client_mode
 from skewless_spark.session.class_archive import java_options
 from skewless_spark.session.queries import BATCH_BYTES, BATCH_ROWS
 
@@ -73,7 +72,6 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         # Under spark-submit a JVM is running already, and its settings have to be asked for.
         start_java()
     given = SparkConf()
-    require_client_mode(given.get("spark.submit.deployMode"), "spark.submit.deployMode")
     builder = SparkSession.builder.appName(_submitted_name(given) or app)
     where = master or given.get("spark.master") or "local"
     alone = _IN_ONE_PROCESS.fullmatch(where)

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from skewless import errors
-from skewless.errors import SkewlessError, UnreachableError, without_secrets
+from skewless.errors import InputError, SkewlessError, UnreachableError, without_secrets
 
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
@@ -45,6 +45,9 @@ _OUTGROWN = re.compile(
 )
 #: Spark's addition to a message of ours that was raised in the JVM.
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
+#: Spark's code of an error of data, which comes out the same however often it is tried: class 22 of the SQL standard
+#: (overflow, cast, division by zero, index out of range), and what ``raise_error`` says.
+_OF_DATA = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)\b")
 #: Messages about a dead Python worker: the kernel may have killed it for the memory it took.
 _WORKER_DIED = re.compile(r"Python worker exited unexpectedly|Python worker failed to connect back")
 #: The message of a worker that has not our code.
@@ -56,6 +59,8 @@ def exit_code_of(err: BaseException) -> int:
     if isinstance(err, SkewlessError):
         return err.exit_code
     ours = _OURS.findall(_text(err))
+    if not ours and _OF_DATA.search(_text(err)):
+        return InputError.exit_code
     kind = getattr(errors, ours[-1][0], SkewlessError) if ours else SkewlessError
     return int(kind.exit_code)
 

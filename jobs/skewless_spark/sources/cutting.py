@@ -18,7 +18,7 @@ CUT_BYTES = 64 << 20
 #: A file is cut if it is more than this many times as large as a piece.
 _SLACK = 2
 #: Spark's own scan decodes 4,096 rows at a time, whatever their bytes. Files whose rows have more than this on average,
-#: or one of whose row groups has this many bytes of one column of texts, are not left to it.
+#: or one of whose row groups or stripes has this many bytes of one column of texts, are not left to it.
 _WIDE_ROW_BYTES, _WIDE_BYTES = 64 << 10, 512 << 20
 
 
@@ -72,6 +72,15 @@ def has_wide_rows(footer: pq.FileMetaData) -> bool:
             if any(one.total_uncompressed_size > _WIDE_BYTES for one in texts):
                 return True
     return False
+
+
+def are_wide(rows: int, size: int) -> bool:
+    """Whether some values of one column and of some bytes together may be too wide for Spark's own scan.
+
+    >>> are_wide(1_000, 1 << 20), are_wide(1, 1 << 20), are_wide(1 << 20, 1 << 30)
+    (False, True, True)
+    """
+    return 0 < rows * _WIDE_ROW_BYTES < size or size > _WIDE_BYTES
 
 
 def rows_at_a_time(footer: pq.FileMetaData, groups: Sequence[int] | None, columns: Collection[str]) -> int:

@@ -1,8 +1,11 @@
-"""Reads a wave in a stage: whole Parquet files by Spark's own scan, everything else by pyarrow in its workers."""
+"""Reads a wave in a stage: whole files by Spark's own scans where these do, all else by pyarrow in its workers."""
 
 from __future__ import annotations
 
 import heapq
+import posixpath
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -16,7 +19,7 @@ from pyspark.sql.types import StructType
 from skewless.documents.job import Job, Unit
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
-from skewless_spark.session.file_systems import spark_reads
+from skewless_spark.session.file_systems import decompresses, spark_reads
 from skewless_spark.session.queries import map_in_batches
 from skewless_spark.sources.lake.tables import READERS
 from skewless_spark.sources.ranges import read_parts
@@ -29,6 +32,24 @@ ORIGIN_INDEX = "origin_index"
 
 #: For more paths than this setting, Spark runs a job to look them up.
 _LISTING_JOB = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+#: No file, and no line however long, is passed over, whatever the session or Hadoop is set to.
+_ALL_OF_IT = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "mapreduce.input.linerecordreader.line.maxlength": str((1 << 31) - 1),
+    "orc.force.positional.evolution": "false",
+}
+
+#: Formats whose rows Spark reads without saying where they were, and their columns, each as ``NAME TYPE``, that Spark's
+#: own scan reads as pyarrow does. Spark finds ORC's columns ``_col0``, ``_col1``, ... by their places, and none with a
+#: backtick in its name.
+_UNPLACED = {
+    "text": re.compile("value string"),
+    "orc": re.compile(
+        r"(?!_col)[^`]+ (tinyint|smallint|int|bigint|float|double|boolean|string|date|decimal\(\d+,\d+\))"
+    ),
+}
 
 #: So many paths are handed to Spark one by one.
 _NAMED_PATHS = 16
@@ -90,8 +111,8 @@ def read_units(
     Args:
         columns: the columns in order, of the mapped rows if there is a map. They are returned as ``c0``, ``c1``, ...,
             followed by ``origin`` and, if there is a map, ``origin_index``.
-        located: whether origins are needed. If not, they may all be 0, which is cheaper. Without a map it may also be a
-            condition in SQL over the columns, there called ``s0``, ``s1``, ...: other rows need none.
+        located: whether origins are needed. If not, they may all be 0, which is cheaper. It may also be a condition in
+            SQL over the columns of a job without a map, there called ``s0``, ``s1``, ...: other rows need none.
     """
     types = {**job.key_types, **job.column_types}
     if not ordinals:
@@ -99,7 +120,7 @@ def read_units(
         ddl = "".join(f"c{number} {types[name]}, " for number, name in enumerate(columns))
         return spark.createDataFrame(cast("list[Row]", []), f"{ddl}{ORIGIN} bigint{index}")
     wanted = list(source_columns(job, columns))
-    rows = source_rows(spark, job, ordinals, wanted, located=located if job.spec.map is None else True)
+    rows = source_rows(spark, job, ordinals, wanted, located=located if job.spec.map is None else bool(located))
     if tally:
         rows = tally.reading(rows)
     if job.spec.map is None:
@@ -113,7 +134,7 @@ def source_rows(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
     """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map."""
-    native = _native(spark, job, ordinals)
+    native = _native(spark, job, ordinals, wanted, located=located)
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
     frames = [_scanned(spark, job, native, wanted, located=located)] if native else []
@@ -122,25 +143,54 @@ def source_rows(
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 
-def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
-    """The sizes of the files of some units that Spark's own scan reads, and cuts."""
-    return [job.units[ordinal].size_bytes for ordinal in _native(spark, job, ordinals)]
+def scanned_bytes(
+    spark: SparkSession, job: Job, ordinals: Sequence[int], columns: Sequence[str], *, located: bool
+) -> list[int]:
+    """The sizes of the files that Spark's own scans read, and cut, for ``read_units`` with these arguments."""
+    native = _native(spark, job, ordinals, source_columns(job, columns), located=located)
+    return list({job.units[one].path: job.units[one].size_bytes for one in native}.values())
 
 
-def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
+def _native(
+    spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
+) -> list[int]:
+    """The units that Spark's own scan reads: whole Parquet files, and of ``_UNPLACED`` what needs no place."""
+    source = job.source
     # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
-    if job.source.format != "parquet" or not (job.source.pinned is not None or spark_reads(spark, job.input_path)):
+    if source.pinned is None and not spark_reads(spark, job.input_path):
         return []
-    return [ordinal for ordinal in ordinals if _for_spark(job, job.units[ordinal])]
+    if source.format == "parquet":
+        return [one for one in ordinals if job.units[one].span is None and _for_spark(job, job.units[one])]
+    if located or source.format not in _UNPLACED:
+        return []
+    if not all(_UNPLACED[source.format].fullmatch(f"{name} {source.columns.get(name)}") for name in wanted):
+        return []
+    return _complete(spark, job, ordinals)
+
+
+def _complete(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
+    """Those of some units whose files Spark may cut in its own way, since all units of the file are there.
+
+    Spark would decompress a text whose name is that of a compressed file, for more endings than we know.
+    """
+    here = Counter(job.units[ordinal].path for ordinal in ordinals)
+    everywhere = Counter(unit.path for unit in job.units)
+    endings = {posixpath.splitext(path)[1] for path in here}
+    plain = {ending for ending in endings if not decompresses(spark, f"lines{ending}")}
+
+    def complete(unit: Unit) -> bool:
+        return here[unit.path] == everywhere[unit.path] and posixpath.splitext(unit.path)[1] in plain
+
+    return [one for one in ordinals if complete(job.units[one]) and _for_spark(job, job.units[one])]
 
 
 def _for_spark(job: Job, unit: Unit) -> bool:
-    """Whether Spark can read a unit: a whole file, with columns as it reads them, and no underscore or dot before it.
+    """Whether Spark can read a unit's file: with columns as it reads them, and no underscore or dot before its name.
 
     Of a table, it must also have all of its columns and rows, and lie where Spark needs no further jar.
     """
     name = unit.path.rpartition("/")[2]
-    plain = unit.span is None and not any(unit.inner.values()) and not name.startswith(("_", "."))
+    plain = not any(unit.inner.values()) and not name.startswith(("_", "."))
     if job.source.pinned is None:
         return plain
     return plain and not (unit.inner or unit.deletes or "://" in unit.path or ":" in name)
@@ -203,22 +253,23 @@ def _listed_here(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
         spark.conf.set(_LISTING_JOB, str(before))
 
 
-def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: Sequence[str]) -> DataFrame:
-    """Exactly these Parquet files, by Spark's own scan.
+def scanned_files(spark: SparkSession, kind: str, schema: str | StructType | None, paths: Sequence[str]) -> DataFrame:
+    """Exactly these files, by Spark's own scan.
 
     Args:
+        kind: the name of the format in Spark.
         schema: of the columns to read; if it is not given, Spark finds out.
         paths: of the files, with all characters as they are.
     """
-    reader: Any = spark.read.schema(schema) if schema else spark.read
+    reader: Any = (spark.read.schema(schema) if schema else spark.read).options(**_ALL_OF_IT).format(kind)
     named = [literally(path) for path in paths]
     with _listed_here(spark, named):
         if len(named) <= _NAMED_PATHS:
-            return cast("DataFrame", reader.parquet(*named))
+            return cast("DataFrame", reader.load(named))
         # As one text: each path on its own would be a call to the JVM. No path has a NUL.
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # there is no other way to hand over many texts
         listed = jvm.java.util.regex.Pattern.compile("\0").split("\0".join(named))
-        return DataFrame(reader._jreader.parquet(listed), spark)  # noqa: SLF001
+        return DataFrame(reader._jreader.load(listed), spark)  # noqa: SLF001
 
 
 def _scanned(
@@ -229,7 +280,7 @@ def _scanned(
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)
     units = [job.units[ordinal] for ordinal in ordinals]
     partitions = [name for name in wanted if name in source.partition_columns]
-    rows = parquet_files(spark, ddl, [unit.path for unit in units])
+    rows = scanned_files(spark, source.format, ddl, list(dict.fromkeys(unit.path for unit in units)))
     inner = [f"{quoted(name)} AS s{wanted.index(name)}" for name in inside]
     inner += [f"{name} AS s{wanted.index(name)}" for name in wanted if name in FILE_COLUMNS]
     if not (located or partitions):

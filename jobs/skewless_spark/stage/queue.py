@@ -91,8 +91,8 @@ def drawn_queue(stage: Stage) -> DataFrame:
         may have no origin, unless an aggregate reads it.
     """
     columns, plan = stage.columns, stage.plan
-    needed = columns.reads_origin or columns.tells_parts
-    located = needed or drawing_rows(plan, columns.routing_sql("s")) or True
+    drawing = drawing_rows(plan, columns.routing_sql("s"))
+    located = True if columns.reads_places or drawing is None else drawing
     backlog, frames = _backlog(stage), []
     if backlog is None or _admits(stage):
         wave = _wave(stage, located=located)
@@ -108,10 +108,9 @@ def unrouted_queue(stage: Stage) -> DataFrame:
     """Wave and backlog, not routed: ``c*``, origin, arrival."""
     columns = stage.columns
     arrived = f"CAST({ADMITTED} AS TINYINT) AS arrival"
-    located = columns.reads_origin or columns.tells_parts
     backlog, frames = _backlog(stage), []
     if backlog is None or _admits(stage):
-        frames.append(_wave(stage, arrived, located=located))
+        frames.append(_wave(stage, arrived, located=columns.reads_places))
     if backlog is not None:
         stayed = f"CAST({STAYED} AS TINYINT) AS arrival"
         frames.append(backlog.selectExpr(*columns.rows, *columns.origins, stayed))

@@ -168,6 +168,11 @@ class JobColumns:
         return any(one.definition.reads_origin for one in self.native)
 
     @property
+    def reads_places(self) -> bool:
+        """Whether rows must tell where they were in the input, however they are routed."""
+        return self.reads_origin or self.tells_parts
+
+    @property
     def native(self) -> list[BoundAggregate[NativeAggregate]]:
         """The aggregates whose states are Spark SQL columns."""
         return native_of(self.bound)

@@ -19,7 +19,7 @@ from skewless.run.directory import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.sources.reading import parquet_files
+from skewless_spark.sources.reading import scanned_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE, read_in_workers, write_in_workers
 
 #: Kinds of files: native states, Python states, results in place of states (see ``results``) and backlog of a stage;
@@ -126,7 +126,7 @@ def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]
         list(pool.map(run.verify, files))
     schema = noted_schema(run, files[0])
     if schema is None or spark_reads(spark, str(run)):
-        return parquet_files(spark, schema, [run.path(file.path) for file in files])
+        return scanned_files(spark, "parquet", schema, [run.path(file.path) for file in files])
     return read_in_workers(spark, schema, [(run.path(file.path), file.size_bytes) for file in files])
 
 

@@ -11,6 +11,42 @@ from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
 from skewless.documents.window import NewestRow
 
+#: How many failed checks a sentence names.
+MOST_NAMED = 20
+#: What comes before the values that an outcome gives as examples.
+BEFORE_EXAMPLES = ", for example "
+#: What the checks of every run say, whatever its spec: by subject, expectation and, for the ledger, its column.
+_BUILT_IN = {
+    ("ledger", "expect_column_sum_to_be_between", "not_admitted_rows"): "rows admitted = rows listed in the input",
+    ("ledger", "expect_column_sum_to_be_between", "not_taken_in_rows"): "backlog of a stage = backlog of the next one",
+    (
+        "ledger", "expect_column_sum_to_be_between", "lost_in_stage_rows",
+    ): "in each stage, rows admitted + backlog in = rows processed + backlog",
+    ("ledger", "expect_column_sum_to_be_between", "not_processed_rows"): "rows processed = rows of the input",
+    ("ledger", "expect_column_sum_to_be_between", "not_in_states_rows"): "rows in the states = rows processed",
+    ("ledger", "expect_column_sum_to_be_between", "never_reduced_rows"): "no backlog after the last stage",
+    ("ledger", "ledger_balances", ""): "the ledger balances",
+    ("result", "expect_compound_columns_to_be_unique", ""): "each key occurs once",
+    ("result", "expect_table_columns_to_match_set", ""): "the columns are those of the spec",
+    ("result", "expect_table_row_count_to_equal", ""): "rows of the result = keys that were merged",
+    ("result", "expect_table_row_count_to_be_between", ""): "no more keys than rows of the input",
+    ("result", "expect_column_sum_to_be_between", ""): "{column} adds up to the rows of the input",
+    ("result", "expect_column_values_to_not_be_null", ""): "every key has a value of {column}",
+    ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
+    ("states", "kept_states_are_those_of_all_rows", ""): "a sample of keys is what all rows of the window give",
+    ("states", "expect_column_sum_to_be_between", ""): "none of them: {column}",
+}  # fmt: skip
+
+
+class FailingKey(Frozen):
+    """A key whose row fails an expectation, as text of bounded length, and what was found in it; "" if nothing was."""
+
+    key: str = Field(max_length=200)
+    found: str = Field(default="", max_length=200)
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.found}" if self.found else self.key
+
 
 class Check(Frozen):
     """One expectation's verdict.
@@ -20,6 +56,7 @@ class Check(Frozen):
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         observed: what was observed, as text; "" where nothing is observed but failures.
         sentence: name and numbers in one line.
+        keys: some of the keys whose rows fail it, the largest values first.
     """
 
     subject: str
@@ -28,6 +65,49 @@ class Check(Frozen):
     success: bool
     observed: str
     sentence: str
+    keys: tuple[FailingKey, ...] = ()
+
+    @property
+    def required(self) -> str:
+        """The arguments of the expectation, as text."""
+        asked = self._cut[0].removeprefix(self.expectation).removeprefix("(")
+        return asked.removeprefix(self.column).removeprefix(", ")
+
+    @property
+    def found(self) -> str:
+        """The outcome, as text."""
+        return self._cut[1]
+
+    @property
+    def found_in_keys(self) -> str:
+        """The outcome with the keys that fail, which say more than the values that it gives as examples."""
+        if not self.keys:
+            return self.found
+        return f"{self.found.partition(BEFORE_EXAMPLES)[0]}; in {'; '.join(map(str, self.keys))}"
+
+    @property
+    def _cut(self) -> tuple[str, str]:
+        """The sentence ``name(column, what=...): found``, cut at the first end of its brackets: values come after."""
+        asked, _, found = self.sentence.partition("): ")
+        if not found:
+            asked, _, found = self.sentence.partition(": ")
+        return asked, found
+
+    def name(self, *, own: bool) -> str:
+        """What it expects, in words.
+
+        Args:
+            own: whether it is one of the spec's: ``expect_column_values_to_not_be_null`` is then ``values not null``.
+        """
+        column = self.column if self.subject == "ledger" else ""
+        built_in = None if own else _BUILT_IN.get((self.subject, self.expectation, column))
+        if built_in is not None:
+            return built_in.replace("{column}", self.column)
+        words = self.expectation.removeprefix("expect_")
+        for kind in ("column_", "table_"):
+            words = words.removeprefix(kind)
+        words = words.replace("_to_", "_", 1).replace("_be_", "_", 1).replace("_", " ")
+        return f"{self.column}: {words}" if self.column else words
 
 
 class Freshness(Frozen):
@@ -131,6 +211,30 @@ class QualityReport(Document):
     checks: tuple[Check, ...]
     ledger: Ledger
     window: WindowQuality | None = None
+
+    def named(self, own: int) -> tuple[tuple[str, Check], ...]:
+        """The checks with what they expect in words.
+
+        Args:
+            own: how many of them the spec asks for; these are the last ones.
+        """
+        first = len(self.checks) - own
+        return tuple((check.name(own=place >= first), check) for place, check in enumerate(self.checks))
+
+    def failures(self, own: int) -> list[str]:
+        """What each check that failed expects and has found; ``own`` as for ``named``."""
+        found = []
+        for place, (name, check) in enumerate(self.named(own), start=own - len(self.checks)):
+            required = f", {check.required}" if place >= 0 and check.required else ""
+            if not check.success:
+                found.append(f"{name}{required} ({check.found_in_keys})")
+        return found
+
+    def failed_words(self, own: int) -> tuple[str, str]:
+        """How many checks failed, and what the first of them found; ``own`` as for ``named``."""
+        failed = self.failures(own)
+        more = [f"and {len(failed) - MOST_NAMED:,} more"] if len(failed) > MOST_NAMED else []
+        return f"{len(failed):,} of {len(self.checks):,} checks failed", "; ".join([*failed[:MOST_NAMED], *more])
 
     @model_validator(mode="after")
     def _verdict_of_its_checks(self) -> Self:

@@ -28,6 +28,9 @@ from skewless.spec.routing import ENGINES
 STATE_SECONDS = 5e-7
 #: Seconds for each byte of a state's content.
 STATE_BYTE_SECONDS = 1e-8
+#: Seconds that a first stage takes in a new process, most of which goes into starting up: 8 on a quiet machine with two
+#: cores, 20 beside other work.
+FIRST_STAGE_SECONDS = 15.0
 #: Stages that a staged run is taken to need, beyond what combine needs.
 MORE_STAGES = 1
 #: A source partition may be so many times as large as a slot's fair share before the slots are taken
@@ -60,28 +63,58 @@ def choose_engine(
         keys = round(counts.keys_in(rows)) if counts is not None and traits.places else 0
         return EngineChoice(engine=asked, rows=rows, splits=read, keys=keys, sentence=f"{asked}, as the spec says")
     if counts is None or not counts.rows:
-        return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
+        return _unseen(job, rows, splits, uneven=_uneven(job, rows, largest_split))
     return _weighed(job, counts, rows, splits, largest_split, named=named)
+
+
+def _unseen(job: Job, rows: int, splits: int, *, uneven: bool) -> EngineChoice:
+    """The engine where nothing is known of the keys: a stage that finds out, unless it takes longer than it can save.
+
+    ``combine`` makes at most one state for each row. Of a mapper in Python, neither the number of rows nor their cost
+    is known.
+    """
+    known = job.spec.map is None or job.spec.map.select is not None
+    seconds = rows * _state_seconds(job) / job.spec.routing.parallelism
+    if not known or not _cheap(job) or uneven or seconds > FIRST_STAGE_SECONDS:
+        return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
+    words = f"nothing is known of the keys yet, and {rows:,} states would take {seconds:,.1f} s, less than to find out"
+    return EngineChoice(engine="combine", rows=rows, splits=splits, sentence=f"combine: {words}")
+
+
+def _state_seconds(job: Job) -> float:
+    """What it takes to make, send and merge one state of each aggregate."""
+    size = sum(one.state_bytes for one in job.algebra.values())
+    return STATE_SECONDS + STATE_BYTE_SECONDS * size + sum(one.setup_seconds for one in job.algebra.values())
+
+
+def _cheap(job: Job) -> bool:
+    """Whether a row takes so little that keys cannot differ much; not where an aggregate does not say what it takes."""
+    declared = [one.row_seconds for one in job.algebra.values()]
+    return None not in declared and _row_seconds(job) <= CHEAP_ROW_SECONDS
+
+
+def _row_seconds(job: Job) -> float:
+    return math.fsum(one.row_seconds or 0.0 for one in job.algebra.values())
+
+
+def _uneven(job: Job, rows: int, largest_split: int) -> bool:
+    return largest_split > UNEVEN * max(1.0, rows / job.spec.routing.parallelism)
 
 
 def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split: int, *, named: bool) -> EngineChoice:
     keys = counts.keys_in(rows)
     states = min(float(rows), splits * counts.keys_in(rows / splits))
-    size = sum(one.state_bytes for one in job.algebra.values())
-    setup = sum(one.setup_seconds for one in job.algebra.values())
-    each = STATE_SECONDS + STATE_BYTE_SECONDS * size + setup
+    each = _state_seconds(job)
     parallelism = job.spec.routing.parallelism
     stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * parallelism
     seconds = {"combine": states * each, "staged": rows * ROW_SECONDS + keys * each + stage}
-    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
-    row_seconds = math.fsum(declared)
     # Where it is not known what a row costs, or where it costs so much, keys may differ.
-    if len(declared) == len(job.algebra) and row_seconds <= CHEAP_ROW_SECONDS:
+    if _cheap(job):
         hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / parallelism)
         # While one task has rows of a key that nobody can split, the other slots wait.
-        waiting = hot * rows * (row_seconds + SENT_ROW_SECONDS) * parallelism
+        waiting = hot * rows * (_row_seconds(job) + SENT_ROW_SECONDS) * parallelism
         seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting
-    uneven = largest_split > UNEVEN * max(1.0, rows / parallelism)
+    uneven = _uneven(job, rows, largest_split)
     priced = {name: value for name, value in seconds.items() if ENGINES[name].in_tasks or not uneven}
     engine = min(priced, key=lambda name: priced[name])
     if uneven:

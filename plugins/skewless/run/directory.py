@@ -5,7 +5,8 @@
     RUN/stages/0000/attempts/ID/...  RUN/stages/0000/COMMIT.json
     RUN/result/attempts/ID/...       RUN/result/COMMIT.json
     RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
-    RUN/times/stage-0.json ...       for people, not part of any commit
+    RUN/times/stage-0.json ...       for people, not part of any commit, as is
+    RUN/savings.json
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes where nobody else does, and
 only a COMMIT makes its files count. Beside the attempts of a step lie the records of its fence, which nobody reads once
@@ -25,10 +26,15 @@ from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLines
 from skewless.documents.quality import QualityReport
+from skewless.documents.savings import Savings
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.routing.plan import RoutingPlan
+from skewless.run.step_names import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SPEC_DOCUMENT, stage_step
 from skewless.run.storage import Doc, Storage, content_checksum, file_checksum
+
+#: What steps are called is part of what a run directory is.
+__all__ = ["QUALITY_REPORT", "QUALITY_STEP", "RESULT_STEP", "SPEC_DOCUMENT", "stage_step"]
 
 #: Kind of the committed files that are documents of ours.
 DOCUMENT = "document"
@@ -124,21 +130,12 @@ class Attempt:
 #: Decides about the next stage from the job, the plan and report of the last stage, and the reports before.
 Planner = Callable[[Job, RoutingPlan, StageReport, Sequence[StageReport]], Decision]
 
-#: The spec of a run that was given as a value and not as a file.
-SPEC_DOCUMENT = "spec.json"
 STAGE_REPORT = "report.json"
-QUALITY_REPORT = "result.json"
 PART_LINES = "parts.json"
 WINDOW_CHOICE = "windows.json"
+SAVINGS = "savings.json"
 
-RESULT_STEP = "result"
-QUALITY_STEP = "quality"
 PUBLISH_STEP = "publish"
-
-
-def stage_step(stage: int) -> str:
-    """The folder of a stage, below the run directory."""
-    return f"stages/{stage:04d}"
 
 
 class RunDirectory(Storage):
@@ -226,6 +223,10 @@ class RunDirectory(Storage):
         """The committed verdict on the result, if there is one."""
         commit = self.commit_of(QUALITY_STEP)
         return self.committed_document(commit, QUALITY_REPORT, QualityReport) if commit else None
+
+    def savings(self) -> Savings | None:
+        """What the run has saved; None of a run that is not published, or was before such a document was written."""
+        return self.read(SAVINGS, Savings) if self.exists(SAVINGS) else None
 
     def part_lines(self) -> PartLines:
         """The ledger lines of a window and of its parts; none without a window, or before the result is committed."""

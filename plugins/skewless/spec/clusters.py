@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
-from skewless.errors import SpecError
+from skewless.errors import without_secrets
+from skewless.spec.airflow import ConnectionId
 
+#: The connection of Airflow to Spark of a job that names none.
+DEFAULT_CONNECTION = "spark_default"
 #: What ``store`` says for a folder of the run directory.
 FILES = "files"
 
@@ -16,15 +20,19 @@ FILES = "files"
 #: As Java reads it, from a mebibyte up.
 MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
 
+#: What names a secret: it belongs into a connection.
+_SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key|api.?key", re.IGNORECASE)
 
-def require_client_mode(mode: object, where: str) -> None:
-    """Refuse to have drivers on machines of the cluster: a step is followed, and ended, where it was submitted."""
-    if mode not in {None, "", "client"}:
-        raise SpecError(where, "the deploy mode client", repr(mode)[:80], "use client")
+_ConfName = Annotated[str, Field(pattern=r"^spark\.[A-Za-z0-9_.-]{1,200}$")]
+_VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,200}$")]
+_Plain = str | bool | int | float
 
 
 class SparkSizing(Frozen):
-    """How large the Spark application of a step is; what is not given is left to the connection and to Spark."""
+    """How large the Spark application of a step is, and in Airflow how it is submitted.
+
+    What is not given is left to the connection and to Spark.
+    """
 
     driver_memory: str | None = Field(
         default=None, pattern=MEMORY, description="Memory of the driver, like 2g.", examples=["4g"]
@@ -38,6 +46,86 @@ class SparkSizing(Frozen):
         default=None, ge=1, le=100_000, description="Cores of all executors together, on a standalone cluster.",
         examples=[64],
     )  # fmt: skip
+    # How it is submitted is no part of a run's documents: it may change while a run goes on.
+    conn_id: ConnectionId | None = Field(
+        default=None, exclude=True, description="Connection of Airflow to Spark; by default spark_default.",
+        examples=["spark_east"],
+    )  # fmt: skip
+    deploy_mode: Literal["client", "cluster"] | None = Field(
+        default=None, exclude=True,
+        description="Where the driver runs: client, beside the task; cluster, on a machine of YARN or Kubernetes. By "
+        "default as the connection says.",
+        examples=["client"],
+    )  # fmt: skip
+    pool: str | None = Field(
+        default=None, exclude=True, min_length=1, max_length=256,
+        description="Pool of Airflow for the steps; by default that of SKEWLESS_POOL.",
+        examples=["spark"],
+    )  # fmt: skip
+    conf: dict[_ConfName, str] = Field(
+        default={}, exclude=True, max_length=200,
+        description="Settings of Spark, without secrets. Sizes stand in the fields above.",
+        examples=[{"spark.sql.shuffle.partitions": 400}],
+        json_schema_extra={"additionalProperties": False},
+    )  # fmt: skip
+    packages: tuple[Annotated[str, Field(pattern=r"^[^:,\s]+:[^:,\s]+:[^:,\s]+$")], ...] = Field(
+        default=(), exclude=True, max_length=100,
+        description="Packages of Maven that Spark fetches.",
+        examples=[["org.apache.spark:spark-hadoop-cloud_2.13:4.3.0"]],
+    )  # fmt: skip
+    environment: dict[_VariableName, str] = Field(
+        default={}, exclude=True, max_length=200,
+        description="Environment variables of the steps, without secrets.",
+        examples=[{"TZ": "UTC"}],
+        json_schema_extra={"additionalProperties": False},
+    )  # fmt: skip
+
+    @field_validator("conf", mode="before", json_schema_input_type=dict[_ConfName, _Plain])
+    @classmethod
+    def _conf_as_text(cls, given: Any) -> Any:
+        return _as_text(given)
+
+    @field_validator("environment", mode="before", json_schema_input_type=dict[_VariableName, _Plain])
+    @classmethod
+    def _environment_as_text(cls, given: Any) -> Any:
+        return _as_text(given)
+
+    @field_validator("conf", "environment")
+    @classmethod
+    def _without_secrets(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            if _SECRET.search(name) or without_secrets(value) != value:
+                raise unmet("no secrets: they belong into the connection", f"{name[:80]!r}")
+        return given
+
+    @field_validator("conf")
+    @classmethod
+    def _without_fields_of_their_own(cls, conf: dict[str, str]) -> dict[str, str]:
+        for name, field in _FIELD_OF.items():
+            if name in conf:
+                raise unmet(f"no {name}, which is {field}", f"{conf[name][:80]!r}")
+        return conf
+
+
+def _as_text(given: Any) -> Any:
+    """Numbers, and true and false, as Spark and the environment have them."""
+    if not isinstance(given, dict):
+        return given
+    return {
+        name: str(value).lower() if isinstance(value, bool | int | float) else value for name, value in given.items()
+    }
+
+
+#: Settings of Spark that are fields.
+_FIELD_OF = {
+    "spark.master": "the connection of spark.conn_id",
+    "spark.submit.deployMode": "spark.deploy_mode",
+    "spark.jars.packages": "spark.packages",
+    "spark.driver.memory": "spark.driver_memory",
+    "spark.executor.memory": "spark.executor_memory",
+    "spark.executor.cores": "spark.executor_cores",
+    "spark.cores.max": "spark.cores",
+}
 
 
 class Sharing(Frozen):

@@ -6,13 +6,18 @@ A spec has plain values, each key once, no aliases, no tags, and a limit to its 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
-from skewless.document import one_line, sentence_of, shortened
+from skewless.document import one_line, sentence_of, sentence_of_part, shortened
 from skewless.errors import SpecError, nearest
 from skewless.spec.spec import JobSpec
 
@@ -22,20 +27,75 @@ _DEEPEST = 16
 _SHORT = {"window": "length", "policy": "name"}
 
 
+#: In the folder of a spec: fields that all specs there share.
+DEFAULTS = "_defaults.yaml"
+
+
+def spec_files(folder: Path) -> list[Path]:
+    """The specs of a folder: each ``*.yaml`` and ``*.yml``, unless its name begins with an underscore or a dot."""
+    return sorted(path for path in folder.glob("*.y*ml") if path.name[0] not in "_.")
+
+
 def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
-    """Read a spec file and apply ``path.to.field=value`` overrides, the value read as YAML; else a ``SpecError``."""
-    where = f"spec {path}"
+    """Read a spec file and apply ``path.to.field=value`` overrides, the value read as YAML.
+
+    Below the spec are the fields of ``_defaults.yaml`` in its folder, if there is one: mappings are merged field by
+    field, any other value of the spec stands in place of the default, and a policy of another name has nothing of it.
+
+    Raises:
+        SpecError: one of the files cannot be read, or has an unknown field or a wrong value.
+    """
+    return parse_spec(_text_of(path), f"spec {path}", overrides, load_defaults(Path(path).parent))
+
+
+def load_defaults(folder: Path) -> dict[str, Any]:
+    """The fields that all specs of a folder share.
+
+    Raises:
+        SpecError: their file cannot be read, names a job, or has an unknown field or a wrong value.
+    """
+    path = folder / DEFAULTS
+    try:
+        if not path.is_file():
+            return {}
+    except ValueError:  # a path with NUL
+        return {}
+    where = f"defaults {path}"
+    given = _mapping_of(_text_of(path), where)
+    if "name" in given:
+        raise SpecError.saying(f"{where}, field name", "each spec has a name of its own", "remove it")
+    try:
+        JobSpec.model_validate(given)
+    except ValidationError as err:
+        told = sentence_of_part(err, JobSpec, where, SpecError)
+        if told is not None:
+            raise told from None
+    return given
+
+
+def parse_spec(
+    text: str, where: str = "spec", overrides: tuple[str, ...] = (), defaults: Mapping[str, Any] = MappingProxyType({})
+) -> JobSpec:
+    """Like ``load_spec``, from the text itself, and with the fields of a folder's defaults as they were read."""
+    raw = _merged(defaults, _mapping_of(text, where))
+    for override in overrides:
+        _apply_override(raw, override)
+    try:
+        return JobSpec.model_validate(raw)
+    except ValidationError as err:
+        raise sentence_of(err, JobSpec, where, SpecError) from None
+
+
+def _text_of(path: str | Path) -> str:
     try:
         with Path(path).open(encoding="utf-8") as opened:
-            text = opened.read(LONGEST_TEXT + 1)
+            return opened.read(LONGEST_TEXT + 1)
     except (OSError, ValueError) as err:  # a ValueError is text that is no UTF-8, or a path with NUL
         reason = getattr(err, "strerror", None) or type(err).__name__
-        raise SpecError.saying(where, f"the file cannot be read ({reason})", "check the path") from None
-    return parse_spec(text, where, overrides)
+        raise SpecError.saying(f"spec {path}", f"the file cannot be read ({reason})", "check the path") from None
 
 
-def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) -> JobSpec:
-    """Like ``load_spec``, from the text itself."""
+def _mapping_of(text: str, where: str) -> dict[str, Any]:
     try:
         raw = read_yaml(text)
     except YamlFault as fault:
@@ -43,12 +103,18 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
         raise SpecError.saying(at, fault.fact, fault.hint) from None
     if not isinstance(raw, dict):
         raise SpecError(where, "a YAML mapping", "nothing" if raw is None else f"a {type(raw).__name__}")
-    for override in overrides:
-        _apply_override(raw, override)
-    try:
-        return JobSpec.model_validate(raw)
-    except ValidationError as err:
-        raise sentence_of(err, JobSpec, where, SpecError) from None
+    return raw
+
+
+def _merged(below: Any, above: Any, field: str = "") -> Any:
+    """A value of a spec over the default of the same field."""
+    if field in _SHORT and below is not None and above is not None:
+        below, above = (one if isinstance(one, dict) else {_SHORT[field]: one} for one in (below, above))
+        if field == "policy" and below.get("name") != above.get("name", below.get("name")):
+            return above
+    if not isinstance(below, Mapping) or not isinstance(above, dict):
+        return above
+    return {**below, **{name: _merged(below.get(name), value, name) for name, value in above.items()}}
 
 
 def _apply_override(raw: dict[str, Any], override: str) -> None:
@@ -112,6 +178,11 @@ def read_yaml(text: str) -> Any:
     """
     if len(text) > LONGEST_TEXT:
         raise YamlFault(f"it has more than {LONGEST_TEXT:,} characters")
+    if _FAST is not None and "\t" not in text:  # libyaml takes tabs within a value, PyYAML does not
+        try:
+            return yaml.load(text, _FAST)  # noqa: S506  # as below
+        except (yaml.YAMLError, ValueError, RecursionError):
+            pass  # it is read again, for the words of what is wrong
     try:
         return yaml.load(text, _PlainLoader)  # noqa: S506  # a SafeLoader that is stricter still
     except yaml.YAMLError as err:
@@ -124,8 +195,15 @@ def read_yaml(text: str) -> Any:
         raise YamlFault(f"a value cannot be read ({one_line(str(err), 200)})", "quote it if it is text") from None
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """A loader that refuses keys given twice (PyYAML keeps the last one), aliases and tags.
+# Both loaders below have it over their own; to a type checker it is one of them.
+if TYPE_CHECKING:
+    _Loader = yaml.SafeLoader
+else:
+    _Loader = object
+
+
+class _Plain(_Loader):
+    """What makes a loader one that refuses keys given twice (PyYAML keeps the last one), aliases and tags.
 
     A spec has no use for aliases, and a few lines of them can stand for gigabytes or for themselves. Nor has it for
     tags, which name the type that a value is made of.
@@ -156,6 +234,30 @@ class _PlainLoader(yaml.SafeLoader):
                     raise YamlFault(fact, "keep one of the two", key.start_mark.line + 1)
                 written.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+class _PlainLoader(_Plain, yaml.SafeLoader):
+    """The loader whose messages are told in words."""
+
+
+def _fast_loader() -> type[yaml.SafeLoader] | None:
+    """The same on libyaml, which needs a third of the time, where PyYAML has it; its messages are others."""
+    try:
+        from yaml.cyaml import CParser  # type: ignore[attr-defined]  # noqa: PLC0415
+    except ImportError:
+        return None
+
+    class Loader(_Plain, Composer, CParser, SafeConstructor, Resolver):
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            Composer.__init__(self)
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+
+    return Loader
+
+
+_FAST = _fast_loader()
 
 
 def _whole(node: yaml.ScalarNode) -> str:

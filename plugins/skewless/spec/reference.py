@@ -66,6 +66,7 @@ _FURTHER = {
     "aggregates.NAME": ("aggregates.md", "all functions, their columns, options and errors"),
     "routing": ("policies/README.md", "what each policy does, and when to take it"),
     "spark": ("operate.md#keeping-it-going", "pool and size"),
+    "airflow": ("operate.md#the-dag-of-a-spec", "what of it reaches which task, and who is told of what"),
     "sharing": ("several_clusters.md", "how a run is shared, and what becomes of a cluster that dies"),
     "quality": ("operate.md#watching", "where the report is seen"),
     "output": ("operate.md#the-published-folder", "what lies there, going back to a replaced version, file systems"),
@@ -109,9 +110,13 @@ def reference_page() -> str:
 
 
 def sections(schema: dict[str, Any]) -> Iterator[Section]:
-    """The spec's own fields, then those of each field that has fields, in their order."""
+    """The spec's own fields, then those of each field that has fields, in their order; those of a model once."""
     yield Section("", schema)
-    yield from _below("", schema, schema)
+    told = set()
+    for section in _below("", schema, schema):
+        if id(section.schema) not in told:
+            told.add(id(section.schema))
+            yield section
 
 
 def _below(path: str, model: dict[str, Any], whole: dict[str, Any]) -> Iterator[Section]:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, mod
 
 from skewless.document import Frozen, shortened, unmet
 from skewless.errors import SpecError
+from skewless.spec.airflow import AirflowSettings
 from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input
@@ -92,6 +93,11 @@ class JobSpec(Frozen):
     spark: SparkSizing = Field(
         default=SparkSizing(), description="How large its Spark applications are.", examples=[{"driver_memory": "4g"}]
     )
+    airflow: AirflowSettings = Field(
+        default=AirflowSettings(), exclude=True,
+        description="What Airflow knows of its DAG beside the schedule.",
+        examples=[{"owner": "team-data", "deadline": {"minutes": 120}}],
+    )  # fmt: skip
     sharing: Sharing = Field(
         default=Sharing(),
         description="Leases: of the steps, and of virtual tasks where several Spark clusters share a run.",
@@ -103,6 +109,12 @@ class JobSpec(Frozen):
     output: Output = Field(
         description="Where the result is published.", examples=[{"path": "/lake/marts/clicks_by_page"}]
     )
+
+    @property
+    def of_run(self) -> JobSpec:
+        """The spec as a run's documents have it: without what Airflow alone knows, which may change meanwhile."""
+        spark = SparkSizing.model_validate(self.spark.model_dump())
+        return self.model_copy(update={"airflow": AirflowSettings(), "spark": spark})
 
     @property
     def enacted(self) -> JobSpec:
@@ -141,6 +153,15 @@ class JobSpec(Frozen):
                 clash = f"{name!r} twice: as {taken[name.lower()]} and as {role}"
                 raise unmet("result columns whose names differ, in more than their case", clash)
             taken[name.lower()] = role
+        return self
+
+    @model_validator(mode="after")
+    def _caught_up_in_one_way(self) -> Self:
+        if self.airflow.catchup is not None:
+            if not self.schedule.crons:
+                raise unmet("airflow.catchup with a cron expression, whose moments are caught up", "none")
+            if self.schedule.missed == "catch_up":
+                raise unmet("either airflow.catchup or schedule.missed: catch_up", "both")
         return self
 
     @model_validator(mode="after")

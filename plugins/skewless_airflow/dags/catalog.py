@@ -1,66 +1,83 @@
-"""From job specs to DAGs, one by one and for a whole catalog: schedule, trigger form, tasks, and the DAG that restates.
-
-Airflow marks every DAG of a file stale when that file has an import error. So two files read the catalog:
-``skewless_dags.py`` builds the valid specs and never fails, and ``skewless_broken_specs.py`` has no DAGs to lose and
-fails with the messages of the broken ones.
-"""
+"""From job specs to DAGs, one by one and by folder: schedule, trigger form, tasks, and the DAG that restates."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Asset, AssetAll, BaseOperator, Param, PartitionedAssetTimetable, get_parsing_context
+from airflow.sdk.definitions.callback import SyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.execution_time.context import OutletEventAccessor
 
 from skewless.errors import SkewlessError, SpecError
-from skewless.spec.reading import load_spec
+from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
 from skewless.spec.schedule import RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
-from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
+from skewless_airflow.dag_file import beside_caller, list_import_errors, read_spec
+from skewless_airflow.dags.task_group import aggregation_tasks, task_defaults
 from skewless_airflow.dags.timetable import PartTimetable
+from skewless_airflow.observability.notifiers import dag_callbacks, tell_lateness
 from skewless_airflow.operators.find_runs import FIRST, LAST, FindSkippedOperator, FindStaleOperator
 from skewless_airflow.partitions import PartMapper, parts_asset
 from skewless_airflow.run_store import catalog_folder
 from skewless_airflow.trigger_form import form_params
 
+#: What a spec says of tasks that do not run its steps.
+_OF_ALL = ("owner", "queue", "priority_weight")
 #: Characters with a meaning in markdown.
 _SIGN = re.compile(r"[!-/:-@\[-`{-~]")
 
 
 def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
-    """The DAG of one job spec.
+    """The DAG of one job spec, which Airflow registers also if the DAG file gives it no name.
 
     Args:
-        spec: a spec, or the path of its file.
+        spec: a spec, or the path of its file; a relative one starts in the folder of the DAG file.
         dag_args: of Airflow's ``DAG``, instead of what follows from the spec: a timetable of your own as
-            ``schedule``, a ``deadline``, an ``on_failure_callback``.
+            ``schedule``, a ``deadline``, an ``on_failure_callback``. ``default_args`` are merged over those of the
+            spec, field by field. Build a DAG just to look at it with ``auto_register=False``.
 
     Raises:
         SpecError: the spec cannot be read.
     """
-    path = None if isinstance(spec, JobSpec) else Path(spec).resolve()
-    loaded = spec if isinstance(spec, JobSpec) else load_spec(spec)
+    return _job_dag(*read_spec(spec), **dag_args)
+
+
+def _job_dag(spec: JobSpec, path: Path | None, **dag_args: Any) -> DAG:
+    # A task that triggers runs has a `conf`, too: it is not that of Spark.
+    tasks = dict(dag_args.pop("default_args", None) or {})
+    spark = {"conf": tasks.pop("conf")} if "conf" in tasks else {}
     from_spec: dict[str, Any] = {
-        "dag_id": loaded.name,
-        "description": loaded.description or None,
-        "doc_md": _page(loaded, path),
-        **_usual(loaded),
-        "default_args": {"owner": "skewless", **STEP_DEFAULTS},
-        "params": form_params(loaded),
-        "tags": ["skewless"],
+        "dag_id": spec.name,
+        "description": spec.description or None,
+        "doc_md": _page(spec, path),
+        **_usual(spec),
+        **dag_callbacks(spec.airflow),
+        **_deadline(spec),
+        "catchup": spec.airflow.catchup is not None,
+        "tags": ["skewless", *spec.airflow.tags],
     }
-    schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(loaded.schedule)
-    with DAG(schedule=schedule, **{**from_spec, **dag_args}) as dag:
-        ends = aggregation_tasks(path or loaded, form=True)
-        if loaded.schedule.missed == "catch_up":
+    schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(spec)
+    form = dag_args.pop("params") if "params" in dag_args else form_params(spec)
+    form = {**form, **tasks.pop("params", {})}
+    default_args = {"owner": "skewless", **task_defaults(spec), **tasks}
+    with DAG(schedule=schedule, **{**from_spec, **dag_args}, default_args=default_args) as dag:
+        ends = aggregation_tasks(spec, path, form=True, **spark)
+        if spec.schedule.missed == "catch_up":
             find = FindSkippedOperator(task_id="find_skipped")
             ends.prepare >> find
-            _trigger_each("catch_up", loaded, find)
+            _trigger_each("catch_up", spec, find)
+    # Tasks that are made in a DAG with params each take a copy, which Airflow validates anew whenever it stores the
+    # DAG: half of the time that this takes. A run's params are those of its DAG anyway.
+    dag.params = ParamsDict(form)
     return dag
 
 
@@ -69,8 +86,6 @@ def _usual(spec: JobSpec) -> dict[str, Any]:
         "start_date": dt.datetime.combine(spec.schedule.start, dt.time(), ZoneInfo(spec.schedule.timezone)),
         "catchup": False,
         "max_active_runs": 1,
-        # A DAG file registers the DAG by naming it; to build one elsewhere must not register it.
-        "auto_register": False,
     }
 
 
@@ -79,13 +94,28 @@ def _trigger_each(task_id: str, spec: JobSpec, found: BaseOperator) -> None:
 
     So the first run reads what changed, and those after it find its states.
     """
+    from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
     TriggerDagRunOperator.partial(
         task_id=task_id, trigger_dag_id=spec.name, skip_when_already_exists=True, max_active_tis_per_dagrun=1
     ).expand_kwargs(found.output)
 
 
-def _timetable(schedule: Schedule) -> PartTimetable | PartitionedAssetTimetable | list[Asset] | None:
+def _deadline(spec: JobSpec) -> dict[str, Any]:
+    """The arguments of a DAG by which a late run is told of, and perhaps ended."""
+    late = spec.airflow.deadline
+    if late is None:
+        return {}
+    minutes = dt.timedelta(minutes=late.minutes)
+    told = SyncCallback(tell_lateness, {"notifiers": [one.model_dump(mode="json") for one in late.notify]})
+    alert = DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=minutes, callback=told)
+    return {"deadline": alert, **({"dagrun_timeout": minutes} if late.fail else {})}
+
+
+def _timetable(spec: JobSpec) -> PartTimetable | PartitionedAssetTimetable | list[Asset] | None:
+    schedule, most = spec.schedule, spec.airflow.catchup
     if schedule.partitioned:
+        _require_keys(schedule)
         assets = [parts_asset(name) if name.startswith(RESULT_ASSET) else Asset(name=name) for name in schedule.assets]
         mapper = PartMapper(unit=schedule.unit, timezone=schedule.timezone)
         # A mapper of a plugin is of the core's class, as a timetable is; the SDK's is of those that Airflow ships.
@@ -94,7 +124,23 @@ def _timetable(schedule: Schedule) -> PartTimetable | PartitionedAssetTimetable 
         return [Asset(name=name) for name in schedule.assets]
     if not schedule.crons:
         return None
-    return PartTimetable(*schedule.crons, timezone=schedule.timezone, unit=schedule.unit, offset=schedule.offset)
+    return PartTimetable(
+        *schedule.crons, timezone=schedule.timezone, unit=schedule.unit, offset=schedule.offset, most=most
+    )
+
+
+def _require_keys(schedule: Schedule) -> None:
+    """Require that results of Skewless have the events that a job waits for: it would wait for ever.
+
+    Raises:
+        SpecError: Airflow gives events no partition keys.
+    """
+    waited = next((name for name in schedule.assets if name.startswith(RESULT_ASSET)), None)
+    if waited is not None and not hasattr(OutletEventAccessor, "add_partitions"):
+        raise SpecError(
+            "schedule.partitioned", f"an Airflow that gives events of {waited} partition keys", "one before 3.3",
+            "upgrade it, or leave partitioned out",
+        )  # fmt: skip
 
 
 def _page(spec: JobSpec, path: Path | None) -> str:
@@ -133,11 +179,13 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
     These runs publish as every run does: consumers of the asset run for just those days. Unless ``dag_args`` has a
     schedule, the DAG is triggered by hand, with the first day to look at.
     """
+    tasks = task_defaults(spec)
     from_spec: dict[str, Any] = {
         "dag_id": restating_id(spec),
         "description": f"Computes results of {spec.name} again whose window covers a part that has changed since.",
         **_usual(spec),
-        "default_args": {"owner": "skewless"},
+        **dag_callbacks(spec.airflow),
+        "default_args": {"owner": "skewless", **{name: tasks[name] for name in _OF_ALL if name in tasks}},
         "params": {
             FIRST: Param(
                 title="From", description="The first day of published results to look at.", type="string", format="date"
@@ -150,7 +198,7 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
                 format="date",
             ),
         },
-        "tags": ["skewless-restate"],
+        "tags": ["skewless-restate", *spec.airflow.tags],
     }
     with DAG(schedule=dag_args.pop("schedule", None), **{**from_spec, **dag_args}) as dag:
         find = FindStaleOperator(task_id="find", spec=spec, spec_path=str(Path(path).resolve()))
@@ -158,74 +206,71 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
     return dag
 
 
-class Catalog(NamedTuple):
-    """The DAGs of the valid specs by their id, and the errors of all others."""
+def catalog_dags(folder: str | Path | None = None, **dag_args: Any) -> list[DAG]:
+    """The DAGs of each ``*.yaml`` and ``*.yml`` of a folder, registered with Airflow: one line in a DAG file.
 
-    dags: dict[str, DAG]
-    faults: list[SkewlessError]
+    ``catalog_dags("specs/")``
 
+    A job with a window has a second DAG, which computes old results again. Fields that all specs share stand in
+    ``_defaults.yaml`` (``skewless.spec.reading.load_spec``). A broken spec leaves the other DAGs as they are, and is an
+    import error of its own. In a task, which reads the file of its DAG anew, only the DAG of the task is built.
 
-def read_catalog(folder: Path | None = None) -> Catalog:
-    """Build the DAGs of each ``*.yaml`` and ``*.yml`` of the catalog; in a task, only the one that the task is of.
+    Args:
+        folder: a relative one starts in the folder of the DAG file; by default ``$SKEWLESS_CATALOG``.
+        dag_args: of the DAG of each spec, as of ``build_dag``.
 
-    A job with a window has a second DAG, which computes old results again.
-
-    A task reads the file of its DAG anew. To check that Airflow accepts a DAG takes a tenth of a second, and Airflow
-    has accepted that one.
+    Raises:
+        SpecError: there is no such folder.
     """
+    place = catalog_folder() if folder is None else beside_caller(folder)
+    if not place.is_dir():
+        raise SpecError("catalog_dags", "a folder of job specs", f"no folder {place}")
     wanted = get_parsing_context().dag_id
-    catalog = Catalog({}, [])
-    origin: dict[str, Path] = {}
+    made: dict[str, tuple[DAG, Path]] = {}
+    faults: dict[Path, SkewlessError] = {}
     try:
-        folder = folder or catalog_folder()
-    except SpecError as err:
-        return Catalog({}, [err])
-    for path in sorted(folder.glob("*.y*ml")):
+        load_defaults(place)
+    except SkewlessError as err:
+        list_import_errors({place / DEFAULTS: err})
+        return []
+    for path in spec_files(place):
         try:
-            if wanted is not None:
-                spec = load_spec(path)
-                if wanted == spec.name:
-                    return Catalog({wanted: build_dag(path)}, [])
-                if restates(spec) and wanted == restating_id(spec):
-                    return Catalog({wanted: build_restating_dag(spec, path)}, [])
-                continue
-            dags = _sound(path)
-            taken = next((dag.dag_id for dag in dags if dag.dag_id in origin), None)
+            builders = _builders(load_spec(path), path, dag_args)
+            taken = next((dag_id for dag_id in builders if dag_id in made), None)
             if taken is not None:
                 raise SpecError(
                     f"spec {path}, field name", "a name that no other spec has",
-                    f"{taken!r}, which {origin[taken].name} has", "rename one of the two",
+                    f"{taken!r}, which {made[taken][1].name} has", "rename one of the two",
                 )  # fmt: skip
+            wanted_here = [dag_id for dag_id in builders if wanted in {None, dag_id}]
+            made |= {dag_id: (_sound(builders[dag_id], path), path) for dag_id in wanted_here}
         except SkewlessError as err:
-            catalog.faults.append(err)
-            continue
-        for dag in dags:
-            origin[dag.dag_id] = path
-            catalog.dags[dag.dag_id] = dag
-    return catalog
+            faults[path] = err
+        if wanted in made:
+            faults = {}
+            break
+    list_import_errors(faults)
+    dags = [dag for dag, _ in made.values()]
+    for dag in dags if dag_args.get("auto_register", True) else ():
+        dag.auto_register = True
+        with dag:
+            pass  # Airflow registers a DAG when its context ends
+    return dags
 
 
-def refuse_faults(catalog: Catalog) -> None:
-    """Raise an error that names every broken spec, if there is any."""
-    if len(catalog.faults) == 1:
-        raise catalog.faults[0]
-    if catalog.faults:
-        raise SpecError(
-            "job catalog", "specs that can be read",
-            f"{len(catalog.faults)} that cannot: {' '.join(str(fault) for fault in catalog.faults)}",
-        )  # fmt: skip
+def _builders(spec: JobSpec, path: Path, dag_args: Mapping[str, Any]) -> dict[str, Callable[..., DAG]]:
+    """What builds the DAGs of a spec, by their ids."""
+    builders: dict[str, Callable[..., DAG]] = {spec.name: partial(_job_dag, spec, path, **dag_args)}
+    if restates(spec):
+        builders[restating_id(spec)] = partial(build_restating_dag, spec, path)
+    return builders
 
 
-def _sound(path: Path) -> list[DAG]:
-    """DAGs that Airflow will accept: a bad cron expression, say, which it would refuse only later, is found here."""
-    from airflow.serialization.serialized_objects import DagSerialization  # noqa: PLC0415  # tasks do without it
-
-    spec = load_spec(path)
-    dags = [build_dag(path), *([build_restating_dag(spec, path)] if restates(spec) else [])]
+def _sound(build: Callable[..., DAG], path: Path) -> DAG:
+    """A DAG that Airflow accepts, not registered yet."""
     try:
-        for dag in dags:
-            dag.validate()
-            DagSerialization.to_dict(dag)
+        dag = build(auto_register=False)
+        dag.validate()
     except (AirflowException, ValueError) as err:
         raise SpecError(f"spec {path}", "a DAG that Airflow accepts", " ".join(str(err).split())) from None
-    return dags
+    return dag

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from airflow.configuration import conf
 from airflow.sdk import Asset, BaseOperator, TaskGroup, TriggerRule
+from airflow.sdk.exceptions import DuplicateTaskIdFound
 
-from skewless.run.directory import RESULT_STEP, stage_step
-from skewless.spec.reading import load_spec
+from skewless.errors import SpecError
+from skewless.run.step_names import RESULT_STEP, stage_step
 from skewless.spec.schedule import RESULT_ASSET
 from skewless.spec.spec import JobSpec
-from skewless_airflow.operators.planning import ApproveForwardingOperator, PlanStageOperator
+from skewless_airflow.dag_file import read_spec
+from skewless_airflow.operators.planning import PlanStageOperator
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
 from skewless_airflow.operators.spark_step import ShareStageOperator, SkewlessSparkOperator, ValidateOperator
 
-#: The arguments of tasks unless the DAG sets others. Every step may be tried again: an attempt without a commit has
-#: no effect. The limit is longer than any step should take; without it a hung driver would block all later nights.
-STEP_DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"retries": 2, "retry_delay": dt.timedelta(seconds=10), "execution_timeout": dt.timedelta(hours=6)}
-)
+#: Longer than any step should take; without it a hung driver would block all later nights.
+STEP_LIMIT = dt.timedelta(hours=6)
+_UNNAMED = "aggregation"
 
 
 class Ends(NamedTuple):
@@ -36,52 +33,82 @@ class Ends(NamedTuple):
 
 
 def adaptive_aggregation(
-    spec: JobSpec | str | Path, group_id: str | None = None, *, form: bool = False, asset: Asset | None = None
+    spec: JobSpec | str | Path,
+    group_id: str | None = None,
+    *,
+    form: bool = False,
+    asset: Asset | None = None,
+    default_args: Mapping[str, Any] | None = None,
 ) -> TaskGroup:
     """All tasks of an aggregation, from ``prepare`` to ``publish``, as a group in the DAG that is being defined.
 
     ``before >> adaptive_aggregation("clicks.yaml") >> after``
 
     Args:
-        spec: a spec, or the path of its file. A spec in Python is written into the run directory as JSON, never
-            pickled.
+        spec: a spec, or the path of its file; a relative one starts in the folder of the DAG file. A spec in Python is
+            written into the run directory as JSON, never pickled.
         group_id: the id of the group. A DAG with several aggregations must give one to each: it keeps their run
             directories apart.
         form: whether the DAG has the params of ``form_params(spec)``, so that a run's conf can choose options.
         asset: the published result, by default ``Asset("skewless:NAME")``.
+        default_args: arguments of the tasks, as of any ``TaskGroup``: ``retries``, ``pool``, ``queue``, and of the
+            Spark steps ``conn_id``, ``conf`` and what else ``SparkSubmitOperator`` has. They go before those of the
+            DAG, which go before those of the spec.
 
     Raises:
-        SpecError: the spec's file cannot be read.
+        SpecError: the spec's file cannot be read, or the run directory of the group would be that of another one.
     """
-    with TaskGroup(group_id or "aggregation") as group:
-        set_by_dag = group.dag.default_args if group.dag else {}
-        step_args = {name: value for name, value in STEP_DEFAULTS.items() if name not in set_by_dag}
-        aggregation_tasks(spec, group_id or "", form=form, asset=asset, step_args=step_args)
+    loaded, path = read_spec(spec)
+    try:
+        group = TaskGroup(group_id or _UNNAMED, default_args=dict(default_args or {}))  # type: ignore[arg-type]
+    except DuplicateTaskIdFound:
+        hint = "give each aggregation of a DAG a group_id of its own, which names its run directories"
+        raise SpecError(
+            f"job {loaded.name}", "one group of tasks of an id", f"a second {group_id or _UNNAMED!r}", hint
+        ) from None
+    with group:
+        if next(group.iter_mapped_task_groups(), None) is not None:
+            raise SpecError(
+                f"job {loaded.name}, group {group.group_id}", "a group that is not mapped, so that its runs are apart",
+                "one within a mapped group", "give each aggregation a group, or a DAG, of its own",
+            )  # fmt: skip
+        set_before = {**group.dag.default_args, **group.default_args}
+        ours = {name: value for name, value in task_defaults(loaded).items() if name not in set_before}
+        group.default_args = {**group.default_args, **ours}
+        unnamed = group_id is None and group.group_id == _UNNAMED
+        aggregation_tasks(loaded, path, "" if unnamed else str(group.group_id), form=form, asset=asset)
     return group
 
 
+def task_defaults(spec: JobSpec) -> dict[str, Any]:
+    """The arguments of a job's tasks, unless the DAG sets others.
+
+    Every step may be tried again: an attempt without a commit has no effect.
+    """
+    said = spec.airflow
+    return {
+        "retries": said.retries,
+        "retry_delay": dt.timedelta(seconds=said.retry_delay_seconds),
+        "execution_timeout": STEP_LIMIT,
+        "priority_weight": said.priority,
+        **{name: value for name, value in (("owner", said.owner), ("queue", said.queue)) if value},
+    }
+
+
 def aggregation_tasks(
-    spec: JobSpec | str | Path,
-    group: str = "",
-    *,
-    form: bool = False,
-    asset: Asset | None = None,
-    step_args: Mapping[str, Any] | None = None,
+    spec: JobSpec, path: Path | None, group: str = "", *, form: bool = False, asset: Asset | None = None, **spark: Any
 ) -> Ends:
-    """The tasks of ``adaptive_aggregation`` without a group of their own.
+    """The tasks of ``adaptive_aggregation`` without a group of their own; ``spark`` are arguments of the Spark steps.
 
     ``prepare > stage_00.run > stage_01.plan > stage_01.run > ... > merge > validate > publish``: one stage
     for each wave and one that drains the backlog. A plan task whose stage is not needed skips itself and with it the
     stage; the next plan task finds the same for its own stage.
     """
-    path = "" if isinstance(spec, JobSpec) else str(Path(spec).resolve())
-    loaded = spec if isinstance(spec, JobSpec) else load_spec(path)
-    common = {"group": group, **(step_args or {})}
-    spark = {**common, "pool": spark_pool()}
-    prepare = PrepareOperator(task_id="prepare", spec=loaded, spec_path=path, form=form, **spark)
-    stages = [_stage(loaded, 0, common, spark, after=prepare)]
-    for number in range(1, len(loaded.routing.waves) + 1):
-        stages.append(_stage(loaded, number, common, spark, after=stages[-1][0]))
+    spark = {**spark, "spark": spec.spark, "group": group}
+    prepare = PrepareOperator(task_id="prepare", spec=spec, spec_path=str(path or ""), form=form, **spark)
+    stages = [_stage(spec, 0, group, spark, after=prepare)]
+    for number in range(1, len(spec.routing.waves) + 1):
+        stages.append(_stage(spec, number, group, spark, after=stages[-1][0]))
     runs = [task for stage in stages for task in stage]
     # Merge runs after skipped stages, but not after a failed one. It waits for all of them, so that it cannot start
     # between a skipped stage and one that still runs.
@@ -93,7 +120,7 @@ def aggregation_tasks(
         **spark,
     )
     validate = ValidateOperator(task_id="validate", **spark)
-    publish = PublishOperator(task_id="publish", asset=asset or result_asset(loaded), **common)
+    publish = PublishOperator(task_id="publish", asset=asset or result_asset(spec), group=group)
     runs >> merge >> validate >> publish
     return Ends(prepare, publish)
 
@@ -103,17 +130,8 @@ def result_asset(spec: JobSpec) -> Asset:
     return Asset(name=f"{RESULT_ASSET}{spec.name}")
 
 
-def spark_pool() -> str:
-    """The pool of the Spark steps: ``$SKEWLESS_POOL``, ``[skewless] pool``, or Airflow's default.
-
-    A task of a pool that does not exist waits for ever, so another pool than Airflow's default is used only where a
-    setting names it.
-    """
-    return os.environ.get("SKEWLESS_POOL") or conf.get("skewless", "pool", fallback="") or "default_pool"
-
-
 def _stage(
-    spec: JobSpec, number: int, common: Mapping[str, Any], spark: Mapping[str, Any], after: BaseOperator
+    spec: JobSpec, number: int, group: str, spark: Mapping[str, Any], after: BaseOperator
 ) -> list[SkewlessSparkOperator]:
     """The tasks that run a stage: ``run``, which the next stage waits for, and one for each further cluster."""
     with TaskGroup(f"stage_{number:02d}"):
@@ -125,11 +143,13 @@ def _stage(
                 SkewlessSparkOperator(task_id="run", entry="run_stage.py", step=step, entry_args=arguments, **spark)
             ]
         if number:
-            plan = PlanStageOperator(task_id="plan", stage=number, trigger_rule=TriggerRule.NONE_FAILED, **common)
+            plan = PlanStageOperator(task_id="plan", stage=number, trigger_rule=TriggerRule.NONE_FAILED, group=group)
             after = after >> plan
             limit = spec.routing.approve_forwarding
             if limit is not None:
-                after = after >> ApproveForwardingOperator(task_id="approve", stage=number, limit=limit, **common)
+                from skewless_airflow.operators.approval import ApproveForwardingOperator
+
+                after = after >> ApproveForwardingOperator(task_id="approve", stage=number, limit=limit, group=group)
         after >> runs
     return runs
 

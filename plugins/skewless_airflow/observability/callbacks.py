@@ -9,7 +9,6 @@ import structlog
 
 from skewless.documents.steps import Failure, failed_step
 from skewless.errors import SkewlessError
-from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.links import skew_page
 from skewless_airflow.run_store import run_location
 
@@ -21,7 +20,7 @@ def report_failure(context: Any) -> None:
 
     Airflow calls it with the context of the run. To reach your team, send ``failure_facts`` to where it reads.
     """
-    dag_id, run_id = _run_of(context)
+    dag_id, run_id = run_of(context)
     log.error("skewless run failed", **failure_facts(dag_id, run_id))
 
 
@@ -30,12 +29,14 @@ def report_lateness(**kwargs: Any) -> None:
 
     As a ``SyncCallback`` it runs in the executor, with the context of the run among its arguments.
     """
-    dag_id, run_id = _run_of(kwargs["context"])
+    dag_id, run_id = run_of(kwargs["context"])
     log.warning("skewless run is late", dag_id=dag_id, run_id=run_id, page=skew_page(dag_id, run_id))
 
 
 def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
     """The address of a failed run's page, and by step the last error of each that failed."""
+    from skewless.run.directory import RunDirectory
+
     run = RunDirectory(run_location(dag_id, run_id))
     facts = {"dag_id": dag_id, "run_id": run_id, "page": skew_page(dag_id, run_id)}
     found = [str(path).removeprefix(f"{run.root}/") for path in run.fs.glob(f"{run.root}/failures/*.json")]
@@ -46,9 +47,14 @@ def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
     return facts
 
 
-def _run_of(context: Any) -> tuple[str, str]:
-    """DAG and run of a context; in that of a deadline the run is a mapping, as the REST API returns it."""
-    dag_run = context["dag_run"]
+def run_of(context: Any) -> tuple[str, str]:
+    """DAG and run of a context; in that of a deadline the run is a mapping, as the REST API returns it.
+
+    Of a run that failed before any of its tasks began, the context has the DAG itself, and the id of the run.
+    """
+    dag_run = context.get("dag_run")
+    if dag_run is None:
+        return context["dag"].dag_id, context["run_id"]
     if isinstance(dag_run, dict):
         return str(dag_run["dag_id"]), str(dag_run["dag_run_id"])
     return dag_run.dag_id, dag_run.run_id

@@ -48,14 +48,14 @@ def dataset_name(path: str) -> tuple[str, str]:
 
 def input_lineage(run: RunDirectory) -> OperatorLineage:
     """The input of a run, once it has been prepared."""
-    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
+    from airflow.providers.openlineage.extractors import OperatorLineage  # an extra
 
     return OperatorLineage(inputs=[_read(run)] if run.exists("job.json") else [])
 
 
 def published_lineage(run: RunDirectory) -> OperatorLineage:
     """The input and the output of a run, once it has been published."""
-    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
+    from airflow.providers.openlineage.extractors import OperatorLineage  # an extra
 
     published = publication_of(run)
     if published is None:
@@ -64,8 +64,8 @@ def published_lineage(run: RunDirectory) -> OperatorLineage:
 
 
 def _read(run: RunDirectory) -> InputDataset:
-    from openlineage.client.generated.base import InputDataset  # noqa: PLC0415
-    from openlineage.client.generated.input_statistics_input_dataset import InputStatisticsInputDatasetFacet  # noqa: PLC0415
+    from openlineage.client.generated.base import InputDataset
+    from openlineage.client.generated.input_statistics_input_dataset import InputStatisticsInputDatasetFacet
 
     job = run.job()
     namespace, name = dataset_name(job.input_path)
@@ -80,8 +80,8 @@ def _read(run: RunDirectory) -> InputDataset:
 
 def _written(run: RunDirectory, published: Publication) -> OutputDataset:
     """The folder of the result, whose days are its partitions."""
-    from openlineage.client.generated.base import OutputDataset  # noqa: PLC0415
-    from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet  # noqa: PLC0415
+    from openlineage.client.generated.base import OutputDataset
+    from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
 
     result = run.committed(RESULT_STEP)
     files = result.of_kind("published") or result.of_kind("result")
@@ -98,8 +98,8 @@ def _written(run: RunDirectory, published: Publication) -> OutputDataset:
 
 def _table_facets(named: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:
     """Of a table: its snapshot or version, and its name in a catalog, if it has one, as a second name."""
-    from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # noqa: PLC0415
-    from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet  # noqa: PLC0415
+    from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet
+    from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet
 
     found: dict[str, DatasetFacet] = {}
     if snapshot is not None:

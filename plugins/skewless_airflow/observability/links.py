@@ -28,13 +28,13 @@ class SkewReportLink(BaseOperatorLink):
 
 
 class DecisionLink(BaseOperatorLink):
-    """To the tab of the task instance: the decision that it made."""
+    """To the page of the decision that a task made."""
 
     name = "Decision"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
         """The address."""
-        return f"{_run(ti_key.dag_id, ti_key.run_id)}/tasks/{_quoted(ti_key.task_id)}/plugin/decision"
+        return f"{_run(ti_key.dag_id, ti_key.run_id, '/skewless')}/tasks/{_quoted(ti_key.task_id)}/decision"
 
 
 class QualityReportLink(BaseOperatorLink):
@@ -60,14 +60,22 @@ class SparkUiLink(BaseOperatorLink):
         return spark_page(operator.spark_application, operator.spark_address)
 
 
-def skew_page(dag_id: str, run_id: str) -> str:
-    """The path of a run's tab in Airflow."""
+def skew_page(dag_id: str, run_id: str, group: str = "") -> str:
+    """The path of a run's tab in Airflow; of one aggregation of several in a DAG, of its page."""
+    if group:
+        return f"{_run(dag_id, run_id, '/skewless')}/skew?group={_quoted(group)}"
     return f"{_run(dag_id, run_id)}/plugin/skew"
 
 
-def quality_page(dag_id: str, run_id: str) -> str:
+def quality_page(dag_id: str, run_id: str, group: str = "") -> str:
     """The path of a run's data quality report."""
-    return f"{_run(dag_id, run_id, '/skewless')}/quality"
+    return f"{_run(dag_id, run_id, '/skewless')}/quality{f'?group={_quoted(group)}' if group else ''}"
+
+
+def address_of(path: str) -> str:
+    """The whole address of a path of this Airflow, for logs and messages; the path where its host is not configured."""
+    base = urlsplit(conf.get("api", "base_url", fallback="") or "")
+    return f"{base.scheme}://{base.netloc}{path}" if base.netloc else path
 
 
 def spark_page(application: str, address: str) -> str:

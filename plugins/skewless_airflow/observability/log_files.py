@@ -48,8 +48,8 @@ def standalone() -> None:
     the components. Without it each component would make a secret of its own and refuse the others' tokens.
     """
     # Imported here: the executor is imported without them.
-    from airflow.__main__ import main  # noqa: PLC0415
-    from airflow.cli.commands import standalone_command  # noqa: PLC0415
+    from airflow.__main__ import main
+    from airflow.cli.commands import standalone_command
 
     class Component(standalone_command.SubCommand):
         def __init__(self, parent: Any, name: str, command: list[str], env: dict[str, str]) -> None:

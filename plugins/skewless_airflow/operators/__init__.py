@@ -2,26 +2,80 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+import structlog
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from skewless.errors import SkewlessError
+from skewless.errors import QualityError, SkewlessError
+from skewless_airflow.observability.links import address_of, quality_page, skew_page
 
 #: Exit codes that come out the same however often a task is retried: bad spec or input, failed quality.
 HOPELESS = frozenset({2, 3})
+#: The exceptions that end a task with a sentence, each with the address of the report; "" where there is none.
+_REPORTS: WeakKeyDictionary[BaseException, str] = WeakKeyDictionary()
 
 
 @contextmanager
-def end_with_sentence() -> Iterator[None]:
-    """End a task with the sentence of a Skewless error, tried again only where that can help."""
+def end_with_sentence(context: Context, group: str = "") -> Iterator[None]:
+    """End a task with the sentence of its error and the address of the run's report, tried again only where it helps.
+
+    Args:
+        context: of the task.
+        group: the name of one aggregation of several in a DAG.
+    """
     try:
         yield
     except SkewlessError as err:
-        raise ending(err.exit_code, str(err)) from None
+        raise ending(err.exit_code, str(err), context, group) from None
+    except AirflowSkipException:
+        raise
+    except AirflowException as err:
+        if err not in _REPORTS:
+            _tell(err, _report(context, group, 1))
+        raise
 
 
-def ending(exit_code: int, sentence: str) -> AirflowException:
+def ending(exit_code: int, sentence: str, context: Context, group: str = "") -> AirflowException:
     """The exception that ends a task, for the exit code of its step or of its error."""
-    return (AirflowFailException if exit_code in HOPELESS else AirflowException)(sentence)
+    err = (AirflowFailException if exit_code in HOPELESS else AirflowException)(sentence)
+    _tell(err, _report(context, group, exit_code))
+    return err
+
+
+def _report(context: Context, group: str, exit_code: int) -> str:
+    dag_run = context.get("dag_run")
+    if dag_run is None:
+        return ""
+    page = quality_page if exit_code == QualityError.exit_code else skew_page
+    return address_of(page(dag_run.dag_id, dag_run.run_id, group))
+
+
+def _tell(err: AirflowException, report: str) -> None:
+    """Let Airflow log an exception by its sentence.
+
+    Airflow logs what ends a task as "Task failed with exception", with a stack of its own frames. Loggers that were
+    made before share the list of processors, so it is changed in place, as ``structlog.testing`` does.
+    """
+    _REPORTS[err] = report
+    processors = structlog.get_config()["processors"]
+    if say_sentence not in processors:
+        processors.insert(0, say_sentence)
+
+
+def say_sentence(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """A structlog processor: the sentence and the report in place of a stack, for exceptions of ``end_with_sentence``.
+
+    >>> say_sentence(None, "error", {"event": "another one", "exc_info": True})
+    {'event': 'another one', 'exc_info': True}
+    """
+    err = sys.exc_info()[1]
+    if not event.get("exc_info") or err is None or err not in _REPORTS:
+        return event
+    told = {name: value for name, value in event.items() if name != "exc_info"}
+    return {**told, "event": str(err), **({"report": _REPORTS[err]} if _REPORTS[err] else {})}

@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 from airflow.sdk import BaseOperator, Context
 
-from skewless.documents.job import Job
 from skewless.spec.part import part_at
 from skewless.spec.spec import JobSpec
 from skewless_airflow.operators import end_with_sentence, ending
@@ -33,10 +32,12 @@ class FindSkippedOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Read what ``prepare`` has found."""
+        from skewless.documents.job import Job
+
         dag_run = context["dag_run"]
         if dag_run.run_type == "backfill" or DATE in (dag_run.conf or {}):
             return []
-        with end_with_sentence():
+        with end_with_sentence(context):
             found = run_directory(dag_run).read("job.json", Job).caught_up
         for part in found:
             log.info("nobody has computed this part: it is caught up", part=str(part))
@@ -58,11 +59,15 @@ class FindStaleOperator(BaseOperator):
         zone, given = self.spec.schedule.timezone, context["params"]
         last = given.get(LAST) or str(part_at(dt.datetime.now(tz=dt.UTC), zone, "day").date)
         command = [sys.executable, "-P", "-m", "skewless_spark.entries.find_stale", "--spec", self.spec_path]
-        command += ["--root", data_root(), "--first", str(given[FIRST]), "--last", str(last)]
+        with end_with_sentence(context):
+            root = data_root()
+        command += ["--root", root, "--first", str(given[FIRST]), "--last", str(last)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command
         if done.returncode:
-            log.error(done.stderr)
-            raise ending(done.returncode, done.stderr.strip().rpartition("\n")[2].removeprefix("skewless: "))
+            before, _, sentence = done.stderr.strip().rpartition("\n")
+            if before:
+                log.warning(before)
+            raise ending(done.returncode, sentence.removeprefix("skewless: "), context)
         found = json.loads(done.stdout)
         for one in found:
             log.info("a result is not up to date", date=one[DATE], hour=one[HOUR], reasons=one["reasons"])

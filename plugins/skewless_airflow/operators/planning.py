@@ -1,26 +1,24 @@
-"""Tasks that decide about one stage: the decision, its log and gauges, and a person's approval."""
+"""The task that decides about one stage, with the log and the gauges of the decision."""
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
-from airflow.sdk.observability import stats
+from airflow.sdk.observability.stats import Stats
 
-from skewless.documents.decision import Decision
-from skewless.documents.stage_report import StageReport
-from skewless.planner.planner import plan_next_stage
-from skewless.run.directory import RunDirectory
-from skewless.run.step_times import timed_step
 from skewless_airflow.observability.links import DecisionLink, SkewReportLink, push_links
 from skewless_airflow.operators import end_with_sentence
 from skewless_airflow.run_store import run_directory
+
+if TYPE_CHECKING:
+    from skewless.documents.decision import Decision
+    from skewless.documents.stage_report import StageReport
+    from skewless.run.directory import RunDirectory
 
 log = structlog.get_logger(__name__)
 
@@ -36,9 +34,12 @@ class PlanStageOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Decide, write it down, and skip the stage when it is not needed."""
+        from skewless.planner.planner import plan_next_stage
+        from skewless.run.step_times import timed_step
+
         push_links(context)
-        run = run_directory(context["dag_run"], self.group)
-        with end_with_sentence():
+        with end_with_sentence(context, self.group):
+            run = run_directory(context["dag_run"], self.group)
             ended = _ended_before(run, self.stage)
             if ended is not None:
                 raise AirflowSkipException(f"stage {ended.stage - 1} was the last: {ended.sentence}")
@@ -63,73 +64,8 @@ def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
     return None
 
 
-class ApproveForwardingOperator(ApprovalOperator):
-    """Asks for approval when the plan of a stage forwards more than a fraction of its queued rows.
-
-    At or below that fraction the task succeeds at once. If the answer is no, or there is none within the time limit,
-    the task fails and with it the run: nothing is published, and the result that was published before stays.
-
-    Args:
-        stage: that the decision is about.
-        limit: the fraction of the queued rows, from 0 to 1, up to which no approval is needed.
-        group: the name of one aggregation of several in a DAG.
-        response_timeout: how long an answer is waited for.
-    """
-
-    operator_extra_links = (SkewReportLink(), DecisionLink())
-
-    def __init__(
-        self,
-        *,
-        stage: int,
-        limit: float,
-        group: str = "",
-        response_timeout: dt.timedelta = dt.timedelta(hours=12),
-        **kwargs: Any,
-    ) -> None:
-        asked = {
-            "subject": f"May stage {stage} forward more than {limit:.0%} of its rows?",
-            "fail_on_reject": True,
-            "response_timeout": response_timeout,
-            # A retry would ask the same question again; and a person may take longer than a step.
-            "retries": 0,
-            "execution_timeout": None,
-        }
-        super().__init__(**{**kwargs, **asked})
-        self.stage, self.limit, self.group = stage, limit, group
-
-    def execute(self, context: Context) -> Any:
-        """Ask, if the plan forwards more than the limit."""
-        push_links(context)
-        decision = run_directory(context["dag_run"], self.group).decision(self.stage)
-        share = forwarded_share(decision)
-        if share <= self.limit:
-            log.info("no approval is needed", forwarded=f"{share:.2%}", limit=f"{self.limit:.2%}")
-            return None
-        self.body = question(decision, share)
-        return super().execute(context)
-
-
-def forwarded_share(decision: Decision) -> float:
-    """The fraction of a stage's queued rows that a decision forwards, from 0 to 1; 0 for an observed decision."""
-    taken = next((one for one in decision.candidates if one.chosen), None)
-    if taken is None or decision.observed or not decision.queued_rows:
-        return 0.0
-    return taken.forwarded_rows / decision.queued_rows
-
-
-def question(decision: Decision, share: float) -> str:
-    """The question, as text without markup: keys are data, and may hold any."""
-    words = (
-        f"Stage {decision.stage} has {decision.queued_rows:,} rows queued, and its plan forwards {share:.1%} of them. "
-        f"{decision.sentence}. Approve to go on; reject to end the run without publishing."
-    )
-    # Markdown shows an indented line as it is; a line end in a key would end the indentation.
-    return "    " + " ".join(words.split())
-
-
 def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
-    """All lines, in Airflow's folding groups."""
+    """All lines, in Airflow's folding groups; the last one, the decision itself, is in none."""
     yield f"::group::Backlog of stage {report.stage}, {report.backlog_rows:,} rows in {len(report.tasks)} tasks"
     loads = [
         (load.task, f"{load.queued_rows:,}", f"{load.processed_rows:,}", f"{load.backlog_rows:,}", f"{load.states:,}")
@@ -141,9 +77,15 @@ def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
         yield f"::group::Candidates for stage {decision.stage}, {decision.queued_rows:,} rows queued"
         yield from _candidates(decision)
         yield "::endgroup::"
+    if details := list(_details(decision)):
+        yield f"::group::Plan of stage {decision.stage}"
+        yield from details
+        yield "::endgroup::"
     observed = ", observed and not enacted" if decision.observed else ""
-    yield f"::group::Decision about stage {decision.stage}, policy {decision.policy}{observed}"
-    yield decision.sentence
+    yield f"Decision about stage {decision.stage}, policy {decision.policy}{observed}: {decision.sentence}"
+
+
+def _details(decision: Decision) -> Iterator[str]:
     if decision.next_plan is not None:
         budget, waves = decision.next_plan.budget_rows, ", ".join(map(str, range(*decision.next_plan.waves)))
         yield f"waves: {waves or 'none, the whole input is admitted'}"
@@ -152,10 +94,9 @@ def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
     if decision.certificate is not None:
         bound = decision.certificate
         yield (
-            f"certificate: largest task {bound.makespan_rows:,.0f} rows, bound {bound.bound_rows:,.0f} rows, "
+            f"balance: largest task {bound.makespan_rows:,.0f} rows, bound {bound.bound_rows:,.0f} rows, "
             f"gap {'not measured' if bound.gap is None else format(bound.gap, '.2%')}; {bound.conclusion}"
         )
-    yield "::endgroup::"
 
 
 def _candidates(decision: Decision) -> Iterator[str]:
@@ -199,4 +140,4 @@ def stage_gauges(report: StageReport, decision: Decision, plan_generation_ns: in
 def emit(gauges: dict[str, float], dag_id: str, stage: int) -> None:
     """Send gauges, told apart by DAG and stage where the metrics system has tags."""
     for name, value in gauges.items():
-        stats.gauge(name, value, tags={"dag_id": dag_id, "stage": str(stage)})
+        Stats.gauge(name, value, tags={"dag_id": dag_id, "stage": str(stage)})

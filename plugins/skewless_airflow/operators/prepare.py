@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from airflow.sdk import Context
 
-from skewless.documents.job import Job, SentSpec
 from skewless.errors import SpecError
-from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
+from skewless.run.step_names import SPEC_DOCUMENT
 from skewless.spec import JobSpec, SparkSizing
 from skewless.spec.options import refuse_more_waves, with_options
-from skewless_airflow.observability.lineage import input_lineage
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import data_root, part_of_run, run_directory
 from skewless_airflow.trigger_form import Choice, chosen
+
+if TYPE_CHECKING:
+    from skewless.run.directory import RunDirectory
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,11 @@ class PrepareOperator(SkewlessSparkOperator):
         choice = self.choice(context)
         self._chosen = with_options(self.spec, choice.options, f"trigger form of {self.dag_id}")
         refuse_more_waves(self._chosen, len(self.spec.routing.waves), f"trigger form of {self.dag_id}")
-        if not self.spec_path:
+        # A driver on the cluster sees no file of this machine.
+        sent = not self.spec_path or self.step_of(run, context).on_cluster
+        if sent:
+            from skewless.documents.job import SentSpec
+
             run.write_once(SPEC_DOCUMENT, SentSpec(spec=self.spec))
         schedule = self.spec.schedule.of_dag(scheduled=context["dag"].timetable.can_be_scheduled)
         part = choice.part or part_of_run(context["dag_run"], schedule, f"asset events of {self.dag_id}")
@@ -51,7 +55,7 @@ class PrepareOperator(SkewlessSparkOperator):
         if choice.options:
             log.info("chosen for this run", **choice.options)
         return [
-            *(("--spec", self.spec_path) if self.spec_path else ()),
+            *(() if sent else ("--spec", self.spec_path)),
             *("--date", part.date.isoformat(), *(("--hour", part.hour) if part.hour else ()), "--root", data_root()),
             *("--options", json.dumps(choice.options), "--most-waves", str(len(self.spec.routing.waves))),
         ]
@@ -75,6 +79,8 @@ class PrepareOperator(SkewlessSparkOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What the run reads, for OpenLineage's provider."""
+        from skewless_airflow.observability.lineage import input_lineage
+
         return input_lineage(run_directory(task_instance, self.group))
 
     def sizing(self, run: RunDirectory) -> SparkSizing:
@@ -84,6 +90,9 @@ class PrepareOperator(SkewlessSparkOperator):
 
     def verify(self, run: RunDirectory) -> None:
         """Require the two documents of ``prepare``, the job and plan 0."""
+        from skewless.documents.job import Job
+        from skewless.routing.plan import RoutingPlan
+
         job, plan = run.read("job.json", Job), run.read("plans/0000.json", RoutingPlan)
         log.info(
             "prepared",

@@ -11,15 +11,10 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.execution_time.context import InletEventsAccessors
 from pydantic import JsonValue
 
-from skewless.run.publication.records import record_of
-from skewless.run.step_times import timed_step
-from skewless.run.summary import run_facts
-from skewless_airflow.observability.lineage import published_lineage
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, push_links, quality_page, skew_page
 from skewless_airflow.operators import end_with_sentence
 from skewless_airflow.partitions import parts_asset
 from skewless_airflow.run_store import run_directory
-from skewless_lake.publication import publish_run
 
 log = structlog.get_logger(__name__)
 
@@ -44,13 +39,20 @@ class PublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""
+        from skewless.run.publication.records import record_of
+        from skewless.run.step_times import timed_step
+        from skewless.run.summary import run_facts
+        from skewless_lake.publication import keep_savings, publish_run
+
         push_links(context)
         self.outlets = [self.alias]
-        run, dag_run = run_directory(context["dag_run"], self.group), context["dag_run"]
-        with end_with_sentence():
+        dag_run = context["dag_run"]
+        with end_with_sentence(context, self.group):
+            run = run_directory(dag_run, self.group)
             again = record_of(run) is not None
             with timed_step(run, "publish", time.time):
                 published = publish_run(run, dt.datetime.now(tz=dt.UTC))
+                savings = keep_savings(run)
             if (over := published.superseded) is not None:
                 log.warning(
                     "superseded: a later run of the day has published", path=published.path, turn=published.turn,
@@ -63,6 +65,8 @@ class PublishOperator(BaseOperator):
                 **({} if published.snapshot is None else {"snapshot": published.snapshot}),
             }  # fmt: skip
         log.info("published", **facts)
+        if savings is not None:
+            log.info(savings.sentence)
         if again and self._told(dag_run):
             log.info("the asset event of this run exists already, so none is added")
             return
@@ -71,8 +75,11 @@ class PublishOperator(BaseOperator):
             "quality": quality_page(dag_run.dag_id, dag_run.run_id),
         }
         context["outlet_events"][self.alias].add(self.asset, extra=facts)
-        self.outlets = [self.alias, self.parts]
         told = context["outlet_events"][self.parts]
+        if not hasattr(told, "add_partitions"):  # before Airflow 3.3
+            log.warning("%s has no event: before 3.3, Airflow gives events no partition keys", self.parts.name)
+            return
+        self.outlets = [self.alias, self.parts]
         told.extra = facts
         told.add_partitions(run.job().part.name)
 
@@ -84,4 +91,6 @@ class PublishOperator(BaseOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What the run has read and written, for OpenLineage's provider."""
+        from skewless_airflow.observability.lineage import published_lineage
+
         return published_lineage(run_directory(task_instance, self.group))

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
+from airflow.configuration import conf as configuration
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.openlineage.utils.spark import (
     inject_parent_job_information_into_spark_properties,
     inject_transport_information_into_spark_properties,
 )
-from airflow.sdk import BaseOperatorLink, Context
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk import BaseHook, BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
-from skewless.documents.quality import QualityReport
 from skewless.documents.steps import Failure, failure_document
-from skewless.errors import RunDirectoryError
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory, stage_step
-from skewless.run.publication.publish import require_passed
+from skewless.errors import RunDirectoryError, SpecError
+from skewless.run.step_names import QUALITY_REPORT, QUALITY_STEP, stage_step
 from skewless.spec import SparkSizing
+from skewless.spec.clusters import DEFAULT_CONNECTION
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
 from skewless_airflow.operators import end_with_sentence, ending
 from skewless_airflow.run_store import run_directory, spark_entry
 from skewless_airflow.runners import Step, StepRunner, runner_of
+
+if TYPE_CHECKING:
+    from skewless.run.directory import RunDirectory
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +39,9 @@ log = structlog.get_logger(__name__)
 MARK = "skewless: "
 GROUP, END = "::group::", "::endgroup::"
 CHATTER = f"{GROUP}Spark's own log"
+#: In Airflow's task state: the try that has submitted the driver on the cluster, by which it names its failure.
+_SUBMITTED_AS = "skewless_submitted_as"
+_OF_KUBERNETES = "apache-airflow-providers-cncf-kubernetes"
 #: A step's announcement of its Spark application.
 _APPLICATION = re.compile(r"^skewless: spark application (?P<id>\S+) at (?P<address>\S.*)$")
 
@@ -50,19 +58,42 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         step: the step it commits, like ``stages/0001``; empty for ``prepare``, which writes documents only.
         entry_args: its arguments after the run directory and the name of the failure document.
         group: the name of one aggregation of several in a DAG.
+        spark: what the spec says of Spark, unless the arguments beside it say otherwise.
+        conf: Spark's settings, merged over those of the spec and ours.
     """
 
     operator_extra_links: tuple[BaseOperatorLink, ...] = (SkewReportLink(), SparkUiLink())
 
     def __init__(
-        self, *, entry: str, step: str = "", entry_args: Sequence[str] = (), group: str = "", **kwargs: Any
+        self,
+        *,
+        entry: str,
+        step: str = "",
+        entry_args: Sequence[str] = (),
+        group: str = "",
+        spark: SparkSizing | None = None,
+        conn_id: str | None = None,
+        pool: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        env_vars: Mapping[str, str] | None = None,
+        packages: str | None = None,
+        deploy_mode: str | None = None,
+        **kwargs: Any,
     ) -> None:
+        spark = spark or SparkSizing()
         super().__init__(
             application=str(spark_entry(entry)),
             conf={
                 "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
                 "spark.ui.showConsoleProgress": "false",
+                **spark.conf,
+                **(conf or {}),
             },
+            conn_id=conn_id or spark.conn_id or DEFAULT_CONNECTION,
+            pool=pool or spark.pool or spark_pool(),
+            env_vars={**spark.environment, **(env_vars or {})} or None,
+            packages=packages or ",".join(spark.packages) or None,
+            deploy_mode=deploy_mode or spark.deploy_mode,
             **kwargs,
         )
         self.step = step
@@ -74,9 +105,10 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         """Run the entry, then verify its commit."""
         push_links(context)
-        run, try_name = run_directory(context["dag_run"], self.group), _try_name(context)
+        try_name = _try_name(context)
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
-        with end_with_sentence():
+        with end_with_sentence(context, self.group):
+            run = run_directory(context["dag_run"], self.group)
             self.application_args = [
                 *("--run-dir", str(run), "--failure-name", try_name),
                 *self.arguments(context, run),
@@ -86,24 +118,73 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 self.conf = inject_parent_job_information_into_spark_properties(self.conf, context)
             if self._openlineage_inject_transport_info:
                 self.conf = inject_transport_information_into_spark_properties(self.conf, context)
-            self._runner = runner_of(self.step_of(run))
+            self._runner = runner_of(self.step_of(run, context))
             try:
                 self._follow(self._runner, context)
-            except AirflowException:
-                document = failure_document(try_name)
+            except AirflowException as err:
+                document = failure_document(self._submitted_as(context) or try_name)
                 if not run.exists(document):
-                    log.warning("the step failed without an error message: it was killed, or it never started")
-                    raise
+                    raise AirflowException(f"{err}: it was killed, or it never started; see the log above") from None
                 failure = run.read(document, Failure)
-                raise ending(failure.exit_code, failure.sentence) from None
+                raise ending(failure.exit_code, failure.sentence, context, self.group) from None
             finally:
                 self.spark_address = ""  # the application's own UI ends with it
             self.verify(run)
 
-    def step_of(self, run: RunDirectory) -> Step:
-        """The step as it is asked for, with all settings of the task."""
-        arguments, last = tuple(self.application_args or ()), self.step == QUALITY_STEP
-        return Step(self.application, arguments, str(run), self.dag_id, self._get_hook(), last)
+    def step_of(self, run: RunDirectory, context: Context) -> Step:
+        """The step as it is asked for, with all settings of the task.
+
+        Raises:
+            SpecError: its connection does not exist, for which Spark's provider would take YARN.
+        """
+        try:
+            BaseHook.get_connection(self._conn_id)
+        except AirflowNotFoundException:
+            hint = f"create it: airflow connections add {self._conn_id} --conn-type spark --conn-host MASTER"
+            raise SpecError(f"connection {self._conn_id}", "a connection to Spark", "none", hint) from None
+        self._hook = self._get_hook()
+        return Step(
+            entry=self.application,
+            arguments=tuple(self.application_args or ()),
+            run_dir=str(run),
+            dag_id=self.dag_id,
+            hook=self._hook,
+            last=self.step == QUALITY_STEP,
+            follow=partial(self.execute_resumable, context),
+            cancel=super().on_kill,
+        )
+
+    def _get_hook(self) -> SparkSubmitHook:
+        try:
+            return super()._get_hook()
+        except NameError:  # its guard asks for what it could not import
+            required = f"{_OF_KUBERNETES}, of which Spark's provider asks for a master k8s://"
+            raise SpecError(f"connection {self._conn_id}", required, "none", f"pip install {_OF_KUBERNETES}") from None
+
+    def submit_job(self, context: Context) -> str | None:
+        """Submit a driver to the cluster: by the provider, which keeps its id for the next try."""
+        if (kept := _task_state(context)) is not None:
+            kept.set(_SUBMITTED_AS, _try_name(context))
+        if (self._hook or self._get_hook())._is_kubernetes:  # noqa: SLF001  # the hook tells of its connection in no other way
+            self.application = f"local://{self.application}"  # of the driver's image
+        try:
+            return super().submit_job(context)
+        finally:  # the provider leaves the pipe from spark-submit open
+            if self._hook is not None and self._hook._submit_sp is not None:  # noqa: SLF001
+                self._hook._submit_sp.stdout.close()  # noqa: SLF001
+
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Follow a driver on the cluster; a step that is stopped ends it, also if an earlier try has submitted it."""
+        if self._hook is not None and self._hook._is_yarn:  # noqa: SLF001
+            self._hook._yarn_application_id = external_id  # noqa: SLF001
+            self._link(Application(external_id, ""), context)
+        super().poll_until_complete(external_id, context)
+
+    @staticmethod
+    def _submitted_as(context: Context) -> str:
+        """The name of the try that has submitted the driver on the cluster; empty if no try has."""
+        kept = _task_state(context)
+        return "" if kept is None else str(kept.get(_SUBMITTED_AS) or "")
 
     def _follow(self, runner: StepRunner, context: Context) -> None:
         """Run the step, and log what it says until it ends."""
@@ -123,10 +204,13 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         for line in lines:
             found = application_of(line)
             if found is not None:
-                self.spark_application, self.spark_address = found
-                link = SparkUiLink()
-                context["ti"].xcom_push(key=link.xcom_key, value=link.get_link(self, ti_key=context["ti"]))
+                self._link(found, context)
             yield line
+
+    def _link(self, found: Application, context: Context) -> None:
+        self.spark_application, self.spark_address = found
+        link = SparkUiLink()
+        context["ti"].xcom_push(key=link.xcom_key, value=link.get_link(self, ti_key=context["ti"]))
 
     def on_kill(self) -> None:
         """Stop the step, with Spark: it would run on alone."""
@@ -154,6 +238,9 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 run.path(self.step), "a commit after the step ended well", "none", "read the Spark log above"
             )
         if self.step == QUALITY_STEP:
+            from skewless.documents.quality import QualityReport
+            from skewless.run.publication.publish import require_passed
+
             require_passed(run, run.committed_document(commit, QUALITY_REPORT, QualityReport))
         log.info("committed", attempt=commit.attempt, files=len(commit.files), **commit.counts)
 
@@ -167,6 +254,15 @@ class ValidateOperator(SkewlessSparkOperator):
         super().__init__(entry="validate_result.py", step=QUALITY_STEP, **kwargs)
 
 
+def spark_pool() -> str:
+    """The pool of the Spark steps: ``$SKEWLESS_POOL``, ``[skewless] pool``, or Airflow's default.
+
+    A task of a pool that does not exist waits for ever, so another pool than Airflow's default is used only where a
+    setting names it.
+    """
+    return os.environ.get("SKEWLESS_POOL") or configuration.get("skewless", "pool", fallback="") or "default_pool"
+
+
 def _sizing(wanted: SparkSizing) -> dict[str, str]:
     """Spark's settings for a sizing; what the spec leaves open keeps Spark's default."""
     settings = {
@@ -176,6 +272,11 @@ def _sizing(wanted: SparkSizing) -> dict[str, str]:
         "spark.cores.max": wanted.cores,
     }
     return {name: str(value) for name, value in settings.items() if value is not None}
+
+
+def _task_state(context: Context) -> Any:
+    """What Airflow keeps from one try of a task to the next; None before Airflow 3.3, which has no such store."""
+    return context.get("task_state_store")
 
 
 def _try_name(context: Context) -> str:
@@ -196,8 +297,12 @@ class ShareStageOperator(SkewlessSparkOperator):
         further: whether this is not the first cluster, so that the stage can do without it.
     """
 
-    def __init__(self, *, stage: int, further: bool, conn_id: str = "spark_default", **kwargs: Any) -> None:
+    def __init__(
+        self, *, stage: int, further: bool, spark: SparkSizing, conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        conn_id = conn_id or spark.conn_id or DEFAULT_CONNECTION
         super().__init__(
+            spark=spark,
             entry="share_stage.py",
             step=stage_step(stage),
             entry_args=("--stage", str(stage), "--cluster", conn_id),

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from skewless.errors import SpecError
-from skewless.spec.clusters import require_client_mode
-from skewless_airflow.runners import submit, warm_driver
+from skewless_airflow.runners import on_cluster, submit, warm_driver
 from skewless_airflow.runners.step import Step, StepRunner
 
 __all__ = ["RUNNERS", "Step", "StepRunner", "runner_of"]
 
 #: Each returns the runner of a step, or None if the step is not for it. The first one that takes it runs it.
-RUNNERS: Sequence[Callable[[Step], StepRunner | None]] = (warm_driver.runner_of, submit.runner_of)
+RUNNERS: Sequence[Callable[[Step], StepRunner | None]] = (on_cluster.runner_of, warm_driver.runner_of, submit.runner_of)
 
 
 def runner_of(step: Step) -> StepRunner:
     """The runner of a step.
 
     Raises:
-        SpecError: its connection is for Spark Connect, or would start the driver on another machine.
+        SpecError: its connection is for Spark Connect, or has a deploy mode that cannot be.
     """
-    where = f"connection {step.hook._conn_id}"  # noqa: SLF001  # the hook tells of its connection in no other way
     if step.master.startswith("spark_connect:"):
         hint = "make its type spark, and its host the master of the cluster, or local[*]"
-        raise SpecError(where, "the type spark, by which steps are submitted", "spark_connect", hint)
-    require_client_mode(step.hook._connection["deploy_mode"], where)  # noqa: SLF001
+        raise SpecError(step.where, "the type spark, by which steps are submitted", "spark_connect", hint)
     return next(found for runner in RUNNERS if (found := runner(step)) is not None)

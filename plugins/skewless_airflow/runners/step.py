@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,8 @@ class Step:
     Attributes:
         hook: the task's connection, with all settings of the task; it can build the command for spark-submit.
         last: whether the run has no Spark step after this one.
+        follow: has the provider submit the step, or find what an earlier try has submitted, and wait for its end.
+        cancel: ends what ``follow`` waits for.
     """
 
     entry: str
@@ -24,11 +26,23 @@ class Step:
     dag_id: str
     hook: SparkSubmitHook
     last: bool
+    follow: Callable[[], object]
+    cancel: Callable[[], object]
 
     @property
     def master(self) -> str:
         """The Spark master, as the connection names it."""
         return str(self.hook._connection["master"])  # noqa: SLF001
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether the connection wants the driver on a machine of the cluster."""
+        return bool(self.hook._connection["deploy_mode"] == "cluster")  # noqa: SLF001
+
+    @property
+    def where(self) -> str:
+        """The connection, for an error."""
+        return f"connection {self.hook._conn_id}"  # noqa: SLF001
 
 
 class StepRunner(Protocol):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from airflow.models.dag import DagModel, DagTag
 from airflow.models.dagrun import DagRun
+from airflow.models.deadline import Deadline
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from skewless.errors import SpecError
@@ -20,26 +22,34 @@ from skewless_airflow.run_store import part_of_run
 
 #: The tag of the DAGs that are made from a spec.
 TAG = "skewless"
-_GOING_ON = frozenset({"queued", "running", "restarting"})
+#: The states of a run that has not ended.
+GOING_ON = frozenset({"queued", "running", "restarting"})
 #: How many runs of a DAG are looked up, the latest; an older run directory is shown under its folder's name.
 _LATEST_RUNS = 1000
-_RUNS = select(DagRun.run_id, DagRun.state, DagRun.run_after, DagRun.start_date, DagRun.end_date)
+#: Airflow deletes a deadline that was kept; of several the first counts.
+_DEADLINES = (
+    select(Deadline.dagrun_id, func.min(Deadline.deadline_time).label("first")).group_by(Deadline.dagrun_id).subquery()
+)
+_RUNS = select(
+    DagRun.run_id, DagRun.state, DagRun.run_after, DagRun.start_date, DagRun.end_date, _DEADLINES.c.first
+).outerjoin(_DEADLINES, _DEADLINES.c.dagrun_id == DagRun.id)
 
 
 @dataclass(frozen=True)
 class AirflowRun:
-    """A run as Airflow sees it."""
+    """A run as Airflow sees it; ``deadline`` is the first that is ahead or was missed."""
 
     run_id: str
     state: str
     run_after: dt.datetime
     started: dt.datetime | None
     ended: dt.datetime | None
+    deadline: dt.datetime | None = None
 
     @property
     def going_on(self) -> bool:
         """Whether the run has not ended."""
-        return self.state in _GOING_ON
+        return self.state in GOING_ON
 
     @property
     def seconds(self) -> float | None:
@@ -107,18 +117,27 @@ def tagged_dags(session: Session) -> set[str]:
     return set(session.scalars(query))
 
 
-def schedules(session: Session, dag_ids: Sequence[str]) -> dict[str, str]:
-    """The schedule of each DAG, as Airflow describes it."""
+class Timing(NamedTuple):
+    """When a DAG runs: its schedule, as Airflow describes it, and the next moment of it, if there is one."""
+
+    words: str
+    next_run: dt.datetime | None
+
+
+def timings(session: Session, dag_ids: Sequence[str]) -> dict[str, Timing]:
+    """The timing of each DAG; one that is paused has no next run."""
     query = select(DagModel).where(DagModel.dag_id.in_(dag_ids))
-    return {one.dag_id: _schedule(one) for one in session.scalars(query)}
+    return {one.dag_id: _timing(one) for one in session.scalars(query)}
 
 
-def _schedule(dag: DagModel) -> str:
+def _timing(dag: DagModel) -> Timing:
     words = str(dag.timetable_summary or dag.timetable_description or "by hand")
-    return f"{'by hand' if words in {'None', ''} else words}{', paused' if dag.is_paused else ''}"
+    words = "by hand" if words in {"None", ""} else words
+    return Timing(f"{words}, paused", None) if dag.is_paused else Timing(words, dag.next_dagrun_create_after)
 
 
 def _run(
-    run_id: str, state: object, run_after: dt.datetime, started: dt.datetime | None, ended: dt.datetime | None
-) -> AirflowRun:
-    return AirflowRun(run_id, str(getattr(state, "value", state)), run_after, started, ended)
+    run_id: str, state: object, run_after: dt.datetime, started: dt.datetime | None, ended: dt.datetime | None,
+    deadline: dt.datetime | None,
+) -> AirflowRun:  # fmt: skip
+    return AirflowRun(run_id, str(getattr(state, "value", state)), run_after, started, ended, deadline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from functools import cache
 from typing import Any, Literal
@@ -21,7 +22,8 @@ from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, harden
-from skewless_airflow.web.views.history import JobLine, RunLine, read_history
+from skewless_airflow.web.views.history import RunLine, read_history
+from skewless_airflow.web.views.jobs import JobLine
 from skewless_airflow.web.views.parts_over_time import Delay, Night, read_parts_history
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.run import LedgerView, RunView, read_run
@@ -140,7 +142,7 @@ def _schema() -> dict[str, Any]:
 @router.get("/dags", responses=answers(Dags))
 def dags(user: GetUserDep, session: SessionDep) -> Any:
     """The jobs that the user may read, each with its last run."""
-    return _answer(dags=[row.job for row in readable_jobs(user, session, most=1)])
+    return _answer(dags=[row.job for row in readable_jobs(user, session, dt.datetime.now(dt.UTC))])
 
 
 @router.get("/dags/{dag_id}/runs", dependencies=READ_DAG, responses=answers(Runs))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import Annotated, Any, NamedTuple
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, status
 
-from skewless.errors import nearest
+from skewless.errors import SkewlessError, nearest
 from skewless.planner.policies import POLICIES
 from skewless.run.directory import RunDirectory
+from skewless.run.publication.records import publication_of
 from skewless.standing.kept_merges import choice_of
 from skewless_airflow.web.airflow_runs import (
     AirflowRun,
@@ -20,16 +23,18 @@ from skewless_airflow.web.airflow_runs import (
     airflow_runs,
     airflow_tasks,
     coming_part,
-    schedules,
     tagged_dags,
+    timings,
 )
 from skewless_airflow.web.rendering.template import page
+from skewless_airflow.web.rendering.words import day
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
-from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, with_readable_runs
+from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, readable
 from skewless_airflow.web.views.decision import decided_stages, read_decision
-from skewless_airflow.web.views.history import LATEST_RUNS, JobRow, read_history, read_jobs, series, verdicts
+from skewless_airflow.web.views.history import read_history, series, verdicts
+from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.parts_over_time import read_parts_history
-from skewless_airflow.web.views.quality import histories, read_quality
+from skewless_airflow.web.views.quality import histories, observed_line, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_job, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
@@ -42,6 +47,8 @@ _PLAN_TASK = re.compile(r"(?:.+\.)?stage_(\d{1,4})\.plan")
 _MOST_BARS, _FEWEST_BARS = 480, 12
 #: How many changed parts of a window the page names one by one; the calendar has all.
 _MOST_PARTS = 60
+#: The page of all jobs, which reads many runs, is made anew every so many seconds.
+_JOBS_SECONDS = 20
 #: After so many seconds the page of replays shows those that are done, and asks for the others later.
 _PATIENCE_SECONDS = 3.0
 #: A replay of a large run takes up to a minute, so the number of policies in a request is limited.
@@ -68,9 +75,27 @@ class AskedRun(NamedTuple):
         known = groups_with_runs().get(self.dag_id, [])
         return [one for one in known if open_run(self.dag_id, self.run_id, one).exists("job.json")]
 
+    def heading(self) -> str:
+        """The job, the day and how the run stands: what tells its pages from those of other runs."""
+        job, quality = read_job(self.directory), read_quality(self.directory)
+        if self.going_on or (self.airflow and self.airflow.state == "failed"):
+            verdict = self.airflow.state if self.airflow else ""
+        elif quality and not quality.success:
+            verdict = "failed"
+        else:
+            verdict = "published" if publication_of(self.directory) else "not published"
+        return f"{_named(self.dag_id, self.group)}, {day(job.date if job else self.run_id)}: {verdict}"
+
     def page(self, template: str, **values: Any) -> Any:
         """Render a page about the run."""
-        return page(self.request, template, dag_id=self.dag_id, run_id=self.run_id, group=self.group, **values)
+        return page(
+            self.request, template, heading=self.heading(), dag_id=self.dag_id, run_id=self.run_id, group=self.group,
+            **values,
+        )  # fmt: skip
+
+
+def _named(dag_id: str, group: str) -> str:
+    return f"{dag_id}, {group}" if group else dag_id
 
 
 def asked_run(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> AskedRun:
@@ -81,21 +106,38 @@ def asked_run(request: Request, dag_id: DagId, run_id: RunId, group: Group, sess
 
 @router.get("/")
 def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
-    """All jobs that the user may read."""
-    return page(request, "jobs.html", jobs=readable_jobs(user, session, LATEST_RUNS))
+    """All jobs that the user may read, on one page."""
+    now = dt.datetime.now(dt.UTC)
+    morning = by_need(readable_jobs(user, session, now))
+    heading = morning.verdict.capitalize() if morning.rows else ""
+    return page(request, "jobs.html", heading=heading, refresh=True, every=_JOBS_SECONDS, morning=morning, now=now)
 
 
-def readable_jobs(user: Any, session: Any, most: int) -> tuple[JobRow, ...]:
-    """The jobs that the user may read, DAGs with our tag or with run directories, each with at most ``most`` runs.
+def readable_jobs(user: Any, session: Any, now: dt.datetime) -> tuple[JobRow, ...]:
+    """The jobs that the user may read, DAGs with our tag or with run directories, each with its latest runs.
 
-    Of a DAG whose runs the user may not read, there are no runs, and not their number either.
+    Of a DAG whose runs the user may not read, there are no runs, and not their number either. Why a run failed is for
+    those who may read its tasks.
     """
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
     groups = groups_with_runs()
     ours = (tagged_dags(session) | groups.keys()) & allowed
-    runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in with_readable_runs(user, ours, session)}
+    with_runs = readable(user, ours, DagAccessEntity.RUN, session)
+    with_tasks = readable(user, with_runs, DagAccessEntity.TASK_INSTANCE, session)
+
+    def why(dag_id: str, run_id: str, group: str) -> str:
+        if dag_id not in with_tasks:
+            return ""
+        airflow, tasks = airflow_run(session, dag_id, run_id), airflow_tasks(session, dag_id, run_id, group)
+        try:
+            faults = read_run(open_run(dag_id, run_id, group), airflow, tasks).faults
+        except SkewlessError as err:
+            return str(err)
+        return str(faults[0]) if faults else ""
+
+    runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in with_runs}
     names = {dag_id: groups.get(dag_id) or [""] for dag_id in ours}
-    return read_jobs(names, schedules(session, sorted(ours)), runs, most)
+    return read_jobs(names, timings(session, sorted(ours)), runs, why, now)
 
 
 @router.get("/dags/{dag_id}/over-time", dependencies=READ_DAG)
@@ -114,7 +156,8 @@ def parts_over_time(request: Request, dag_id: DagId, group: Group, session: Sess
 
 def _dag_page(request: Request, template: str, dag_id: str, group: str, **values: Any) -> Any:
     groups = groups_with_runs().get(dag_id, [])
-    return page(request, template, dag_id=dag_id, group=group, groups=groups, **values)
+    heading = _named(dag_id, group)
+    return page(request, template, heading=heading, dag_id=dag_id, group=group, groups=groups, **values)
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/skew", dependencies=READ_RUN)
@@ -193,25 +236,16 @@ def quality(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep)
         job=job,
         quality=found,
         history=histories(found.checks, past) if found else [],
+        observed_line=observed_line,
     )
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/what-if", dependencies=READ_RUN)
-async def what_if(request: Request, dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
+async def what_if(asked: Annotated[AskedRun, Depends(asked_run)], policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
     """A run as it ran, and replayed under other policies."""
     chosen = known_policies(policies)
-    told = await read_what_if(open_run(dag_id, run_id, group), chosen, _PATIENCE_SECONDS)
-    return page(
-        request,
-        "what_if.html",
-        refresh=bool(told.pending),
-        dag_id=dag_id,
-        run_id=run_id,
-        group=group,
-        told=told,
-        chosen=chosen,
-        policies=tuple(POLICIES),
-    )
+    told = await read_what_if(asked.directory, chosen, _PATIENCE_SECONDS)
+    return asked.page("what_if.html", refresh=bool(told.pending), told=told, chosen=chosen, policies=tuple(POLICIES))
 
 
 def known_policies(names: list[str]) -> tuple[str, ...]:

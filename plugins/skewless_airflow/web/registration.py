@@ -35,6 +35,9 @@ def fastapi_apps() -> list[dict[str, Any]]:
 def external_views() -> list[dict[str, Any]]:
     """Tabs and navigation, as ``AirflowPlugin.external_views`` takes them.
 
+    Airflow shows a tab on every DAG there is, also on those that are none of ours. So there is one for DAGs and one for
+    runs, from which our other pages are reached, and none for tasks: a plan task has a link to its decision.
+
     The addresses have no leading slash: Airflow may be served below a path of its own.
     """
     at = PREFIX.strip("/")
@@ -56,14 +59,5 @@ def external_views() -> list[dict[str, Any]]:
             "url_route": "skew-over-time",
             **icons,
         },
-        {"name": "Parts", "href": f"{at}/dags/{{DAG_ID}}/parts", "destination": "dag", "url_route": "parts", **icons},
         {"name": "Skew", "href": f"{run}/skew", "destination": "dag_run", "url_route": "skew", **icons},
-        {"name": "Parts", "href": f"{run}/parts", "destination": "dag_run", "url_route": "parts", **icons},
-        {
-            "name": "Decision",
-            "href": f"{run}/tasks/{{TASK_ID}}/decision",
-            "destination": "task_instance",
-            "url_route": "decision",
-            **icons,
-        },
     ]

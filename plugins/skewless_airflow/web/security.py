@@ -85,18 +85,15 @@ def shaped_group(group: Annotated[str, Query()] = "") -> str:
     return group
 
 
-def with_readable_runs(user: Any, dag_ids: Collection[str], session: Session) -> set[str]:
-    """Those of some DAGs whose runs a user may read: the permission to read a DAG does not include that."""
+def readable(user: Any, dag_ids: Collection[str], entity: DagAccessEntity, session: Session) -> set[str]:
+    """Those of some DAGs whose runs, or tasks, a user may read: the permission to read a DAG does not include that."""
     teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids), session=session)
     allowed = get_auth_manager().is_authorized_dag
     return {
         dag_id
         for dag_id in dag_ids
         if allowed(
-            method="GET",
-            access_entity=DagAccessEntity.RUN,
-            details=DagDetails(id=dag_id, team_name=teams.get(dag_id)),
-            user=user,
+            method="GET", access_entity=entity, details=DagDetails(id=dag_id, team_name=teams.get(dag_id)), user=user
         )
     }
 

@@ -11,7 +11,7 @@ from pyarrow import orc
 from skewless.errors import InputError
 from skewless.run.objects.location import for_short_reads
 from skewless_lake.refusals import first_line
-from skewless_spark.sources.formats.orc_footer import stripes_of
+from skewless_spark.sources.formats.orc_footer import tail_of
 from skewless_spark.sources.formats.parquet import Footer, open_parquet, parquet_footer
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spark_type_of
 
@@ -68,23 +68,28 @@ def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
     with fs.open(file, "rb") as opened:
         read = orc.ORCFile(opened)
         types = by_name((field.name, _orc_type(field)) for field in read.schema)
-        stripes = stripes_of(opened, size) or ()
-        return Footer(types, sum(rows for rows, _ in stripes) or read.nrows, stripes)
+        stripes, wide = tail_of(opened, size)
+        foreign = frozenset(name for name, kind in types.items() if wide and kind == "string")
+        return Footer(types, sum(rows for rows, _ in stripes) or read.nrows, stripes, foreign)
 
 
 def _orc_type(field: pa.Field) -> str:
-    # Arrow reads timestamps of ORC as nanoseconds, whatever the file has.
-    kind = "timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type)
-    noted = {told for told in _noted(field) if told != "timestamp"}
+    kind = _plain_orc_type(field)
+    noted = set(_noted(field))
     if noted == {"timestamp_ntz"} and kind == "bigint":
         return "timestamp_ntz"  # in microseconds
     return f"{UNSUPPORTED}{kind} that stands for {min(noted)}" if noted else kind
 
 
+def _plain_orc_type(field: pa.Field) -> str:
+    # Arrow reads timestamps of ORC as nanoseconds, whatever the file has.
+    return "timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type)
+
+
 def _noted(field: pa.Field) -> Iterator[str]:
-    """Of a column and what is within it: types of Spark's own, for which ORC has numbers."""
-    told = (field.metadata or {}).get(b"spark.sql.catalyst.type")
-    if told:
-        yield told.decode()
+    """Of a column and what is within it: types of Spark's own, for which ORC has numbers or texts."""
+    told = (field.metadata or {}).get(b"spark.sql.catalyst.type", b"").decode()
+    if told not in ("", _plain_orc_type(field)):
+        yield told
     for number in range(field.type.num_fields):
         yield from _noted(field.type.field(number))

@@ -1,41 +1,80 @@
-"""What pyarrow does not tell of an ORC file: the rows and bytes of its stripes, and the calendar of its dates.
+"""What pyarrow does not tell of an ORC file: stripes, the bytes of its texts, and the calendar of its dates.
 
-The file ends with a postscript in protocol buffers; before it is the footer, compressed like the columns (ORC
-specification v1, "File Tail"). Only the few needed fields are read.
+The file ends with a postscript in protocol buffers; before it are the footer and the statistics of the stripes,
+compressed like the columns (ORC specification v1, "File Tail"). Only the few needed fields are read.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.errors import InputError
+from skewless_spark.sources.cutting import are_wide
 
 _NONE, _ZLIB, _SNAPPY, _ZSTD = 0, 1, 2, 5
 #: The last byte of a file is the length of its postscript.
 _LONGEST_POSTSCRIPT = 256
-_STRIPES, _CALENDAR, _PROLEPTIC = 3, 11, 2
+_STRIPES, _TYPES, _OF_COLUMNS, _CALENDAR, _PROLEPTIC = 3, 4, 7, 11, 2
+#: Of a column's type: texts.
+_TEXTS = (7, 16)
 #: The first day of the Gregorian calendar, 1582-10-15, in days since 1970; and that of 1970 in days since 4713 BC.
 _NEW_DAYS, _EPOCH = -141_427, 2_440_588
 
 
-def stripes_of(opened: IO[bytes], size: int) -> list[tuple[int, int]] | None:
-    """``(rows, bytes)`` of each stripe; None if the footer has an unknown compression."""
+class Tail(NamedTuple):
+    """What the end of a file says.
+
+    Attributes:
+        stripes: ``(rows, bytes)`` of each; none if the footer has an unknown compression.
+        wide: whether a stripe may have so wide texts side by side that Spark's own scan has no memory for them.
+    """
+
+    stripes: Sequence[tuple[int, int]]
+    wide: bool
+
+
+def tail_of(opened: IO[bytes], size: int) -> Tail:
+    """The stripes of a file; their statistics are read only if the file as a whole may have wide texts."""
     footer = _footer(opened, size)
     if footer is None:
-        return None
-    stripes = [dict(_fields(value)) for number, value in footer if number == _STRIPES and isinstance(value, bytes)]
-    return [(int(one.get(5, 0)), sum(int(one.get(part, 0)) for part in (2, 3, 4))) for one in stripes]
+        return Tail((), wide=True)
+    stripes = [dict(_fields(value)) for value in _messages(footer, _STRIPES)]
+    told = [(int(one.get(5, 0)), sum(int(one.get(part, 0)) for part in (2, 3, 4))) for one in stripes]
+    kinds = [dict(_fields(value)).get(1, 0) for value in _messages(footer, _TYPES)]
+    return Tail(told, wide=_wide(kinds, _messages(footer, _OF_COLUMNS)) and _wide_stripes(kinds, opened, size))
 
 
 def has_old_calendar(opened: IO[bytes], size: int) -> bool:
     """Whether dates before 1582-10-15 are of the Julian calendar: Spark takes that of all files that do not deny it."""
     return dict(_footer(opened, size) or ()).get(_CALENDAR) != _PROLEPTIC
+
+
+def _wide_stripes(kinds: Sequence[int | bytes], opened: IO[bytes], size: int) -> bool:
+    stripes = _messages(_footer(opened, size, stripes=True) or (), 1)
+    return not stripes or any(_wide(kinds, _messages(_fields(one), 1)) for one in stripes)
+
+
+def _wide(kinds: Sequence[int | bytes], columns: Sequence[bytes]) -> bool:
+    """Whether one of the columns has wide texts, by their statistics: those of some rows, a column's each."""
+    if len(columns) != len(kinds):
+        return True
+    for kind, column in zip(kinds, map(dict, map(_fields, columns)), strict=True):
+        values, texts = int(column.get(1, 0)), column.get(4, b"")
+        if kind in _TEXTS and values:
+            length = dict(_fields(texts)).get(3) if isinstance(texts, bytes) else None
+            if length is None or are_wide(values, int(length) >> 1):
+                return True
+    return False
+
+
+def _messages(fields: Iterable[tuple[int, int | bytes]], number: int) -> list[bytes]:
+    return [value for found, value in fields if found == number and isinstance(value, bytes)]
 
 
 def in_new_calendar(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
@@ -89,12 +128,17 @@ def _new_dates(days: pa.Array) -> pa.Array:
     return pa.array(converted, pa.int32(), mask=days.is_null().to_numpy(zero_copy_only=False)).cast(pa.date32())
 
 
-def _footer(opened: IO[bytes], size: int) -> list[tuple[int, int | bytes]] | None:
+def _footer(opened: IO[bytes], size: int, *, stripes: bool = False) -> list[tuple[int, int | bytes]] | None:
+    """The fields of the footer, or of the statistics of the stripes; None if the compression is unknown."""
     opened.seek(max(0, size - _LONGEST_POSTSCRIPT))
     end = opened.read(_LONGEST_POSTSCRIPT)
     post = dict(_fields(end[-1 - end[-1] : -1]))
     length, codec = int(post[1]), int(post.get(2, _NONE))
-    opened.seek(size - 1 - end[-1] - length)
+    before = size - 1 - end[-1] - length
+    if stripes:
+        length = int(post.get(5, 0))
+        before -= length
+    opened.seek(before)
     raw = opened.read(length)
     footer = raw if codec == _NONE else _decompressed(raw, codec)
     return None if footer is None else list(_fields(footer))

@@ -41,7 +41,7 @@ class Footer(NamedTuple):
         rows: the rows of the whole file: those of its row groups or stripes, whatever else it says.
         pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
         foreign: the columns that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of
-            bytes, pages in a codec that Spark lacks.
+            bytes, pages in a codec that Spark lacks, texts of ORC that are too wide for Spark's own scan.
         whole: whether the file must not be cut: only Spark reads it right, as dates or times may be in the calendar of
             before 1582, or integers are packed as DuckDB packs them.
         wide: whether it may have rows that are too wide for Spark's own scan.

@@ -259,15 +259,10 @@ def _where(who: str) -> str:
 
 
 def require_passed(run: RunDirectory, report: QualityReport) -> None:
-    """Refuse a result that failed its validation: a ``QualityError`` names the failed expectations and numbers."""
+    """Refuse a result that failed its validation: a ``QualityError`` names the failed checks, keys and numbers."""
     if not report.success:
-        failed = [check.sentence for check in report.checks if not check.success]
-        raise QualityError(
-            f"data quality of {run}",
-            f"all {len(report.checks)} expectations to hold",
-            f"{len(failed)} that failed: {'; '.join(failed)}",
-            "the published result of the day is untouched",
-        )
+        count, words = report.failed_words(len(run.job().spec.quality.expectations))
+        raise QualityError.saying(count, words, f"the published result of the day is untouched; run {run}")
 
 
 def build(run: RunDirectory, result: StepCommit, place: Place, by: Identity, turn: int) -> Path:

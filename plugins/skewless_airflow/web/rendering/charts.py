@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from skewless_airflow.web.rendering.words import shown_key
 from skewless_airflow.web.views.decision import RingView
 from skewless_airflow.web.views.parts_over_time import MISSING, PartMark
-from skewless_airflow.web.views.stage import StageView, TaskView
+from skewless_airflow.web.views.stage import StageView
 from skewless_airflow.web.views.window import PartView, WindowView
 
 #: Units of a chart's height; its width follows from the bars.
@@ -57,11 +58,12 @@ class Rect:
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars side by side, and perhaps a line across them, ``line`` units from the top."""
+    """Bars side by side, and perhaps a line across them, ``line`` units from the top; ``top`` is the value up there."""
 
     width: float
     rects: tuple[Rect, ...]
     line: float | None = None
+    top: float = 0.0
 
     @property
     def places(self) -> int:
@@ -69,10 +71,14 @@ class Chart:
         return round(self.width / _STEP)
 
 
-def load_chart(tasks: Sequence[TaskView], fair: float, most: int) -> Chart:
-    """Processed rows below, backlog on top of them, one bar for each task, and the fair share as a line."""
-    tasks = tasks[:most]
-    top = max([fair, *(float(task.queued) for task in tasks)]) or 1.0
+def load_chart(stage: StageView, most: int) -> Chart:
+    """Processed rows below, backlog on top of them, one bar for each load that the stage waits for.
+
+    The line is the even share of the rows processed: as far above it as the highest of the lower parts is the stage's
+    verdict.
+    """
+    tasks, even = stage.side_by_side[:most], stage.even_share
+    top = max([even, *(float(task.queued) for task in tasks)]) or 1.0
     rects = []
     for place, task in enumerate(tasks):
         done, left = HEIGHT * task.processed / top, HEIGHT * task.backlog / top
@@ -81,9 +87,8 @@ def load_chart(tasks: Sequence[TaskView], fair: float, most: int) -> Chart:
         rects.append(Rect(x, _short(HEIGHT - done), _BAR, _short(done), "done", title))
         if task.backlog:
             rects.append(Rect(x, _short(HEIGHT - done - left), _BAR, _short(left), "left", title))
-    return Chart(
-        max(_FEWEST_LOADS, len(tasks)) * _STEP, tuple(rects), _short(HEIGHT - HEIGHT * fair / top) if fair else None
-    )
+    line = _short(HEIGHT - HEIGHT * even / top) if even else None
+    return Chart(max(_FEWEST_LOADS, len(tasks)) * _STEP, tuple(rects), line, top)
 
 
 def ring_strip(ring: RingView) -> Chart:
@@ -132,7 +137,7 @@ def spark_bars(values: Sequence[float | None], titles: Sequence[str], kinds: Seq
         if value is not None:
             high = _short(max(2.0, HEIGHT * value / top))
             rects.append(Rect(place * _STEP + 1, _short(HEIGHT - high), _BAR, high, kind, title))
-    return Chart(places * _STEP, tuple(rects))
+    return Chart(places * _STEP, tuple(rects), top=top)
 
 
 def _short(number: float) -> float:
@@ -161,13 +166,17 @@ class Label:
 
 @dataclass(frozen=True)
 class Calendar:
-    """Cells with names at two sides. A unit is drawn ``scale`` pixels large; ``older`` parts are not drawn."""
+    """Cells with names at two sides. A unit is drawn ``scale`` pixels large; ``older`` parts are not drawn.
+
+    ``lines`` say the same in words: a line for each part, but one for all those together that were merely reused.
+    """
 
     width: int
     height: int
     cells: tuple[Day, ...]
     labels: tuple[Label, ...]
     scale: float
+    lines: tuple[str, ...]
     older: int = 0
     side: int = _SIDE
 
@@ -220,7 +229,19 @@ def _calendar(days: Sequence[Day]) -> Calendar:
     labels += _column_labels(begin, columns, step=1 if hours else 7)
     scale = 1.6 if columns <= _FEW_COLUMNS else 1.0
     width, height = _LEFT + columns * _CELL + _LEFT, _TOP + len(rows) * _CELL
-    return Calendar(width, height, tuple(cells), tuple(labels), scale, older=len(days) - len(drawn))
+    lines = _lines(drawn)
+    return Calendar(width, height, tuple(cells), tuple(labels), scale, lines, older=len(days) - len(drawn))
+
+
+def _lines(days: Sequence[Day]) -> tuple[str, ...]:
+    found: list[str] = []
+    for reused, some in groupby(sorted(days), lambda one: one.kind == _DAY_COLOURS["reused"] and not one.late):
+        several = list(some)
+        if reused and len(several) > 1:
+            found.append(f"{several[0].part} to {several[-1].part}: {len(several)} parts reused")
+        else:
+            found += [one.title for one in several]
+    return tuple(found)
 
 
 def _column_labels(begin: dt.date, columns: int, step: int) -> list[Label]:

@@ -26,9 +26,29 @@ _HERE = Path(__file__).parents[1]
 STATIC = _HERE / "static"
 
 
-def page(request: Request, template: str, *, status_code: int = 200, refresh: bool = False, **values: Any) -> Any:
-    """Render a page, with links relative to a request; it may ask for itself again while it is looked at."""
-    html = _ENVIRONMENT.get_template(template).render(root=_way_up(request), refresh=refresh, **values)
+def page(
+    request: Request,
+    template: str,
+    *,
+    heading: str = "",
+    status_code: int = 200,
+    refresh: bool = False,
+    every: int = 3,
+    **values: Any,
+) -> Any:
+    """Render a page, with links relative to a request.
+
+    Args:
+        request: of the page.
+        template: its name.
+        heading: what tells its tab in a browser from others, before what kind of page it is.
+        status_code: of the answer.
+        refresh: whether it asks for itself again while it is looked at, ``every`` so many seconds.
+        every: see there.
+        values: for the template.
+    """
+    frame = {"root": _way_up(request), "heading": heading, "refresh": refresh, "every": every}
+    html = _ENVIRONMENT.get_template(template).render(**frame, **values)
     policy = REFRESHING_POLICY if refresh else STRICT_POLICY
     return harden(HTMLResponse(html, status_code, {"Content-Security-Policy": policy}))
 
@@ -54,7 +74,8 @@ def _environment() -> Environment:
     found.filters.update(
         key=words.shown_key, words=words.words, rows=words.rows, ratio=words.ratio, percent=words.percent,
         seconds=words.duration, moment=words.moment, waves=words.waves, unit=words.unit, measured=words.measured,
-        breakable=words.breakable, required=words.required_words, observed=words.observed_words,
+        breakable=words.breakable, required=words.required_words, observed=words.observed_words, day=words.day,
+        date=words.date, clock=words.clock, above=words.above,
     )  # fmt: skip
     found.globals.update(
         key_strip=key_strip, near=NEAR, history_calendar=history_calendar, window_calendar=window_calendar,

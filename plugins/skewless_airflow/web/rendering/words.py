@@ -51,6 +51,18 @@ def percent(number: float | None) -> str:
     return _NOTHING if number is None else f"{number:.2%}" if abs(number) < 0.1 else f"{number:.1%}"
 
 
+def above(gap: float | None) -> str:
+    """How far a longest task was above the best possible.
+
+    >>> above(0.041), above(0.0), above(None)
+    ('4 % above the best possible', 'the best possible', 'not measured')
+    """
+    if gap is None:
+        return "not measured"
+    found = f"{100 * gap:.0f}" if gap >= 0.02 else f"{100 * gap:.1f}"
+    return "the best possible" if float(found) == 0 else f"{found} % above the best possible"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as people write them, from tenths of a second to hours."""
     if seconds is None:
@@ -65,6 +77,39 @@ def duration(seconds: float | None) -> str:
 def moment(when: dt.datetime | None) -> str:
     """A moment in UTC, to the minute."""
     return _NOTHING if when is None else f"{when.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def day(part: str, today: dt.date | None = None) -> str:
+    """A part by its day, with its year unless that is this year; what is no part stays as it is.
+
+    >>> day("2026-11-26", dt.date(2026, 12, 1)), day("2025-11-26, hour 02b", dt.date(2026, 12, 1))
+    ('Thu 26 Nov', 'Wed 26 Nov 2025, hour 02b')
+    """
+    date, comma, hour = part.partition(",")
+    try:
+        found = dt.date.fromisoformat(date)
+    except ValueError:
+        return part
+    this_year = (today or dt.datetime.now(dt.UTC).date()).year
+    return f"{found:%a} {found.day} {found:%b}{'' if found.year == this_year else f' {found.year}'}{comma}{hour}"
+
+
+def date(part: str) -> str:
+    """The same without the name of the day, for axes.
+
+    >>> date("2025-11-26, hour 02b")
+    '26 Nov 2025, hour 02b'
+    """
+    found = day(part)
+    return part if found == part else found.partition(" ")[2]
+
+
+def clock(when: dt.datetime | None) -> str:
+    """A moment in UTC by its day and its time, for pages that say so."""
+    if when is None:
+        return _NOTHING
+    utc = when.astimezone(dt.UTC)
+    return f"{day(f'{utc:%Y-%m-%d}')} {utc:%H:%M}"
 
 
 def waves(span: tuple[int, int]) -> str:

@@ -1,30 +1,28 @@
-"""All runs of a DAG side by side, so that a drift of the skew is visible; and all jobs, each with its latest runs."""
+"""All runs of a DAG side by side, so that a drift of the skew is visible."""
 
 from __future__ import annotations
 
+import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import publication_of
+from skewless.run.step_times import times_of
 from skewless_airflow.run_store import safe_run_id
-from skewless_airflow.web.airflow_runs import AirflowRun
+from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun
 from skewless_airflow.web.run_folders import open_run, run_folders
 from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.run import overall
+from skewless_airflow.web.views.run import failed_tries, overall, read_savings
 from skewless_airflow.web.views.stage import read_job, read_stages
 
 #: Runs that a page shows.
 MOST_RUNS = 40
-#: How many runs of a job the page of all jobs draws.
-LATEST_RUNS = 12
 #: After so many seconds the page shows the runs read so far. They stay in a cache, so a reload gets further.
 READING_SECONDS = 2.0
-#: After so many seconds, for all jobs together, only the last run of each further job is read.
-_OF_ALL_JOBS_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -35,11 +33,19 @@ class RunLine:
         run_id: the id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run.
         date: the day it is about; "" before it is prepared.
         state: of the run in Airflow; "" where Airflow knows nothing.
+        standing: the same, or of a run of the command line what its documents say: ``success``, ``failed`` or
+            ``unfinished``; ``unreadable`` where they say nothing.
+        due: when it was to begin, by its schedule or by whoever triggered it in Airflow.
+        started, ended: in Airflow, or as the steps of a run of the command line recorded it.
+        deadline: by when Airflow was told that it has to end, where that is ahead or was missed.
         rows: reduced so far.
         keys: rows of the result; None before it is validated.
         max_over_mean: the largest task over the mean, of the stage with the most rows.
+        over_even: the makespan of all stages over their rows divided by the slots.
         gap: how far the whole run was above the lower bound, as a fraction.
-        seconds: of the run in Airflow, or else of its stages' Spark work.
+        saved: what its routing has saved, in words; "" where nobody has looked.
+        source_rows: lines or rows that were read of the input, where the listing does not say how many there are.
+        seconds: from its start to its end, or where these are not known of its stages' Spark work.
         forwarded: backlog rows whose owner changed.
         verdict: ``passed``, ``failed`` or ``none yet``.
         fault: why the directory cannot be read; "" if it can.
@@ -61,6 +67,19 @@ class RunLine:
     verdict: str
     published: bool
     fault: str = ""
+    standing: str = ""
+    due: dt.datetime | None = None
+    started: dt.datetime | None = None
+    ended: dt.datetime | None = None
+    deadline: dt.datetime | None = None
+    over_even: float | None = None
+    source_rows: int | None = None
+    saved: str = ""
+
+    @property
+    def going_on(self) -> bool:
+        """Whether Airflow says that it has not ended."""
+        return self.state in GOING_ON
 
 
 @dataclass(frozen=True)
@@ -82,11 +101,13 @@ class HistoryView:
         return self.lines[::-1]
 
 
-def read_history(
-    dag_id: str, airflow: Sequence[AirflowRun], group: str = "", most: int = MOST_RUNS, seconds: float = READING_SECONDS
-) -> HistoryView:
+def read_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> HistoryView:
     """The run directories of a DAG, or of one of its aggregations: always the newest, others as time allows."""
-    runs = latest_runs(dag_id, airflow, group)
+    return read_lines(dag_id, group, latest_runs(dag_id, airflow, group), MOST_RUNS, READING_SECONDS)
+
+
+def read_lines(dag_id: str, group: str, runs: Sequence[PastRun], most: int, seconds: float) -> HistoryView:
+    """The first of some runs, as many as can be read in so many seconds."""
     lines = tuple(_line(open_run(dag_id, one.folder, group), one) for one in in_time(runs[:most], seconds))
     return HistoryView(lines, len(runs), min(most, len(runs)))
 
@@ -144,7 +165,7 @@ def _line(directory: RunDirectory, past: PastRun) -> RunLine:
         return RunLine(
             run_id=past.run_id, date="", state=past.airflow.state if past.airflow else "", policy="", engine="",
             rows=0, keys=None, stages=0, max_over_mean=None, gap=None, forwarded=0, seconds=None, spark_seconds=0.0,
-            verdict="unreadable", published=False, fault=str(err),
+            verdict="unreadable", published=False, fault=str(err), standing="unreadable",
         )  # fmt: skip
 
 
@@ -154,6 +175,9 @@ def _read_line(directory: RunDirectory, past: PastRun) -> RunLine:
     spark = sum(stage.seconds for stage in stages)
     largest = max(stages, key=lambda stage: stage.processed, default=None)
     whole = overall(directory, stages) if stages else None
+    read = [stage.source_rows for stage in stages if stage.source_rows is not None]
+    published, savings = publication_of(directory) is not None, read_savings(directory)
+    started, ended = (run.started, run.ended) if run else _recorded(directory)
     return RunLine(
         run_id=past.run_id,
         date=job.date if job else "",
@@ -166,11 +190,34 @@ def _read_line(directory: RunDirectory, past: PastRun) -> RunLine:
         max_over_mean=largest.max_over_mean if largest else None,
         gap=whole.gap if whole else None,
         forwarded=sum(stage.forwarded for stage in stages),
-        seconds=run.seconds if run and run.seconds is not None else spark or None,
+        seconds=(ended - started).total_seconds() if started and ended else spark or None,
         spark_seconds=spark,
         verdict="none yet" if quality is None else "passed" if quality.success else "failed",
-        published=publication_of(directory) is not None,
+        published=published,
+        standing=run.state if run else _standing(directory, quality, published=published),
+        due=run.run_after if run else None,
+        started=started,
+        ended=ended,
+        deadline=run.deadline if run else None,
+        over_even=whole.makespan_rows / whole.fair_rows if whole and whole.makespan_rows and whole.fair_rows else None,
+        source_rows=sum(read) if read else None,
+        saved=savings.sentence if savings else "",
     )
+
+
+def _recorded(directory: RunDirectory) -> tuple[dt.datetime, dt.datetime] | tuple[None, None]:
+    """When the first step of a run began and the last one ended, by their own clocks."""
+    times = times_of(directory)
+    if not times:
+        return None, None
+    started, ended = times[0].started, max(one.ended for one in times)
+    return dt.datetime.fromtimestamp(started, dt.UTC), dt.datetime.fromtimestamp(ended, dt.UTC)
+
+
+def _standing(directory: RunDirectory, quality: QualityView | None, *, published: bool) -> str:
+    if published:
+        return "success"
+    return "failed" if failed_tries(directory) or (quality and not quality.success) else "unfinished"
 
 
 @dataclass(frozen=True)
@@ -187,8 +234,8 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
     ("rows", "rows", lambda line: line.rows),
     ("keys", "rows", lambda line: line.keys),
     ("stages", "rows", lambda line: line.stages),
-    ("max / mean", "ratio", lambda line: line.max_over_mean),
-    ("gap to the bound", "percent", lambda line: line.gap),
+    ("longest task / even share", "ratio", lambda line: line.over_even),
+    ("above the best possible", "percent", lambda line: line.gap),
     ("duration", "seconds", lambda line: line.seconds),
 )
 
@@ -200,52 +247,3 @@ def series(history: HistoryView) -> tuple[Series, ...]:
         Series(name, unit, values := tuple(map(of, lines)), next((v for v in reversed(values) if v is not None), None))
         for name, unit, of in _FIGURES
     )
-
-
-@dataclass(frozen=True)
-class JobLine:
-    """A job with its last run, if there was one.
-
-    Attributes:
-        group: the name of one aggregation of several in the DAG; empty for the only one.
-        runs: how many there are; None if the user may not read them.
-    """
-
-    dag_id: str
-    group: str
-    schedule: str
-    runs: int | None
-    last: RunLine | None
-
-
-@dataclass(frozen=True)
-class JobRow:
-    """A job as the page of all jobs shows it: its latest runs are oldest first, fewer where reading takes too long."""
-
-    job: JobLine
-    latest: tuple[RunLine, ...]
-
-
-def read_jobs(
-    groups: Mapping[str, Sequence[str]],
-    schedules: Mapping[str, str],
-    runs: Mapping[str, Sequence[AirflowRun]],
-    most: int,
-) -> tuple[JobRow, ...]:
-    """A row for each aggregation of each DAG, by its id, with ``most`` of its runs at most.
-
-    The runs of a DAG that is not in ``runs`` are not read.
-    """
-    found = []
-    until = time.monotonic() + _OF_ALL_JOBS_SECONDS
-    for dag_id, names in sorted(groups.items()):
-        for group in names:
-            if dag_id not in runs:
-                found.append(JobRow(JobLine(dag_id, group, schedules.get(dag_id, ""), None, None), ()))
-                continue
-            left = until - time.monotonic()
-            history = read_history(dag_id, runs[dag_id], group, most=most, seconds=left)
-            last = history.lines[0] if history.lines else None
-            line = JobLine(dag_id, group, schedules.get(dag_id, ""), history.total, last)
-            found.append(JobRow(line, history.oldest_first))
-    return tuple(found)

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.documents.ledger import Ledger
-from skewless.documents.quality import Check
+from skewless.documents.quality import FailingKey
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.run_folders import kept_by
 from skewless_airflow.web.views.stage import whole_job
 
-#: What the checks of every run say, whatever its spec: by subject, expectation and, for the ledger, its column.
-_BUILT_IN = {
-    ("ledger", "expect_column_sum_to_be_between", "not_admitted_rows"): "rows admitted = rows listed in the input",
-    ("ledger", "expect_column_sum_to_be_between", "not_taken_in_rows"): "backlog of a stage = backlog of the next one",
-    (
-        "ledger", "expect_column_sum_to_be_between", "lost_in_stage_rows",
-    ): "in each stage, rows admitted + backlog in = rows processed + backlog",
-    ("ledger", "expect_column_sum_to_be_between", "not_processed_rows"): "rows processed = rows of the input",
-    ("ledger", "expect_column_sum_to_be_between", "not_in_states_rows"): "rows in the states = rows processed",
-    ("ledger", "expect_column_sum_to_be_between", "never_reduced_rows"): "no backlog after the last stage",
-    ("ledger", "ledger_balances", ""): "the ledger balances",
-    ("result", "expect_compound_columns_to_be_unique", ""): "each key occurs once",
-    ("result", "expect_table_columns_to_match_set", ""): "the columns are those of the spec",
-    ("result", "expect_table_row_count_to_equal", ""): "rows of the result = keys that were merged",
-    ("result", "expect_table_row_count_to_be_between", ""): "no more keys than rows of the input",
-    ("result", "expect_column_sum_to_be_between", ""): "{column} adds up to the rows of the input",
-    ("result", "expect_column_values_to_not_be_null", ""): "every key has a value of {column}",
-    ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
-    ("states", "kept_states_are_those_of_all_rows", ""): "a sample of keys is what all rows of the window give",
-    ("states", "expect_column_sum_to_be_between", ""): "none of them: {column}",
-}  # fmt: skip
+_NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?")
+_UNEXPECTED = re.compile(r"([\d,]+) of [\d,]+ values unexpected")
 
 
 @dataclass(frozen=True)
@@ -44,6 +26,7 @@ class CheckView:
         turn: its number among equal ones: a spec may have the same expectation of the same column twice.
         required: the arguments, as text.
         found: the outcome, as text.
+        keys: some of the keys that fail, with what was found in them.
     """
 
     name: str
@@ -56,6 +39,7 @@ class CheckView:
     required: str
     observed: str
     found: str
+    keys: tuple[FailingKey, ...] = ()
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
@@ -69,6 +53,7 @@ class QualityView:
 
     Attributes:
         measured: of a run with a window, what was measured of its parts, and fails nothing.
+        sentence: how many checks failed, and what each found; "" if none did.
     """
 
     success: bool
@@ -77,16 +62,19 @@ class QualityView:
     checks: tuple[CheckView, ...]
     ledger: Ledger
     measured: tuple[str, ...] = ()
+    sentence: str = ""
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:
-        """The checks by who asks for them and what they are about, with a title; those that failed first."""
+        """The checks that failed; then all others by who asks for them and what they are about; each with a title."""
+        held = [check for check in self.checks if check.success]
         titles = {
-            "Checks of this job's spec": [check for check in self.checks if check.own],
-            "Built-in checks of the result": [c for c in self.checks if not c.own and c.subject != "ledger"],
-            "Built-in checks of the ledger": [c for c in self.checks if not c.own and c.subject == "ledger"],
+            "Failed checks": list(self.failed),
+            "Checks of this job's spec": [check for check in held if check.own],
+            "Built-in checks of the result": [c for c in held if not c.own and c.subject != "ledger"],
+            "Built-in checks of the ledger": [c for c in held if not c.own and c.subject == "ledger"],
         }
-        return [(title, sorted(some, key=lambda check: check.success)) for title, some in titles.items() if some]
+        return [(title, some) for title, some in titles.items() if some]
 
     @property
     def failed(self) -> tuple[CheckView, ...]:
@@ -96,12 +84,49 @@ class QualityView:
 
 @dataclass(frozen=True)
 class Mark:
-    """A check in an earlier run; ``success`` is None if that run had no such check."""
+    """A check in an earlier run; ``success`` is None if that run had no such check.
+
+    Attributes:
+        value: what was observed, or how many values were unexpected; None where it is no number.
+    """
 
     run: str
     date: str
     success: bool | None
     found: str
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class ObservedLine:
+    """What a check observed over runs, as a line in a box of ten units for each run and 20 in height.
+
+    Attributes:
+        points: as SVG has them; a run without a value has none.
+        low, high: the least and the most that was observed, in words.
+        words: the line for a reader who does not see it.
+    """
+
+    points: str
+    low: str
+    high: str
+    words: str
+
+
+def observed_line(marks: Sequence[Mark]) -> ObservedLine | None:
+    """The line of a check over runs; None with fewer than two values."""
+    known = [(place, mark, mark.value) for place, mark in enumerate(marks) if mark.value is not None]
+    if len(known) < 2:
+        return None
+    low, high = min(value for *_, value in known), max(value for *_, value in known)
+    span = high - low or 1.0
+    points = " ".join(f"{10 * place + 5},{18 - 16 * (value - low) / span:.1f}" for place, _, value in known)
+    (_, first, began), (_, last, ended) = known[0], known[-1]
+    words = (
+        f"observed {began:,g} in {first.date or first.run}, {ended:,g} in {last.date or last.run}; "
+        f"lowest {low:,g}, highest {high:,g}"
+    )
+    return ObservedLine(points, f"{low:,g}", f"{high:,g}", words)
 
 
 def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, QualityView | None]]) -> list[list[Mark]]:
@@ -111,8 +136,18 @@ def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, Qualit
         known = {check.identity: check for check in quality.checks} if quality else {}
         for marks, check in zip(found, checks, strict=True):
             then = known.get(check.identity)
-            marks.append(Mark(name, day, then.success, then.found) if then else Mark(name, day, None, "not checked"))
+            marks.append(
+                Mark(name, day, then.success, then.found, _value(then))
+                if then
+                else Mark(name, day, None, "not checked")
+            )
     return found
+
+
+def _value(check: CheckView) -> float | None:
+    counted = _UNEXPECTED.match(check.found)
+    text = check.observed or (counted[1] if counted else "")
+    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 
 @kept_by(f"{QUALITY_STEP}/COMMIT.json")
@@ -121,14 +156,25 @@ def read_quality(run: RunDirectory) -> QualityView:
     report = run.quality()
     if report is None:  # cannot happen: its commit was there a moment ago, and commits stay
         raise FileNotFoundError(str(run))
-    # The spec's own expectations are the last ones of a report.
-    first_own = len(report.checks) - len(whole_job(run).spec.quality.expectations)
+    own = len(whole_job(run).spec.quality.expectations)
     turns: dict[tuple[str, str, str], int] = {}
     checks = []
-    for place, check in enumerate(report.checks):
+    for place, (name, check) in enumerate(report.named(own), start=own - len(report.checks)):
         kind = (check.subject, check.expectation, check.column)
         turns[kind] = turns.get(kind, 0) + 1
-        checks.append(_check(check, turns[kind], own=place >= first_own))
+        checks.append(
+            CheckView(
+                name,
+                place >= 0,
+                *kind,
+                turns[kind],
+                check.success,
+                check.required,
+                check.observed,
+                check.found,
+                check.keys,
+            )
+        )
     return QualityView(
         success=report.success,
         keys=report.keys,
@@ -136,27 +182,5 @@ def read_quality(run: RunDirectory) -> QualityView:
         checks=tuple(checks),
         ledger=report.ledger,
         measured=report.window.sentences if report.window else (),
+        sentence="" if report.success else ": ".join(report.failed_words(own)),
     )
-
-
-def _check(check: Check, turn: int, *, own: bool) -> CheckView:
-    """Cut the sentence ``name(column, what=...): found`` at the first end of its brackets: values come after it."""
-    asked, _, found = check.sentence.partition("): ")
-    if not found:
-        asked, _, found = check.sentence.partition(": ")
-    required = asked.removeprefix(check.expectation).removeprefix("(").removeprefix(check.column).removeprefix(", ")
-    column = check.column if check.subject == "ledger" else ""
-    built_in = "" if own else _BUILT_IN[check.subject, check.expectation, column]
-    name = own_words(check) if own else built_in.replace("{column}", check.column)
-    return CheckView(
-        name, own, check.subject, check.expectation, check.column, turn, check.success, required, check.observed, found
-    )
-
-
-def own_words(check: Check) -> str:
-    """What an expectation of a spec expects: ``expect_column_values_to_not_be_null`` is ``values not null``."""
-    words = check.expectation.removeprefix("expect_")
-    for kind in ("column_", "table_"):
-        words = words.removeprefix(kind)
-    words = words.replace("_to_", "_", 1).replace("_be_", "_", 1).replace("_", " ")
-    return f"{check.column}: {words}" if check.column else words

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
+from skewless.documents.savings import Savings
 from skewless.documents.steps import Failure, failed_step, own_name
 from skewless.run.certificate import certificate_of
-from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.directory import RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
-from skewless_airflow.web.run_folders import is_absence, stamp
+from skewless_airflow.web.run_folders import is_absence, kept_by, stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.stage import JobView, StageView, read_job, read_stages, whole_job
@@ -114,6 +115,9 @@ class FaultView:
     sentence: str
     final: bool
 
+    def __str__(self) -> str:
+        return f"{self.step}: {self.sentence}" if self.step else self.sentence
+
 
 @dataclass(frozen=True)
 class RunView:
@@ -124,6 +128,7 @@ class RunView:
         failures: all tries that failed.
         times: where the time of the steps went, as far as they recorded it.
         window: its parts, if the job has a window.
+        savings: what its routing has saved, once it is published.
     """
 
     job: JobView | None
@@ -142,6 +147,7 @@ class RunView:
     faults: tuple[FaultView, ...]
     times: tuple[TimeLine, ...] = ()
     window: WindowView | None = None
+    savings: Savings | None = None
 
     @property
     def decision_about(self) -> dict[int, DecisionView]:
@@ -194,6 +200,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         faults=read_faults(unfinished, tries, quality, airflow),
         times=tuple(waterfall(times_of(run))) if job else (),
         window=window,
+        savings=read_savings(run) if job else None,
     )
 
 
@@ -278,6 +285,12 @@ def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:
     return "never started" if over else "not yet"
 
 
+@kept_by(SAVINGS)
+def read_savings(run: RunDirectory) -> Savings:
+    """What the routing of the run has saved, once that was written down."""
+    return run.read(SAVINGS, Savings)
+
+
 def failed_tries(run: RunDirectory) -> tuple[TryView, ...]:
     """The errors of the latest failed tries, by step and try."""
     try:
@@ -302,9 +315,7 @@ def read_faults(
     said = {one.task: one.sentence for one in tries}  # the last try's
     found = []
     if quality is not None and not quality.success:
-        broken = "; ".join(f"{one.name} ({one.found})" for one in quality.failed)
-        sentence = f"{len(quality.failed)} of {len(quality.checks)} checks failed: {broken}"
-        found.append(FaultView("validate", said.get("validate", sentence), final=True))
+        found.append(FaultView("validate", said.get("validate", quality.sentence), final=True))
     for step, words in unfinished:
         if step in said or words == "failed":
             found.append(FaultView(step, said.get(step, _WITHOUT_A_WORD), final=over or words == "failed"))

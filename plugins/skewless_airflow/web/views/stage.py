@@ -20,6 +20,8 @@ from skewless_airflow.web.views.decision import read_plan
 _JOB = "job.json"
 #: How many tasks and keys a page names; all others are added up.
 MOST_TASKS, MOST_KEYS = 60, 50
+#: How many of its tasks the name of a slot has.
+_NAMED_TASKS = 3
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ class StageView:
     """One committed stage; if nothing was routed, its input splits are shown as its tasks.
 
     Attributes:
+        source_rows: lines or rows that were read of the input, where the listing does not say how many there are.
+        slots: tasks that run side by side.
+        even_share: the rows processed over the slots, which no largest load is below.
+        side_by_side: the loads that the stage waited for, longest first: of its tasks, or where there are more of them
+            than slots, of the slots, each with the tasks that it takes one after another.
         fair_queued: mean of the rows that tasks had queued.
         max_over_mean: the largest task's processed rows over the mean.
         queued_over_mean: the same for queued rows.
@@ -143,7 +150,11 @@ class StageView:
     backlog: int
     states: int | None
     seconds: float
+    source_rows: int | None
     tasks: int
+    slots: int
+    even_share: float
+    side_by_side: tuple[TaskView, ...]
     fair_queued: float
     max_over_mean: float | None
     queued_over_mean: float
@@ -177,6 +188,7 @@ def read_stage(run: RunDirectory, stage: int) -> StageView:
     queued = np.array([load.queued for load in loads], dtype=np.float64)
     fair = float(queued.mean()) if len(queued) else 0.0
     largest, rest = _largest(loads)
+    slots = job.spec.routing.parallelism
     return StageView(
         stage=stage,
         engine=(read_plan(run, stage) or run.plan(stage)).engine,  # the second one says what is missing
@@ -188,7 +200,11 @@ def read_stage(run: RunDirectory, stage: int) -> StageView:
         backlog=report.backlog_rows,
         states=_states(loads),
         seconds=report.stage_seconds,
+        source_rows=report.source_rows,
         tasks=len(loads),
+        slots=slots,
+        even_share=report.processed_rows / slots,
+        side_by_side=_largest(_slots(loads, slots))[0] if len(loads) > slots else largest,
         fair_queued=fair,
         max_over_mean=report.max_over_mean,
         queued_over_mean=float(queued.max()) / fair if fair else 1.0,
@@ -219,6 +235,36 @@ def _loads(report: StageReport) -> list[TaskView]:
     ]
 
 
+def _slots(loads: Sequence[TaskView], slots: int) -> list[TaskView]:
+    """The loads of slots that take the tasks in order, each as soon as it is free: as ``bounds.makespan`` has it."""
+    taken: list[list[TaskView]] = [[] for _ in range(slots)]
+    free = [(0, slot) for slot in range(slots)]
+    for load in loads:
+        rows, slot = free[0]
+        taken[slot].append(load)
+        heapq.heapreplace(free, (rows + load.processed, slot))
+    return [_together(_slot_name(slot, tasks), tasks) for slot, tasks in enumerate(taken)]
+
+
+def _slot_name(slot: int, tasks: Sequence[TaskView]) -> str:
+    """A slot by those of its tasks that have rows."""
+    busy = [task.task for task in tasks if task.queued]
+    more = f" and {len(busy) - _NAMED_TASKS:,} more" if len(busy) > _NAMED_TASKS else ""
+    return f"slot {slot} ({', '.join(busy[:_NAMED_TASKS])}{more})" if busy else f"slot {slot}"
+
+
+def _together(name: str, loads: Sequence[TaskView]) -> TaskView:
+    busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
+    return TaskView(
+        name,
+        sum(load.queued for load in loads),
+        sum(load.processed for load in loads),
+        sum(load.backlog for load in loads),
+        _states(loads),
+        sum(busy) if busy else None,
+    )
+
+
 def _states(loads: Sequence[TaskView]) -> int | None:
     """The partial states of all tasks; None if those of any task were not counted."""
     states = [load.states for load in loads if load.states is not None]
@@ -227,17 +273,7 @@ def _states(loads: Sequence[TaskView]) -> int | None:
 
 def _largest(loads: Sequence[TaskView]) -> tuple[tuple[TaskView, ...], TaskView]:
     order = sorted(loads, key=lambda load: -load.queued)
-    rest = order[MOST_TASKS:]
-    busy = [load.busy_seconds for load in rest if load.busy_seconds is not None]
-    others = TaskView(
-        "all others",
-        sum(load.queued for load in rest),
-        sum(load.processed for load in rest),
-        sum(load.backlog for load in rest),
-        _states(rest),
-        sum(busy) if busy else None,
-    )
-    return tuple(order[:MOST_TASKS]), others
+    return tuple(order[:MOST_TASKS]), _together("all others", order[MOST_TASKS:])
 
 
 def _hottest(histogram: Histogram, which: int) -> tuple[HotKey, ...]:

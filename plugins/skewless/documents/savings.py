@@ -1,0 +1,36 @@
+"""What the routing of a run has saved, in words and figures; made once, after it was published."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field
+
+from skewless.document import Document
+
+
+class Savings(Document):
+    """A run beside the same run under another policy. What is not known is None.
+
+    Attributes:
+        sentence: what was saved, or why that is not known.
+        policy: by which the rows were routed.
+        against: the policy beside it; "" where there is none.
+        over_bound: the makespans of the stages together, over the best there could be; at least 1.
+        against_over_bound: the same under the other policy, by a replay.
+        seconds: what the longest tasks of the stages took together, where each task measured its time.
+        against_seconds: the same under the other policy.
+    """
+
+    sentence: str = Field(max_length=2_000)
+    policy: str = Field(max_length=100)
+    against: str = Field(default="", max_length=100)
+    over_bound: float | None = None
+    against_over_bound: float | None = None
+    seconds: float | None = Field(default=None, ge=0)
+    against_seconds: float | None = Field(default=None, ge=0)
+
+    @classmethod
+    def unknown(cls, policy: str, reason: str) -> Self:
+        """The savings of a run of which they are not known."""
+        return cls(sentence=f"What routing has saved is not known: {reason}"[:1_900] + ".", policy=policy)

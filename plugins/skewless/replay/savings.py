@@ -1,0 +1,117 @@
+"""What the routing of a run has saved: the run beside a replay under plain hashing, in a sentence.
+
+A run that plain hashing routed, as with policy ``static`` or in mode ``observe``, is held beside the policy that it
+could have had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from skewless.bounds import NEAR, NOT_MEASURED, makespan
+from skewless.documents.job import Job
+from skewless.documents.savings import Savings
+from skewless.documents.stage_report import StageReport
+from skewless.errors import PlanError, SpecError
+from skewless.replay.replay import Replayed, replay
+from skewless.routing.plan import RoutingPlan
+from skewless.run.certificate import run_certificate
+
+PLAIN, BEST = "static", "adaptive"
+
+
+def savings_of(
+    job: Job,
+    plans: Sequence[RoutingPlan],
+    reports: Sequence[StageReport],
+    first_plan_of: Callable[[str], RoutingPlan | None],
+) -> Savings:
+    """What was saved by a run whose stages have committed.
+
+    Args:
+        job: of the run.
+        plans: of its stages, in order, as are the reports.
+        reports: at least one.
+        first_plan_of: the run's first plan where it is that of a policy (``RunDirectory.first_plan_of``).
+    """
+    policy = job.spec.enacted.routing.policy.name
+    wanted = job.spec.routing.policy.name
+    if not any(plan.traits.in_tasks for plan in plans):
+        return Savings(
+            policy=policy,
+            sentence="Nothing was to be saved by routing: every input split was aggregated where it was read (engine "
+            "combine), as plain Spark does, and no row was sent to a task.",
+        )
+    against = PLAIN if policy != PLAIN else wanted if wanted != PLAIN else BEST
+    gap = run_certificate(job, reports).gap
+    if gap is None:
+        return Savings.unknown(policy, NOT_MEASURED)
+    try:
+        other = replay(job, reports, against, first_plan_of(against))
+    except (PlanError, SpecError) as err:
+        return Savings.unknown(policy, str(err).rstrip("."))
+    if other.makespan_over_bound is None:
+        return Savings.unknown(policy, NOT_MEASURED)
+    seconds = longest_seconds(job, reports)
+    ratio = other.makespan_over_bound / (1.0 + gap)
+    found = Savings(
+        sentence="",
+        policy=policy,
+        against=against,
+        over_bound=round(1.0 + gap, 4),
+        against_over_bound=round(other.makespan_over_bound, 4),
+        seconds=None if seconds is None else round(seconds, 3),
+        against_seconds=None if seconds is None else round(seconds * ratio, 3),
+    )
+    words = _beside_plain if against == PLAIN else _beside_better
+    return found.model_copy(update={"sentence": words(job, found, ratio, other)})
+
+
+def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
+    """What the longest tasks of the stages took together, in seconds; None where a task has not measured its time."""
+    total = 0.0
+    for report in reports:
+        busy = [load.busy_seconds for load in report.tasks or report.splits]
+        known = [one for one in busy if one is not None]
+        if len(known) < len(busy) or (report.processed_rows and not busy):
+            return None
+        total += makespan(np.array(known), job.spec.routing.parallelism)
+    return total
+
+
+def _beside_plain(_job: Job, found: Savings, ratio: float, other: Replayed) -> str:
+    figures = f"({found.against_over_bound:.2f} of the best possible{_error(other)}, this run {found.over_bound:.2f})"
+    longer = f"the longest task {_times(ratio)} times as long{_in_seconds(found)} {figures}"
+    if ratio > 1.0 + NEAR:
+        return f"Plain hashing would have made {longer}."
+    if ratio < 1.0 - NEAR:
+        return f"Routing did not pay: plain hashing would have made {longer}."
+    return f"Nothing was to be saved: plain hashing would have come as near to the best possible {figures}."
+
+
+def _beside_better(job: Job, found: Savings, ratio: float, other: Replayed) -> str:
+    observed = job.spec.mode == "observe"
+    begin = "This run only observed (mode observe): plain" if observed else f"Policy {PLAIN} is plain hashing: it"
+    routed = f"{begin} hashing routed its rows" if observed else f"{begin} routed the rows of this run"
+    figures = f"({found.against_over_bound:.2f} of the best possible{_error(other)}, this run {found.over_bound:.2f})"
+    if ratio < 1.0 - NEAR:
+        shorter = f"would have shortened the longest task to {ratio:.0%}{_in_seconds(found)}"
+        return f"{routed}. Policy {found.against} {shorter} {figures}."
+    return f"{routed}. Nothing was to be saved by policy {found.against} {figures}."
+
+
+def _error(other: Replayed) -> str:
+    """How far a replay may be off."""
+    return f" \N{PLUS-MINUS SIGN} {other.error:.0%}" if other.error else ""
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1.1 else f"{ratio:.2f}"
+
+
+def _in_seconds(found: Savings) -> str:
+    if found.seconds is None or found.against_seconds is None:
+        return ""
+    return f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s"

@@ -1,0 +1,135 @@
+"""Who is told of a run, by notifiers of Airflow's providers: a closed table, of which specs name the kinds."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import structlog
+from airflow.sdk import BaseNotifier, Context
+
+from skewless.errors import SpecError
+from skewless.spec.airflow import AirflowSettings, Notifier
+from skewless_airflow.observability.callbacks import failure_facts, report_lateness, run_of
+from skewless_airflow.observability.links import skew_page
+
+log = structlog.get_logger(__name__)
+
+#: All that a template of a message may name.
+_FACTS = ("job", "run", "event", "reason", "page", "sentence")
+
+
+class NotifierClass(NamedTuple):
+    """The class of a notifier: its module, its name, and its package; and what it calls its connection."""
+
+    module: str
+    name: str
+    package: str
+    connection: str
+
+
+NOTIFIERS: Mapping[str, NotifierClass] = {
+    "email": NotifierClass(
+        "airflow.providers.smtp.notifications.smtp", "SmtpNotifier", "apache-airflow-providers-smtp", "smtp_conn_id"
+    ),
+    "slack": NotifierClass(
+        "airflow.providers.slack.notifications.slack_webhook", "SlackWebhookNotifier",
+        "apache-airflow-providers-slack", "slack_webhook_conn_id",
+    ),
+    "webhook": NotifierClass(
+        "airflow.providers.http.notifications", "HttpNotifier", "apache-airflow-providers-http", "http_conn_id"
+    ),
+}  # fmt: skip
+
+
+def dag_callbacks(airflow: AirflowSettings) -> dict[str, Any]:
+    """The arguments of a DAG by which those are told whom a spec names.
+
+    Raises:
+        SpecError: a notifier's provider is not installed.
+    """
+    for kind in {one.kind for one in airflow.notifiers}:
+        of = NOTIFIERS[kind]
+        if not _is_installed(of.module):
+            raise SpecError(f"notifier {kind}", f"the package {of.package}", "none", f"pip install {of.package}")
+    told = {"on_failure_callback": airflow.on_failure, "on_success_callback": airflow.on_success}
+    events = {"on_failure_callback": "failed", "on_success_callback": "succeeded"}
+    return {
+        name: partial(notify, event=events[name], notifiers=[one.model_dump(mode="json") for one in notifiers])
+        for name, notifiers in told.items()
+        if notifiers
+    }
+
+
+def tell_lateness(notifiers: list[dict[str, Any]], **kwargs: Any) -> None:
+    """Callback of a ``DeadlineAlert``: logs that a run has missed its deadline, and tells notifiers of it."""
+    report_lateness(**kwargs)
+    notify(kwargs["context"], event="is late", notifiers=notifiers)
+
+
+def notify(context: Any, *, event: str, notifiers: Iterable[Mapping[str, Any]]) -> None:
+    """Tell each notifier of a run, also after one of them has failed.
+
+    What is told is data, so a template names it (``outcome.reason``) and never has it in its text.
+
+    Raises:
+        Exception: that of the last notifier that failed.
+    """
+    facts = run_facts_of(context, event)
+    failed: Exception | None = None
+    for one in notifiers:
+        told = Notifier.model_validate(one)
+        try:
+            notifier_of(told)(cast("Context", {**context, "outcome": facts}))
+        except Exception as err:  # noqa: BLE001  # of whichever provider; it is raised below
+            log.error("a notifier could not tell", kind=told.kind, of=event, reason=str(err))  # noqa: TRY400
+            failed = err
+    if failed is not None:
+        raise failed
+
+
+def notifier_of(told: Notifier) -> BaseNotifier:
+    """Airflow's notifier, with the templates of what it tells."""
+    of = NOTIFIERS[told.kind]
+    given: dict[str, Any] = {of.connection: told.conn_id} if told.conn_id else {}
+    if told.kind == "email":
+        # Keys and paths are data: what they say is no markup.
+        given |= {"to": list(told.to), "subject": told.subject, "html_content": f"<p>{_escaped(told.message)}</p>"}
+    elif told.kind == "slack":
+        given["text"] = told.message
+    else:
+        facts = {name: f"{{{{ outcome.{name} }}}}" for name in _FACTS}
+        given |= {"endpoint": told.endpoint, "json": {"text": told.message, **facts}}
+    notifier: BaseNotifier = getattr(importlib.import_module(of.module), of.name)(**given)
+    return notifier
+
+
+def run_facts_of(context: Any, event: str) -> dict[str, str]:
+    """What is told of a run, by the names that templates know."""
+    dag_id, run_id = run_of(context)
+    page = skew_page(dag_id, run_id)
+    reason = ""
+    if event == "failed":
+        steps = {name: said for name, said in failure_facts(dag_id, run_id).items() if name not in _OF_RUN}
+        reason = " ".join(f"{step}: {said}" for step, said in steps.items()) or str(context.get("reason") or "")
+    sentence = f"Job {dag_id}, run {run_id}, {event}{f': {reason}' if reason else '.'} {page}"
+    return dict(zip(_FACTS, (dag_id, run_id, event, reason, page, sentence), strict=True))
+
+
+#: Of ``failure_facts``, what names the run and no step.
+_OF_RUN = ("dag_id", "run_id", "page")
+
+
+def _escaped(template: str) -> str:
+    """A template whose expressions are escaped for HTML."""
+    return f"{{% filter e %}}{template}{{% endfilter %}}"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module.rpartition(".notifications")[0]) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,241 @@
+"""How an input lies there: what its files are, and the folders or file names in which it has its days."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from skewless.errors import InputError
+from skewless.run.objects.location import as_written, plain_path
+from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, open_input
+from skewless_spark.sources.formats.spark_types import UNSUPPORTED, spark_type_of
+
+#: Bytes of a file by which its format, its delimiter and the types of its columns are told.
+_HEAD_BYTES = 1 << 20
+_ENDINGS = {
+    ".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
+    ".ndjson": "json",
+}  # fmt: skip
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc"}
+_DELIMITERS = ",;\t|"
+#: A day in a path: 2026-01-31, 20260131, 2026/01/31, year=2026/month=01/day=31.
+_SIGNS = r"[-_.]?|/(?:\w+=)?"
+_DAY = re.compile(rf"(?<!\d)((?:19|20)\d\d)({_SIGNS})(0[1-9]|1[0-2])({_SIGNS})(0[1-9]|[12]\d|3[01])(?!\d)")
+_ZERO_FIRST = r"^[+-]?0\d"
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w .:/()-]*")
+
+
+class Days(NamedTuple):
+    """An input that has its days in its paths.
+
+    Attributes:
+        path: of a day, as a spec has it, with ``{date}``.
+    """
+
+    path: str
+    first: dt.date
+    last: dt.date
+
+
+def located(given: str, root: str) -> str:
+    """A path as a command has it, which starts in the current folder, as a spec has it: absolute, or below the root.
+
+    The name of a table stays as it is.
+    """
+    if is_table_name(given):
+        return given
+    given = plain_path(given)
+    if "://" in given:
+        return given.rstrip("/")
+    here = Path(os.path.normpath(Path.cwd() / given))
+    if Path(given).is_absolute():
+        return str(here)
+    below = Path(root).absolute()
+    if "://" not in root and here != below and here.is_relative_to(below):
+        return here.relative_to(below).as_posix()
+    found = any(Path.cwd().glob(given)) if re.search(r"[*?\[]", given) else here.exists()
+    return str(here) if found else os.path.normpath(given)
+
+
+def is_table_name(given: str) -> bool:
+    """Whether it is the name of an Iceberg table, and no path."""
+    return "/" not in given and given.count(".") >= 2 and not Path(given).exists()
+
+
+def days_of(given: str, files: Sequence[str]) -> Days | None:
+    """The days of an input, if each of its files is of one, by its folders or by its name.
+
+    >>> days_of("/lake/clicks", ["/lake/clicks/date=2026-01-30/a.parquet", "/lake/clicks/date=2026-01-31/b.parquet"])
+    Days(path='/lake/clicks/date={date}', first=datetime.date(2026, 1, 30), last=datetime.date(2026, 1, 31))
+    >>> days_of("/lake/20260131.csv", ["/lake/20260131.csv"]).path
+    '/lake/{date:%Y%m%d}.csv'
+    """
+    begin = len(given.rstrip("/").rpartition("/")[0])
+    matches = [_DAY.search(file, begin) for file in files]
+    if not all(file.startswith(given) for file in files):  # a glob
+        return None
+    found = [match for match in matches if match is not None]
+    fields = {_field(match) for match in found}
+    if len(found) < len(files) or len(fields) != 1:
+        return None
+    try:
+        days = [dt.date(*map(int, match.group(1, 3, 5))) for match in found]
+    except ValueError:  # the 31st of a shorter month: these digits are no days
+        return None
+    befores = _common([match.string[: match.start()] for match in found])
+    ends = [match.string[match.end() :].partition("/") for match in found]
+    in_folders = {mark for _, mark, _ in ends}
+    afters = {end for end, _, _ in ends}
+    if befores is None or len(in_folders) > 1:
+        return None
+    after = afters.pop() if len(afters) == 1 else f"*{_ending(afters)}"
+    return Days(f"{befores}{fields.pop()}{after}", min(days), max(days))
+
+
+def _field(match: re.Match[str]) -> str:
+    first, second = match[2], match[4]
+    if "=" in first + second:
+        return f"{{date:%Y}}{first}{{date:%m}}{second}{{date:%d}}"
+    return "{date}" if first == second == "-" else f"{{date:%Y{first}%m{second}%d}}"
+
+
+def _common(befores: Sequence[str]) -> str | None:
+    """What stands before the day in all paths, with a glob for folders that differ; None if they differ in depth."""
+    parted = [before.split("/") for before in befores]
+    if len({len(one) for one in parted}) > 1:
+        return None
+    return "/".join(_common_piece(set(pieces)) for pieces in zip(*parted, strict=True))
+
+
+def _common_piece(pieces: set[str]) -> str:
+    if len(pieces) == 1:
+        return next(iter(pieces))
+    names = {piece.partition("=")[0] for piece in pieces if "=" in piece}
+    return f"{names.pop()}=*" if len(names) == 1 else "*"
+
+
+def _ending(names: set[str]) -> str:
+    endings = {posixpath.splitext(name)[1] for name in names}
+    return endings.pop() if len(endings) == 1 else ""
+
+
+def format_of(path: str, files: Sequence[str]) -> str:
+    """What the files of an input are, by their endings, or by how the first one begins.
+
+    Raises:
+        InputError: there are no files, or they are those of an Iceberg table, which is named otherwise.
+    """
+    if not files:
+        raise InputError(f"input {path}", "files", "none", "name a file or a folder that has some")
+    if any("/metadata/" in file and file.endswith(".metadata.json") for file in files):
+        raise InputError(
+            f"input {path}", "files, or a table by its name", "the folder of an Iceberg table",
+            "name it as catalog.namespace.table",
+        )  # fmt: skip
+    name = files[0]
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    known = _ENDINGS.get(posixpath.splitext(name)[1].lower())
+    if known is not None:
+        return known
+    start = head_of(files[0])[:64].lstrip()
+    return next(
+        (kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "json" if start[:1] == b"{" else "csv"
+    )
+
+
+def is_delta(path: str) -> bool:
+    """Whether a folder is that of a Delta table."""
+    fs, inner = open_input(path)
+    return bool(fs.exists(f"{inner}/_delta_log"))
+
+
+def files_at(path: str) -> list[str]:
+    """The data files at a path, spelled like it."""
+    fs, _ = open_input(path)
+    return [as_written(fs, path, file) for file in find(path)]
+
+
+def head_of(path: str) -> bytes:
+    """The first bytes of a file, decompressed.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with open_file(path) as opened:
+            return opened.read(_HEAD_BYTES)
+    except (OSError, EOFError, ValueError) as err:
+        raise InputError(f"input file {path}", "a readable file", str(err)[:200]) from None
+
+
+def csv_fields(path: str) -> dict[str, Any]:
+    """How a CSV is read, as the fields of ``input``: its delimiter, whether it has a header, the types of its columns.
+
+    Raises:
+        InputError: it is empty, or no CSV.
+    """
+    text = head_of(path).removeprefix(b"\xef\xbb\xbf")
+    whole = text[: text.rfind(b"\n") + 1] or text
+    lines = whole.decode(errors="replace").splitlines()[:200]
+    if not lines:
+        raise InputError(f"input file {path}", "lines of fields", "an empty file", "name another file")
+    delimiter = _delimiter(lines)
+    rows = list(csv.reader(lines, delimiter=delimiter))
+    header = _has_header(rows)
+    types = _types_of_text(path, whole, delimiter, None if header else [f"c{at + 1}" for at in range(len(rows[0]))])
+    declared = types if not header else {name: kind for name, kind in types.items() if kind != "string"}
+    told = {"delimiter": delimiter} if delimiter != "," else {}
+    return {**told, **({} if header else {"header": False}), **({"columns": declared} if declared else {})}
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """The sign that cuts all lines into the same number of fields, the most; a comma if none does."""
+    found = {}
+    for sign in _DELIMITERS:
+        counts = {len(row) for row in csv.reader(lines[:20], delimiter=sign)}
+        found[sign] = counts.pop() if len(counts) == 1 else 0
+    best = max(_DELIMITERS, key=lambda sign: found[sign])
+    return best if found[best] > 1 else ","
+
+
+def _has_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line looks like names: words, each once, none of which is a value further down its column."""
+    first, rest = rows[0], rows[1:]
+    names = all(_IDENTIFIER.fullmatch(name) for name in first) and len(set(first)) == len(first)
+    return names and not any(name in {row[at] for row in rest if at < len(row)} for at, name in enumerate(first))
+
+
+def _types_of_text(path: str, text: bytes, delimiter: str, names: list[str] | None) -> dict[str, str]:
+    """The Spark SQL types of the columns of a text, as its lines have them; numbers that begin with 0 are texts."""
+
+    def read(**options: Any) -> pa.Table:
+        return pa_csv.read_csv(
+            io.BytesIO(text),
+            pa_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
+            pa_csv.ParseOptions(delimiter=delimiter),
+            pa_csv.ConvertOptions(null_values=[""], strings_can_be_null=True, **options),
+        )
+
+    try:
+        table = read()
+        texts = read(column_types=dict.fromkeys(table.column_names, pa.string()))
+    except pa.ArrowInvalid as err:
+        raise InputError(f"input file {path}", "a CSV", str(err).splitlines()[0][:200], "name its format") from None
+    found = {}
+    for name, kind in zip(table.column_names, table.schema.types, strict=True):
+        told = spark_type_of(kind)
+        coded = told in {"bigint", "double"} and pc.any(pc.match_substring_regex(texts[name], _ZERO_FIRST)).as_py()
+        found[name] = "string" if coded or told.startswith(UNSUPPORTED) else told
+    return found

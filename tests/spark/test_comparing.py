@@ -1,0 +1,272 @@
+"""A result is compared with one that others made: what differs is found, and nothing else."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyarrow import orc
+
+from tests.spark.scenario import Told
+
+DAY = "2026-11-20"
+AGGREGATES = {
+    "n": "count",
+    "total": {"function": "sum", "column": "amount"},
+    "mean": {"function": "avg", "column": "ratio"},
+    "latest": {"function": "max", "column": "day"},
+    "visitors": {"function": "approx_count_distinct", "column": "visitor"},
+    "middle": {"function": "approx_percentile", "column": "amount", "percentage": 0.5},
+}
+Compare = Callable[..., Told]
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    rng = np.random.default_rng(17)
+    number = 40_000
+    return pd.DataFrame(
+        {
+            "site": rng.choice(np.array(["a", "b", None], object), number, p=[0.6, 0.3, 0.1]),
+            "page": np.char.add("/page/", np.minimum(rng.zipf(1.4, number), 400).astype(str)),
+            "amount": rng.integers(-1_000, 1_000, number),
+            "ratio": rng.random(number) * 1e6,
+            "day": [dt.date(2026, 11, 1) + dt.timedelta(days=int(one)) for one in rng.integers(0, 28, number)],
+            "visitor": rng.integers(0, 5_000, number),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def theirs(rows: pd.DataFrame) -> pd.DataFrame:
+    """What pandas makes of the rows: exact where ours are approximate."""
+    grouped = rows.groupby(["site", "page"], dropna=False)
+    found = grouped.agg(
+        n=("amount", "size"), total=("amount", "sum"), mean=("ratio", "mean"), latest=("day", "max"),
+        visitors=("visitor", "nunique"), middle=("amount", lambda one: one.quantile(0.5, interpolation="lower")),
+    ).reset_index()  # fmt: skip
+    found["site"] = found["site"].astype(object).where(found["site"].notna(), None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, rows: pd.DataFrame) -> Path:
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "data" / "in").mkdir(parents=True)
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    for number in range(4):
+        pq.write_table(table.slice(number * 10_000, 10_000), folder / "data" / "in" / f"{number}.parquet")
+    return folder
+
+
+@pytest.fixture
+def compare(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_here: Compare) -> Compare:
+    """``skewless compare`` of a spec with some aggregates; a run of these is made once and gone on with."""
+    monkeypatch.chdir(home)
+
+    def told(other: str, *words: str, names: tuple[str, ...] = ("n", "total", "mean", "latest"), **fields: Any) -> Told:
+        aggregates = {name: AGGREGATES[name] for name in names}
+        spec = {"name": "ours", "input": {"path": "in"}, "key": ["site", "page"], "aggregates": aggregates,
+                "output": {"path": "out"}, **fields}  # fmt: skip
+        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        run = home / ("run " + "-".join([*names, *map(str, fields)]))
+        return command_here(
+            "compare", str(tmp_path / "spec.yaml"), "--with", other, "--run-dir", str(run), "--date", DAY, *words
+        )
+
+    return told
+
+
+def written(folder: Path, frame: pd.DataFrame, kind: str = "parquet") -> str:
+    """The result of another job, and what it is called on the command line."""
+    (folder / DAY).mkdir(exist_ok=True)
+    path = folder / DAY / f"theirs.{kind}"
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if kind == "parquet":
+        pq.write_table(table, path)
+    elif kind == "orc":
+        orc.write_table(table, path)
+    elif kind == "delta":
+        deltalake.write_deltalake(path, table)
+        return f"delta:{path}"
+    elif kind == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_json(path, orient="records", lines=True, date_format="iso", double_precision=15)
+    return str(folder / "{date}" / path.name)
+
+
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(pytest.param(one, marks=pytest.mark.long) for one in ("orc", "csv", "json", "delta"))]
+)
+def test_an_equal_result_has_no_difference_in_any_format(
+    tmp_path: Path, theirs: pd.DataFrame, compare: Compare, kind: str
+) -> None:
+    frame = theirs.drop(columns=["visitors", "middle"])
+    frame["latest"] = frame["latest"].astype(str) if kind in {"csv", "json"} else frame["latest"]
+    if kind in {"csv", "json"}:
+        frame = frame[frame["site"].notna()]  # an empty text of CSV is null or empty
+    done = compare(written(tmp_path, frame, kind), "--json", "--tolerance", "1e-8")
+    report = json.loads(done.stdout)
+    missing = int(theirs["site"].isna().sum()) if kind in {"csv", "json"} else 0
+    assert (report["keys"], report["differ"], report["only_here"]) == (len(theirs), missing, missing)
+    assert report["columns"] == {"n": 0, "total": 0, "mean": 0, "latest": 0}
+    assert (done.returncode, report["lacking"], report["types"]) == (int(bool(missing)), [], {})
+
+
+def seeded(theirs: Any) -> pd.DataFrame:
+    """A value, two floats, a missing key, one more, and a row twice."""
+    frame = theirs.drop(columns=["visitors", "middle"]).copy()
+    frame.loc[3, "total"] += 1
+    frame.loc[5, "mean"] *= 1 + 1e-6
+    frame.loc[6, "mean"] = float("inf")
+    frame.loc[7, "latest"] = dt.date(2020, 1, 1)
+    more = frame.iloc[[11]].assign(page="/new")
+    return pd.concat([frame.drop(index=9), more, frame.iloc[[13]]], ignore_index=True)
+
+
+def test_each_seeded_difference_is_found_and_nothing_else(
+    tmp_path: Path, theirs: pd.DataFrame, compare: Compare
+) -> None:
+    other = written(tmp_path, seeded(theirs))
+    done = compare(other, "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (report["keys"], report["differ"]) == (len(theirs) + 1, 7)
+    assert (report["only_here"], report["only_there"], report["twice_there"]) == (1, 1, 1)
+    assert report["columns"] == {"n": 0, "total": 1, "mean": 2, "latest": 1}
+    keys = {one["key"]["page"].strip("'"): one for one in report["worst"]}
+    pages = theirs["page"]
+    assert set(keys) == {pages[3], pages[5], pages[6], pages[7], pages[9], "/new", pages[13]}
+    total = int(theirs["total"][3])
+    assert keys[pages[3]]["columns"] == {"total": {"here": str(total), "there": str(total + 1)}}
+    text = compare(other).stdout
+    assert text.startswith(f"{len(theirs) + 1:,} keys, 7 differ\n1 keys are not in the other result\n")
+    assert f"total {total} here, {total + 1} there" in text
+    floats = written(tmp_path, seeded(theirs).astype({"total": "float64"}))
+    lenient = json.loads(compare(floats, "--json", "--tolerance", "0.999999").stdout)
+    assert (lenient["differ"], lenient["columns"]["mean"]) == (6, 1)
+    assert lenient["columns"]["total"] == 1, "a whole number is exact, also beside a float"
+
+
+@pytest.mark.long
+def test_what_most_keys_that_differ_have_in_common_is_said(
+    tmp_path: Path, theirs: pd.DataFrame, compare: Compare
+) -> None:
+    frame = theirs.drop(columns=["visitors", "middle"])
+    frame.loc[frame["site"] == "b", "n"] += 1
+    of_b, every = int((frame["site"] == "b").sum()), len(frame)
+    text = compare(written(tmp_path, frame)).stdout
+    assert f"site is 'b': {of_b:,} of the {of_b:,} keys that differ, {of_b:,} of all keys\n" in text
+    assert "page begins with" not in text, "all of them do"
+    nulls = theirs.drop(columns=["visitors", "middle"])
+    nulls.loc[nulls["site"].isna(), "n"] += 1
+    assert "site is null: " in compare(written(tmp_path, nulls)).stdout
+    assert every > 2 * of_b
+
+
+def test_sketches_are_compared_within_both_errors(tmp_path: Path, theirs: Any, compare: Compare) -> None:
+    """Exact counts are within them; a count that is off by more is found, and only that one."""
+    names, heavy = ("visitors", "middle"), int(theirs["n"].idxmax())
+    frame = theirs[["site", "page", *names]].astype({"middle": "int64"})
+    right = compare(written(tmp_path, frame), "--json", names=names)
+    report = json.loads(right.stdout)
+    assert (right.returncode, report["differ"], report["within_error"]) == (0, 0, list(names))
+    frame.loc[heavy, "visitors"] = int(frame.loc[heavy, "visitors"] * 1.5)
+    frame.loc[heavy, "middle"] = 900
+    wrong = json.loads(compare(written(tmp_path, frame), "--json", names=names).stdout)
+    assert (wrong["differ"], wrong["columns"]) == (1, {"visitors": 1, "middle": 1})
+    assert wrong["worst"][0]["key"]["page"] == repr(theirs["page"][heavy])
+
+
+@pytest.mark.long
+def test_a_key_that_lacks_on_one_side_has_no_sketch_there(tmp_path: Path, rows: pd.DataFrame, compare: Compare) -> None:
+    """Spark calls a function in Python for such keys, too. The key is a number, of which no beginning is told."""
+    other: Any = pd.DataFrame({"visitor": sorted(rows["visitor"].unique())[1:]})
+    common = {"function": "space_saving", "column": "page", "capacity": 4}
+    done = compare(written(tmp_path, other), "--json", names=(), key=["visitor"], aggregates={"common": common})
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["differ"], report["only_here"], report["lacking"]) == (1, 1, ["common"])
+    frame = other.assign(common=[[{"item": "x", "count": 1, "error": 0}]] * len(other))
+    kept = pa.list_(pa.struct({"item": pa.string(), "count": pa.int64(), "error": pa.int64()}))
+    table = pa.Table.from_pandas(frame, pa.schema({"visitor": pa.int64(), "common": kept}), preserve_index=False)
+    pq.write_table(table, tmp_path / "sketches.parquet")
+    path = tmp_path / "sketches.parquet"
+    fields: dict[str, Any] = {"names": (), "key": ["visitor"], "aggregates": {"common": common}}
+    unread = json.loads(compare(str(path), "--json", **fields).stdout)
+    assert (unread["differ"], list(unread["types"]), unread["columns"]) == (1, ["common"], {})
+    found = compare(f"SELECT * FROM parquet.`{path}`", "--json", **fields)
+    assert found.returncode == 1, found.stderr
+    assert (json.loads(found.stdout)["only_here"], json.loads(found.stdout)["types"]) == (1, {})
+
+
+def test_columns_and_types_that_differ_are_told(tmp_path: Path, theirs: pd.DataFrame, compare: Compare) -> None:
+    frame = theirs.drop(columns=["visitors", "middle", "total"])
+    frame["n"] = frame["n"].astype("int16")
+    frame["latest"] = frame["latest"].astype(str)
+    frame["loaded_at"] = "now"
+    report = json.loads((done := compare(written(tmp_path, frame), "--json")).stdout)
+    assert (done.returncode, report["differ"]) == (1, 0)
+    assert (report["lacking"], report["more"]) == (["total"], ["loaded_at"])
+    assert report["types"] == {"latest": ["date", "string"]}
+    assert report["columns"] == {"n": 0, "mean": 0}
+    text = compare(written(tmp_path, frame)).stdout
+    assert "latest: string in the other result, date here, which cannot be compared" in text
+
+
+@pytest.mark.long
+def test_a_query_is_the_other_side(tmp_path: Path, theirs: pd.DataFrame, compare: Compare) -> None:
+    """With it, other names and types become ours."""
+    frame = theirs.rename(columns={"n": "hits"}).drop(columns=["visitors", "middle"])
+    frame["latest"] = frame["latest"].astype(str)
+    path = written(tmp_path, frame).format(date=DAY)
+    done = compare(f"SELECT * EXCEPT (hits, latest), hits AS n, CAST(latest AS DATE) AS latest FROM parquet.`{path}`")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{len(theirs):,} keys, 0 differ")
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ("nowhere.parquet", "expected an existing file, folder or glob, but got no such path"),
+        ("SELECT 1 AS n", "--with: expected the key column 'site', but got n; rename it in a query."),
+        ("SELECT 1 AS site, 'x' AS page", "--with, key column 'site': expected type string, but got int; cast it in a"),
+        ("SELECT nothing", "--with, the query: expected one that Spark can run, but got"),
+        ("parquet:../up", "--with, field input.path: expected a path without a step up ('..'), but got '../up'."),
+    ],
+)
+def test_what_cannot_be_compared_is_told_in_one_sentence(compare: Compare, other: str, sentence: str) -> None:
+    done = compare(other)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr, done.stderr
+
+
+def test_nothing_is_written_by_a_query(tmp_path: Path, compare: Compare) -> None:
+    done = compare(f"FROM (SELECT 1 AS n) INSERT OVERWRITE DIRECTORY '{tmp_path}/there' USING parquet SELECT n")
+    assert done.returncode == 2
+    assert "--with, the query: expected one that Spark can run, but got" in done.stderr
+    assert not (tmp_path / "there").exists()
+
+
+def test_nothing_is_published_and_no_run_is_left(
+    home: Path, tmp_path: Path, theirs: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, command_here: Compare
+) -> None:
+    monkeypatch.chdir(home)
+    spec: Mapping[str, Any] = {"name": "ours", "input": {"path": "in"}, "key": ["site", "page"],
+                               "aggregates": {"n": "count"}, "output": {"path": "out"}}  # fmt: skip
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    other = written(tmp_path, theirs[["site", "page", "n"]])
+    done = command_here("compare", str(tmp_path / "spec.yaml"), "--with", other, "--date", DAY)
+    assert (done.returncode, done.stdout) == (0, f"{len(theirs):,} keys, 0 differ\nn: 0 keys differ\n")
+    assert not (home / "data" / "out").exists()
+    assert list((home / "data" / "comparisons").iterdir()) == []

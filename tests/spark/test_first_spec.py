@@ -1,0 +1,296 @@
+"""``skewless init``: whatever the input is, the spec that is written is good, and says what suits the columns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyarrow import orc
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+
+from skewless.spec import JobSpec, load_spec
+from skewless_cli.first_spec.layout import days_of
+from tests.lake_tables import append, data_file, iceberg_table
+from tests.peers.cases import cases_in, unpacked
+from tests.peers.test_peers import PEERS
+from tests.spark.scenario import Told
+
+DAYS = [dt.date(2026, 11, number) for number in (1, 2, 3)]
+Command = Callable[..., Told]
+
+
+def clicks(day: dt.date = DAYS[-1], rows: int = 2_000) -> pa.Table:
+    """Rows of a skewed page, an even site, a visitor of many, a quantity, and a moment."""
+    random = np.random.default_rng(day.toordinal())
+    moment = dt.datetime.combine(day, dt.time(), dt.UTC)
+    return pa.table({
+        "page": [f"/page/{page}" for page in np.minimum(random.zipf(1.3, rows), 500)],
+        "site": random.choice(["ch", "de", "fr"], rows),
+        "visitorId": random.integers(0, 900, rows),
+        "ms": random.integers(1, 5_000, rows),
+        "at": pa.array([moment + dt.timedelta(seconds=int(one)) for one in random.integers(0, 86_400, rows)],
+                       pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+
+
+def as_parquet(folder: Path) -> str:
+    pq.write_table(clicks(), folder / "clicks.parquet")
+    return "clicks.parquet"
+
+
+def as_orc(folder: Path) -> str:
+    orc.write_table(clicks(), folder / "clicks.orc")
+    return "clicks.orc"
+
+
+def without_ending(folder: Path) -> str:
+    (folder / "clicks").mkdir()
+    pq.write_table(clicks(), folder / "clicks" / "part-00000")
+    return "clicks"
+
+
+def as_csv(folder: Path, *, name: str = "clicks.csv", delimiter: str = ",", header: bool = True) -> str:
+    written = pa_csv.WriteOptions(include_header=header, delimiter=delimiter)
+    pa_csv.write_csv(clicks(), folder / name, written)
+    return name
+
+
+def as_json(folder: Path) -> str:
+    rows = [json.dumps({**row, "at": row["at"].isoformat()}) for row in clicks().to_pylist()]
+    (folder / "clicks.jsonl.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
+    return "clicks.jsonl.gz"
+
+
+def in_days(folder: Path, form: str) -> str:
+    for day in DAYS:
+        place = folder / "clicks" / day.strftime(form)
+        place.mkdir(parents=True)
+        pq.write_table(clicks(day), place / "a.parquet")
+    return "clicks"
+
+
+def as_delta(folder: Path, *partition_by: str) -> str:
+    for day in DAYS:
+        rows = clicks(day).append_column("day", pa.array([day] * 2_000))
+        write_deltalake(str(folder / "clicks"), rows, mode="append", partition_by=list(partition_by))
+    return "clicks"
+
+
+def as_iceberg(folder: Path, *, by_day: bool) -> str:
+    schema = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(ICEBERG.items(), start=1)))
+    spec = PartitionSpec(PartitionField(5, 1000, DayTransform(), "at_day")) if by_day else PartitionSpec()
+    table = iceberg_table(folder / "data", schema, spec)
+    for day in DAYS:  # as pyiceberg partitions by days with a package that is not here
+        append(table, data_file(table, clicks(day), Record((day - dt.date(1970, 1, 1)).days) if by_day else None))
+    return "local.db.clicks"
+
+
+ICEBERG = {
+    "page": StringType(), "site": StringType(), "visitorId": LongType(), "ms": LongType(), "at": TimestamptzType(),
+}  # fmt: skip
+AGGREGATES = {
+    "row_count": ("count", None), "visitorid_values": ("approx_count_distinct", "visitorId"), "ms_sum": ("sum", "ms"),
+    "at_min": ("min", "at"), "at_max": ("max", "at"),
+}  # fmt: skip
+INPUTS: dict[str, tuple[Callable[[Path], str], dict[str, Any]]] = {
+    "a Parquet file": (as_parquet, {"path": "{here}/clicks.parquet", "format": "parquet"}),
+    "an ORC file": (as_orc, {"format": "orc"}),
+    "a file without an ending": (without_ending, {"format": "parquet"}),
+    "CSV": (as_csv, {"format": "csv", "delimiter": ",", "header": True}),
+    "CSV by semicolons": (lambda folder: as_csv(folder, delimiter=";"), {"format": "csv", "delimiter": ";"}),
+    "TSV": (lambda folder: as_csv(folder, name="c.tsv", delimiter="\t"), {"format": "csv", "delimiter": "\t"}),
+    "JSON lines, compressed": (as_json, {"format": "json"}),
+    "folders date=": (lambda folder: in_days(folder, "date=%Y-%m-%d"), {"path": "{here}/clicks/date={{date}}"}),
+    "folders dt=": (lambda folder: in_days(folder, "dt=%Y%m%d"), {"path": "{here}/clicks/dt={{date:%Y%m%d}}"}),
+    "folders of years": (lambda folder: in_days(folder, "%Y/%m/%d"), {"path": "{here}/clicks/{{date:%Y/%m/%d}}"}),
+    "folders year=": (
+        lambda folder: in_days(folder, "year=%Y/month=%m/day=%d"),
+        {"path": "{here}/clicks/year={{date:%Y}}/month={{date:%m}}/day={{date:%d}}"},
+    ),
+    "a Delta table": (as_delta, {"format": "delta", "parts": None}),
+    "a Delta table by days": (lambda folder: as_delta(folder, "day"), {"format": "delta", "parts": "day"}),
+    "an Iceberg table": (lambda folder: as_iceberg(folder, by_day=False), {"format": "iceberg", "parts": None}),
+    "an Iceberg table by days": (lambda folder: as_iceberg(folder, by_day=True), {"format": "iceberg", "parts": "at"}),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_here: Command) -> Command:
+    """The command in a folder with an empty data root."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SKEWLESS_ROOT", raising=False)
+    (tmp_path / "data").mkdir()
+    return command_here
+
+
+def written(here: Command, *words: str) -> tuple[JobSpec, str]:
+    """The only spec that init writes, and what it says of the day."""
+    done = here("init", *words, "--into", "specs")
+    assert done.returncode == 0, done.stderr
+    (spec,) = Path("specs").glob("*.yaml")
+    return load_spec(spec), done.stdout
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_whatever_the_input_is_its_spec_passes_the_check_and_suits_the_columns(
+    here: Command, tmp_path: Path, kind: str
+) -> None:
+    make, fields = INPUTS[kind]
+    spec, said = written(here, make(tmp_path))
+    expected = {name: value.format(here=tmp_path) if name == "path" else value for name, value in fields.items()}
+    assert {name: getattr(spec.input, name) for name in fields} == expected
+    assert spec.key == ("page",)
+    told = {name: (call.function, call.column) for name, call in spec.aggregates.items()}
+    told.pop("day_min", None), told.pop("day_max", None)  # of a table that has its days in a column
+    assert told == AGGREGATES
+    dated = "{date" in spec.input.path or spec.input.parts is not None
+    assert dated == ("good for 2026-11-03" in said)
+    assert spec.schedule.crons == (("0 2 * * *",) if dated else ())
+    date = ["--date", str(DAYS[-1])] if dated else []
+    assert here("check", f"specs/{spec.name}.yaml", *date).returncode == 0
+
+
+def test_a_csv_without_a_header_has_columns_by_numbers_and_codes_stay_texts(here: Command, tmp_path: Path) -> None:
+    lines = [f"0{number % 7}0,{number},{number % 3 == 0}".lower() for number in range(100)]
+    (tmp_path / "codes.csv").write_text("\n".join(lines))
+    spec, _ = written(here, "codes.csv")
+    assert spec.input.columns == {"c1": "string", "c2": "bigint", "c3": "boolean"}
+    assert (spec.input.header, spec.key) == (False, ("c1",))
+
+
+def test_a_column_of_a_csv_that_is_odd_further_down_is_text(here: Command, tmp_path: Path) -> None:
+    lines = [f"{number % 9},{number}" for number in range(200_000)]
+    (tmp_path / "late.csv").write_text("\n".join(["shop,price", *lines, "1,none", *lines]))
+    spec, _ = written(here, "late.csv")
+    assert spec.input.columns == {"shop": "bigint"}
+
+
+def test_each_line_says_what_it_is_and_the_file_of_the_dag_names_the_spec(here: Command, tmp_path: Path) -> None:
+    spec, _ = written(here, in_days(tmp_path, "date=%Y-%m-%d"))
+    text = Path("specs", f"{spec.name}.yaml").read_text(encoding="utf-8")
+    assert text.count("#") > text.count("\n") / 2
+    assert max(map(len, text.splitlines())) <= 200
+    assert "#   page " in text.partition("key: page")[0]
+    assert "  values" not in text
+    dag = Path("specs", f"{spec.name}_dag.py").read_text(encoding="utf-8")
+    assert f'"{spec.name}.yaml"' in dag
+    compile(dag, "dag", "exec")
+
+
+def test_no_file_is_overwritten_and_then_none_is_written(here: Command, tmp_path: Path) -> None:
+    as_parquet(tmp_path)
+    Path("specs").mkdir()
+    Path("specs", "mine_dag.py").write_text("# mine")
+    done = here("init", "clicks.parquet", "--name", "mine", "--into", "specs")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert [path.read_text() for path in Path("specs").iterdir()] == ["# mine"]
+
+
+def test_an_input_below_the_data_root_is_named_from_there(here: Command, tmp_path: Path) -> None:
+    as_parquet(tmp_path / "data")
+    spec, _ = written(here, "data/clicks.parquet")
+    assert (spec.input.path, spec.name) == ("clicks.parquet", "clicks_by_page")
+
+
+def test_a_spec_that_cannot_be_run_is_not_written(here: Command, tmp_path: Path) -> None:
+    as_parquet(tmp_path / "data")
+    done = here("init", str(tmp_path / "data"), "--into", "specs")  # its results would be in its input
+    assert (done.returncode, "a folder apart from the input" in done.stderr) == (2, True)
+    assert not Path("specs").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("{here}/clicks/", "{here}/clicks/date={{date}}"),
+        ("./clicks/", "{here}/clicks/date={{date}}"),
+        ("file://{here}/clicks", "{here}/clicks/date={{date}}"),
+        ("data/../data/below/", "below/date={{date}}"),
+        ("below", "below/date={{date}}"),
+        ("clicks/date=2026-11-0*", "{here}/clicks/date=2026-11-0*"),
+    ],
+)
+def test_a_path_is_taken_as_a_shell_completes_it(here: Command, tmp_path: Path, given: str, path: str) -> None:
+    in_days(tmp_path, "date=%Y-%m-%d")
+    shutil.copytree(tmp_path / "clicks", tmp_path / "data" / "below")
+    spec, _ = written(here, given.format(here=tmp_path))
+    assert spec.input.path == path.format(here=tmp_path)
+
+
+def test_an_input_on_another_file_system_is_named_by_its_url(here: Command, tmp_path: Path) -> None:
+    in_days(tmp_path, "date=%Y-%m-%d")
+    fs = fsspec.filesystem("memory")
+    fs.put(str(tmp_path / "clicks"), "/lake/clicks", recursive=True)
+    try:
+        spec, said = written(here, "memory://lake/clicks/")
+    finally:
+        fs.rm("/lake", recursive=True)
+    assert (spec.input.path, "good for 2026-11-03" in said) == ("memory://lake/clicks/date={date}", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gone.parquet", None, "no such path"),
+        ("empty.csv", b"", "empty file"),
+        ("odd.parquet", b"no Parquet", "odd.parquet: expected a readable Parquet file"),
+        ("list.json", b"[1, 2]", "list.json"),
+        ("nothing.json", b"", "a column that can be a key"),
+    ],
+)
+def test_an_input_that_is_none_is_told_in_one_sentence_and_nothing_is_written(
+    here: Command, tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = here("init", name, "--into", "specs")
+    assert (done.returncode, done.stderr.count("\n"), said in done.stderr) == (2, 1, True), done.stderr
+    assert not Path("specs").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        (["/l/c/date=2026-01-30/a", "/l/c/date=2026-01-31/b"], "/l/c/date={date}"),
+        (["/l/c/a=1/day=20260130/a", "/l/c/a=2/day=20260131/b"], "/l/c/a=*/day={date:%Y%m%d}"),
+        (["/l/c/2026/01/30/05/a", "/l/c/2026/01/31/a"], "/l/c/{date:%Y/%m/%d}"),
+        (["/l/c/clicks-2026-01-30.csv", "/l/c/clicks-2026-01-31.csv"], "/l/c/clicks-{date}.csv"),
+        (["/l/c/2026-01-30-a.csv", "/l/c/2026-01-31-b.csv"], "/l/c/{date}*.csv"),
+        (["/l/c/date=2026-01-31/a", "/l/c/b"], None),
+        (["/l/c/2026-02-31/a"], None),
+        (["/l/c/date=2026-01-31/a", "/l/c/x/date=2026-01-30/a"], None),
+        (["/l/c/part-1.parquet"], None),
+    ],
+)
+def test_days_are_found_in_folders_and_names_of_files(files: list[str], path: str | None) -> None:
+    found = days_of("/l/c", files)
+    assert (found and found.path) == path
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not PEERS.is_dir(), reason=f"there is no folder {PEERS}")
+def test_files_and_tables_of_other_projects_have_a_first_spec_or_a_sentence(here: Command, tmp_path: Path) -> None:
+    begun, faults = 0, []
+    for number, case in enumerate(cases_in(unpacked(PEERS, tmp_path))):
+        done = here("init", case.given["path"], "--into", f"specs/{number}", "--name", "peer")
+        begun += done.returncode == 0
+        if done.returncode not in {0, 2} or done.stderr.count("\n") != (done.returncode == 2):
+            faults.append(f"{case.name}: {done.stderr}")
+    assert not faults, "\n".join(faults)
+    assert begun > 100

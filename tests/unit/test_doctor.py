@@ -1,0 +1,282 @@
+"""``skewless doctor``: each thing good or with its remedy, with the extras and without, and nothing left behind."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import Distribution, distribution, requires, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from typer.testing import CliRunner
+
+from skewless_cli.doctor import Surroundings, airflow, catalog, installation, places
+from skewless_cli.doctor.finding import Finding
+from skewless_cli.main import app
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+SPEC = "name: {name}\ninput: {{path: clicks}}\nkey: page\naggregates: {{n: {function}}}\noutput: {{path: {name}}}\n"
+
+
+def found(check: Callable[..., object], root: str = "", folder: str = "") -> dict[str, Finding]:
+    """The findings of one check, by their subjects."""
+    listed: list[Finding] = list(check(Surroundings(root, folder)))  # type: ignore[call-overload]
+    return {one.subject: one for one in listed}
+
+
+def program(path: Path, says: str, code: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {code}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is all of the PATH, beside a shell's; there is no JAVA_HOME."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("says", "state"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17', "good"),
+        ('openjdk version "21-ea" 2023-09-19', "good"),
+        ('java version "1.8.0_392"', "wrong"),
+        ('openjdk version "11.0.21" 2023-10-17', "wrong"),
+        ("no Java at all", "wrong"),
+    ],
+)
+def test_java_is_that_of_the_path_and_old_enough(bare_path: Path, says: str, state: str) -> None:
+    program(bare_path / "java", says)
+    assert found(installation.check_java)["Java"].state == state
+
+
+def test_java_home_comes_before_the_path_and_one_without_java_is_led_to_it(
+    bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = program(tmp_path / "jdk" / "bin" / "java", 'openjdk version "17.0.9"')
+    (bare_path / "java").symlink_to(good)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    told = found(installation.check_java)["Java"]
+    assert (told.state, told.remedy) == ("wrong", f"export JAVA_HOME={tmp_path / 'jdk'}")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    (bare_path / "java").unlink()
+    assert found(installation.check_java)["Java"].told == f"17.0.9, {good}"
+
+
+@pytest.mark.usefixtures("bare_path")
+def test_without_any_java_there_is_the_command_that_installs_one() -> None:
+    told = found(installation.check_java)["Java"]
+    assert (told.state, told.remedy) == ("wrong", "apt-get install openjdk-17-jre-headless")
+
+
+def test_each_extra_is_known_by_a_package_that_it_asks_for() -> None:
+    for extra, package in installation.EXTRAS.items():
+        assert package in {canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]}, extra
+
+
+def test_a_package_of_another_version_than_its_extra_asks_for_is_told_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_package(tmp_path, "obstore", "0.1", {})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    told = found(installation.check_packages)["extra object-stores"]
+    assert told.state == "wrong"
+    assert "obstore is 0.1, but it needs obstore" in told.told
+    (wanted,) = EXTRAS["object-stores"]
+    assert f" install '{Requirement(wanted)}'" in told.remedy
+
+
+def test_an_extra_that_is_absent_has_a_command_that_moves_no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(installation.EXTRAS, "redis", "no-such-package")
+    told = found(installation.check_packages)["extra redis"]
+    assert told.state == "absent"
+    assert told.remedy.endswith(f"install 'skewless[redis]' 'apache-airflow=={version('apache-airflow')}'")
+
+
+def test_what_an_extra_of_another_package_asks_for_is_asked_for() -> None:
+    told = found(installation.check_packages)["extra iceberg"]
+    assert "sqlalchemy" in told.told
+
+
+def write_package(folder: Path, name: str, version: str, files: dict[str, str]) -> Distribution:
+    """A package of some modules as pip installs it, with the hashes of its files in its RECORD."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = []
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+        digest = installation._digest(folder / path, "sha256")
+        lines.append(f"{path},sha256={digest},{len(text)}\n")
+    (info / "RECORD").write_text("".join(lines))
+    importlib.invalidate_caches()  # a folder is read anew only if its time has changed, which is coarse
+    return Distribution.at(info)
+
+
+def test_pyspark_under_the_files_of_pyspark_client_is_told_with_the_command_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {f"pyspark/{name}.py": f"# {name} of pyspark\n" for name in ("version", "sql", "java_gateway")}
+    write_package(tmp_path, "pyspark", "4.3.0", own)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert found(installation.check_pyspark)["PySpark"].state == "good"
+    write_package(
+        tmp_path, "pyspark-client", "4.2.0", {"pyspark/version.py": "# 4.2.0\n", "pyspark/sql.py": "# other\n"}
+    )
+    told = found(installation.check_pyspark)["PySpark"]
+    assert told.state == "wrong"
+    assert told.told.startswith("2 files of pyspark 4.3.0 are those of pyspark-client 4.2.0")
+    assert told.remedy.endswith("install --force-reinstall --no-deps 'pyspark==4.3.0'")
+    (tmp_path / "pyspark" / "java_gateway.py").unlink()  # as when pyspark-client is uninstalled
+    assert found(installation.check_pyspark)["PySpark"].told.startswith("3 files")
+
+
+def test_spark_submit_beside_this_python_is_to_be_put_on_the_path(bare_path: Path) -> None:
+    told = found(installation.check_submit)["spark-submit"]
+    assert (told.state, told.remedy) == ("wrong", f"export PATH={Path(sys.executable).parent}:$PATH")
+    program(bare_path / "spark-submit", "")
+    assert found(installation.check_submit)["spark-submit"].state == "good"
+
+
+def test_the_data_root_is_tried_as_a_run_directory_is_written_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
+    (told,) = found(places.check_places, str(tmp_path)).values()
+    assert (told.subject, told.state) == ("SKEWLESS_ROOT", "good")
+    assert list(tmp_path.iterdir()) == []
+    gone = tmp_path / "gone"
+    told = found(places.check_places, str(gone))["SKEWLESS_ROOT"]
+    assert (told.state, told.remedy) == ("wrong", f"mkdir -p {gone}")
+    assert not gone.exists()
+
+
+def test_a_folder_of_runs_of_its_own_is_tried_too_and_so_is_the_group_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setenv("SKEWLESS_RUNS", str(tmp_path / "runs"))
+    assert found(places.check_places, str(tmp_path))["SKEWLESS_RUNS"].state == "good"
+    monkeypatch.setenv("SKEWLESS_RUN_GROUP", "nobody-has-this-group")
+    told = found(places.check_places, str(tmp_path))["SKEWLESS_ROOT"]
+    assert told.state == "wrong"
+    assert "SKEWLESS_RUN_GROUP" in told.remedy
+    assert [one.name for one in tmp_path.rglob("*")] == ["runs"]
+
+
+def test_a_root_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
+    assert found(places.check_places, "/proc")["SKEWLESS_ROOT"].state == "wrong"
+    assert found(places.check_places, "nothing://x/y")["SKEWLESS_ROOT"].state == "wrong"
+
+
+def test_each_spec_of_the_catalog_is_good_or_has_its_sentence(tmp_path: Path) -> None:
+    for name, function in (("a", "count"), ("b", "cuont")):
+        (tmp_path / f"{name}.yaml").write_text(SPEC.format(name=name, function=function))
+    (tmp_path / "c.yml").write_text(SPEC.format(name="a", function="count"))
+    (tmp_path / "d.yaml").write_text("name: [")
+    (tmp_path / "_defaults.yaml").write_text("schedule: {timezone: Europe/Zurich}\n")
+    told = {Path(subject).name: one for subject, one in found(catalog.check_catalog, folder=str(tmp_path)).items()}
+    assert {name: one.state for name, one in told.items()} == {
+        "a.yaml": "good", "b.yaml": "wrong", "c.yml": "wrong", "d.yaml": "wrong",
+    }  # fmt: skip
+    assert "did you mean 'count'" in told["b.yaml"].told
+    assert "that of a.yaml" in told["c.yml"].told
+
+
+def test_a_catalog_that_is_missing_is_wrong_only_if_it_was_named(tmp_path: Path) -> None:
+    assert found(catalog.check_catalog)["catalog"].state == "absent"
+    assert found(catalog.check_catalog, folder=str(tmp_path / "gone"))["catalog"].state == "wrong"
+    assert found(catalog.check_catalog, folder=str(tmp_path))["catalog"].state == "absent"
+
+
+def test_an_airflow_that_was_never_set_up_is_absent_and_no_home_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    assert found(airflow.check_airflow)["Airflow"].state == "absent"
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_exit_code_is_2_if_something_is_wrong_and_json_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("SKEWLESS_CATALOG", raising=False)
+    monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    good = CliRunner().invoke(app, ["doctor", "--root", str(tmp_path), "--json"])
+    assert (good.exit_code, json.loads(good.stdout)["good"]) == (0, True), good.stdout
+    wrong = CliRunner().invoke(app, ["doctor", "--root", str(tmp_path / "gone"), "--json"])
+    assert (wrong.exit_code, json.loads(wrong.stdout)["good"]) == (2, False)
+    (root,) = [one for one in json.loads(wrong.stdout)["checks"] if one["subject"] == "SKEWLESS_ROOT"]
+    lines = CliRunner().invoke(app, ["doctor", "--root", str(tmp_path / "gone")]).stdout.splitlines()
+    assert f"wrong   SKEWLESS_ROOT: {root['told']}; {root['remedy']}" in lines
+    assert len(lines) == len(json.loads(wrong.stdout)["checks"])
+
+
+def test_the_version_is_that_of_the_package_and_shells_complete_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"skewless {version('skewless')}\n"
+    monkeypatch.setenv("_SKEWLESS_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "skewless doc")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert CliRunner().invoke(app, prog_name="skewless").stdout.split() == ["doctor"]
+
+
+def base_packages(name: str, seen: set[str]) -> set[str]:
+    """A package with all that it asks for without extras."""
+    if canonicalize_name(name) not in seen:
+        seen.add(canonicalize_name(name))
+        for text in requires(name) or ():
+            one = Requirement(text)
+            if one.marker is None or one.marker.evaluate({"extra": ""}):
+                base_packages(one.name, seen)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def base_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with links to what skewless asks for without extras, and to the libraries of its command."""
+    folder = tmp_path_factory.mktemp("base")
+    packages = Path(sysconfig.get_path("purelib"))
+    names = base_packages("packaging", base_packages("typer", base_packages("skewless", set())))
+    for name in names:
+        for top in {file.parts[0] for file in distribution(name).files or () if file.parts[0] != ".."}:
+            if not (folder / top).exists() and not top.endswith(".pth"):
+                (folder / top).symlink_to(packages / top)
+    return folder
+
+
+def test_without_extras_they_are_absent_and_nothing_fails(base_alone: Path, tmp_path: Path) -> None:
+    """As in an environment that has none of them: the interpreter is told of no other packages."""
+    code = (
+        "from skewless_cli.doctor import Surroundings, examine\n"
+        f"for one in examine(Surroundings({str(tmp_path)!r}, {str(tmp_path)!r})): print(one)"
+    )
+    (tmp_path / "a.yaml").write_text(SPEC.format(name="a", function="count"))
+    places = (base_alone, ROOT / "plugins", ROOT / "jobs")
+    environment = {"PATH": "/nowhere", "PYTHONPATH": os.pathsep.join(map(str, places))}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    states = {line[8:].partition(":")[0]: line[:8].strip() for line in done.stdout.splitlines()}
+    absent = {"Java", "PySpark", "spark-submit", "Airflow", *(f"extra {extra}" for extra in installation.EXTRAS)}
+    assert {subject for subject, state in states.items() if state == "absent"} == absent, done.stdout
+    assert "wrong" not in states.values()

@@ -1,0 +1,172 @@
+"""What a run has saved, in a sentence: beside runs under plain hashing that were really played."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks.simulation import Simulation
+from skewless.documents.job import Job
+from skewless.documents.savings import Savings
+from skewless.documents.stage_report import StageReport, TaskLoad
+from skewless.replay import savings
+from skewless.replay.savings import longest_seconds, savings_of
+from skewless.run.certificate import run_certificate
+from skewless.run.directory import SAVINGS, STAGE_REPORT, RunDirectory, stage_step
+from skewless_lake.publication import keep_savings
+from tests.unit import synthetic
+
+
+@cache
+def played(policy: str = "adaptive", exponent: float = 1.1) -> Simulation:
+    counts = synthetic.zipf_rows(2000, exponent, 60_000)
+    return synthetic.simulated(counts, reducers=8, policy=policy).play()
+
+
+def untimed(run: Simulation) -> list[StageReport]:
+    """The reports of a run whose tasks have not measured their times."""
+    return timed(run, None)
+
+
+def told(run: Simulation, job: Job | None = None, reports: list[StageReport] | None = None) -> Savings:
+    return savings_of(job or run.job, run.plans, reports or untimed(run), lambda _: None)
+
+
+def over_bound(run: Simulation) -> float:
+    gap = run_certificate(run.job, run.reports).gap
+    assert gap is not None
+    return 1.0 + gap
+
+
+def timed(run: Simulation, seconds_per_row: float | None) -> list[StageReport]:
+    """The reports of a run whose tasks have measured such times."""
+
+    def busy(load: TaskLoad) -> TaskLoad:
+        seconds = None if seconds_per_row is None else seconds_per_row * load.processed_rows
+        return load.model_copy(update={"busy_seconds": seconds})
+
+    return [one.model_copy(update={"tasks": tuple(map(busy, one.tasks))}) for one in run.reports]
+
+
+def test_a_run_says_what_plain_hashing_would_have_made_of_its_longest_task() -> None:
+    plain, ours = over_bound(played("static")), over_bound(played())
+    found = told(played())
+    assert plain / ours > 1.1
+    assert found.sentence == (
+        f"Plain hashing would have made the longest task {plain / ours:.1f} times as long "
+        f"({plain:.2f} of the best possible, this run {ours:.2f})."
+    )
+    assert found.against_over_bound == pytest.approx(plain, rel=0.02)
+    assert (found.policy, found.against, found.seconds, found.against_seconds) == ("adaptive", "static", None, None)
+
+
+def test_seconds_are_told_where_each_task_has_measured_its_own() -> None:
+    ours, plain = timed(played(), 0.001), timed(played("static"), 0.001)
+    found = told(played(), reports=ours)
+    assert found.seconds == pytest.approx(longest_seconds(played().job, ours), abs=1e-3)
+    assert found.against_seconds == pytest.approx(longest_seconds(played().job, plain), rel=0.02)
+    assert f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s (" in found.sentence
+    (first, *others) = ours[0].tasks
+    one_unknown = ours[0].model_copy(update={"tasks": (first.model_copy(update={"busy_seconds": None}), *others)})
+    assert told(played(), reports=[one_unknown, *ours[1:]]).seconds is None
+
+
+def test_where_nothing_was_to_be_saved_or_routing_did_not_pay_it_says_so() -> None:
+    even = synthetic.simulated(synthetic.zipf_rows(1, 1.0, 60_000), reducers=1, policy="adaptive").play()
+    assert told(even).sentence == (
+        "Nothing was to be saved: plain hashing would have come as near to the best possible "
+        "(1.00 of the best possible, this run 1.00)."
+    )
+    skewed = played("static")
+    worse = skewed.job.model_copy(update={"spec": played().job.spec})
+    balanced = told(skewed, job=worse)
+    assert balanced.sentence.startswith("Nothing was to be saved"), "the same loads, whatever the policy"
+    late = untimed(played())
+    (first, *others) = late[0].tasks
+    heavier = first.model_copy(update={"processed_rows": 30_000})
+    late[-1] = late[-1].model_copy(update={"tasks": (heavier, *others)})
+    assert told(played(), reports=late).sentence.startswith(
+        "Routing did not pay: plain hashing would have made the longest task 0."
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy", "begin"),
+    [
+        (
+            "observe",
+            "adaptive",
+            "This run only observed (mode observe): plain hashing routed its rows. Policy adaptive ",
+        ),
+        ("run", "static", "Policy static is plain hashing: it routed the rows of this run. Policy adaptive "),
+    ],
+)
+def test_a_run_that_plain_hashing_routed_says_so_and_what_adaptive_would_have_done(
+    mode: str, policy: str, begin: str
+) -> None:
+    run = played("static")
+    spec = played(policy).job.spec.model_copy(update={"mode": mode})
+    found = told(run, job=run.job.model_copy(update={"spec": spec}))
+    ours, plain = over_bound(played()), over_bound(run)
+    assert found.sentence.startswith(f"{begin}would have shortened the longest task to ")
+    assert found.against == "adaptive"
+    assert found.against_over_bound == pytest.approx(ours, rel=0.03)
+    assert found.sentence.endswith(f", this run {plain:.2f}).")
+
+
+def test_a_run_that_sent_no_row_has_nothing_to_save_and_one_that_counted_none_does_not_know() -> None:
+    run = played()
+    combine = run.plans[0].model_copy(update={"engine": "combine"})
+    found = savings_of(run.job, [combine], run.reports[:1], lambda _: None)
+    assert found.sentence.startswith("Nothing was to be saved by routing: every input split was aggregated where")
+    uncounted = [one.model_copy(update={"tasks": ()}) for one in run.reports]
+    assert told(run, reports=uncounted).sentence == (
+        "What routing has saved is not known: not measured: the rows of each task were not counted."
+    )
+    unfinished = told(run, reports=run.reports[:1])
+    assert unfinished.sentence.startswith("What routing has saved is not known: ")
+
+
+def recorded(folder: Path) -> RunDirectory:
+    run, of = RunDirectory(str(folder)), played()
+    run.write_once("job.json", of.job)
+    for plan in of.plans:
+        run.write_once(f"plans/{plan.epoch:04d}.json", plan)
+    for report in of.reports:
+        attempt = run.new_attempt(stage_step(report.stage))
+        attempt.write(STAGE_REPORT, report)
+        attempt.commit([], {})
+    return run
+
+
+def test_it_is_kept_once_and_publishing_neither_fails_nor_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recorded(tmp_path / "run")
+    assert run.savings() is None
+    keep_savings(run)
+    assert run.savings() == told(played(), reports=played().reports)
+    late, broken = recorded(tmp_path / "late"), recorded(tmp_path / "broken")
+    monkeypatch.setattr(savings, "savings_of", lambda *_: time.sleep(5))
+    keep_savings(run)
+    assert run.savings() == told(played(), reports=played().reports), "once"
+    begun = time.monotonic()
+    keep_savings(late, limit_seconds=0.1)
+    assert time.monotonic() - begun < 2.0
+    found = late.savings()
+    assert found is not None
+    assert "the replay takes longer than 0.1 s" in found.sentence
+
+    def fail(*_: object) -> Savings:
+        raise ZeroDivisionError("no rows")
+
+    monkeypatch.setattr(savings, "savings_of", fail)
+    keep_savings(broken)
+    found = broken.savings()
+    assert found is not None
+    assert found.sentence == "What routing has saved is not known: ZeroDivisionError: no rows."
+    (tmp_path / "broken" / SAVINGS).write_text("{")
+    keep_savings(broken)
