@@ -8,6 +8,8 @@ SHELL := /bin/bash
 # Spark or Airflow in their process: most mistakes are told in a minute.
 PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 IN_VENV := . .venv/environment.sh &&
+# What fails beside another test runs once more, alone; what fails then, too, is red. Both are printed.
+run_tests = $(IN_VENV) { $(1) || env -u SKEWLESS_TESTS_UNTIL $(1) -n 0 --last-failed --last-failed-no-failures none --maxfail 3; }
 # For all platforms and Pythons; without the addresses of a registry, and without what lays its files over pyspark's.
 LOCK := .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-package pyspark-client pyproject.toml
 
@@ -28,18 +30,18 @@ demo-lake: setup corpus ## Publish days of an Iceberg table in an embedded catal
 
 test: setup-tests ## Run all tests except the long ones (8 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
-	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
+	@$(call run_tests,$(PYTEST) -m "not long" --ignore tests/unit)
 
 test-all: test test-long test-cluster ## Run all tests, with the cluster and the browser
 
 test-long: setup-tests ## Run the long tests, except those of test-cluster; hours
-	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster
+	@$(call run_tests,$(PYTEST) -m long --ignore tests/cluster)
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that no test catches (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))
 
 test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser; installs PostgreSQL and Chromium; ONLY=test_browser.py for one file
-	@$(IN_VENV) python -m pytest tests/cluster$(if $(ONLY),/$(ONLY))
+	@$(call run_tests,python -m pytest tests/cluster$(if $(ONLY),/$(ONLY)))
 
 up: setup ## Start Airflow with its UI on port 8080 (or SKEWLESS_PORT) and print how to log in
 	@$(IN_VENV) python -m deploy.local up

@@ -1,4 +1,4 @@
-"""Metrics, callbacks, retention and killing: what those who operate a job rely on."""
+"""Callbacks, retention and killing: what those who operate a job rely on."""
 
 from __future__ import annotations
 
@@ -8,24 +8,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
-from airflow.sdk._shared.observability.metrics.otel_logger import SafeOtelLogger
-from airflow.sdk.observability import stats
-from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from skewless.documents.steps import Failure
 from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.callbacks import failure_facts, report_failure, report_lateness
 from skewless_airflow.observability.links import skew_page
-from skewless_airflow.operators.planning import emit, stage_gauges
 from skewless_airflow.retention import prune_runs
 from skewless_airflow.run_store import run_location
 from skewless_airflow.runners.submit import stop_tree
@@ -33,39 +25,6 @@ from tests.airflow.recorded_run import record, validate
 from tests.airflow_setting import PROJECT
 from tests.packages import dependencies_alone
 from tests.unit.synthetic import simulated, zipf_rows
-
-
-@pytest.fixture
-def metrics() -> Iterator[InMemoryMetricReader]:
-    """Airflow's metrics, sent by its OpenTelemetry logger to a reader in memory."""
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    factory: Any = lambda: SafeOtelLogger(provider)  # noqa: E731  # which Airflow's own types do not count as a logger
-    stats.initialize(factory=factory, export_legacy_names=False)
-    yield reader
-    provider.shutdown()
-    stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
-
-
-def test_a_stage_is_told_in_metrics_with_its_dag_and_number(metrics: InMemoryMetricReader) -> None:
-    played = simulated(zipf_rows(200, 1.2, 5_000), waves=(1, 3), reducers=4).play()
-    report, decision = played.reports[0], played.decisions[0]
-    emit(stage_gauges(report, decision, plan_generation_ns=12_345_678_901), "small", 1)
-    data = metrics.get_metrics_data()
-    assert data is not None
-    found = {
-        metric.name: [(point.value, dict(point.attributes or {})) for point in metric.data.data_points]  # type: ignore[union-attr]
-        for metric in data.resource_metrics[0].scope_metrics[0].metrics
-    }
-    of = {"dag_id": "small", "stage": "1"}
-    assert decision.next_plan is not None
-    assert found == {
-        "airflow.skewless.task_count": [(len(decision.next_plan.tasks), of)],
-        "airflow.skewless.plan_generation_ns": [(12_345_678_901, of)],
-        "airflow.skewless.backlog": [(report.backlog_rows, of)],
-        "airflow.skewless.forwarded": [(report.forwarded_rows, of)],
-        "airflow.skewless.max_over_mean": [(report.max_over_mean, of)],
-    }
 
 
 def test_a_failure_is_told_with_the_sentence_of_its_step_and_a_page(

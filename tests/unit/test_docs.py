@@ -24,11 +24,12 @@ PACKAGES = {
 }  # fmt: skip
 #: A name that begins so is a path of the repository.
 FOLDERS = ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks", "docs", "tests", "docker")
+METRICS = "plugins/skewless_airflow/observability/metrics.py"
 #: Look like names of ours, and are a file of the reader's, a group of entry points, metrics and pages of the docs.
 NAMES_OF_OTHER_THINGS = {
     "jobs/catalog/clicks_by_page.yaml",
     "skewless.mappers",
-    *(f"skewless.{gauge}" for gauge in ("task_count", "plan_generation_ns", "backlog", "forwarded", "max_over_mean")),
+    *re.findall(r'"(skewless\.\w+)": "', (ROOT / METRICS).read_text(encoding="utf-8")),
     *(f"{page.stem}.md" for page in DOCS.glob("*.md")),
 }
 #: More than that is for a page of the docs.

@@ -122,6 +122,7 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
             state_bytes=definition.state_bytes,
             setup_seconds=getattr(definition, "setup_seconds", 0.0),
             row_seconds=NATIVE_ROW_SECONDS if isinstance(definition, NativeAggregate) else definition.row_seconds,
+            reads=tuple(column for column, _ in arguments),
         )
     return algebra
 

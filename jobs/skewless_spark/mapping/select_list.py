@@ -36,32 +36,22 @@ class Mapped(NamedTuple):
         types: the Spark SQL type of each mapped column.
         reads: the input columns that the map reads.
         selected: the parsed select list; empty for a mapper.
+        condition: the input columns in the map's condition.
     """
 
     types: dict[str, str]
     reads: tuple[str, ...]
     selected: tuple[Selected, ...] = ()
-
-
-class Item(NamedTuple):
-    """One expression of the list.
-
-    Attributes:
-        reads: the names in it that may be columns of the input.
-    """
-
-    selected: Selected
-    reads: tuple[str, ...]
+    condition: tuple[str, ...] = ()
 
 
 def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str) -> Mapped:
     """The mapped columns of a select list and the columns it reads; see ``mapping.map_types``."""
     usable = {name: kind for name, kind in types.items() if not kind.startswith("unsupported ")}
-    items = [_parsed(spark, text, f"{at}, map.select {text!r}") for text in given.select or ()]
+    selected = tuple(_parsed(spark, text, f"{at}, map.select {text!r}") for text in given.select or ())
     condition = () if given.where is None else _checked(spark, given.where, f"{at}, map.where {given.where!r}").reads
-    read = [*((name, f"map.select {item.selected.text!r}") for item in items for name in item.reads)]
+    read = [(name, f"map.select {one.text!r}") for one in selected for name in one.reads]
     _require_known([*read, *((name, f"map.where {given.where!r}") for name in condition)], types, at)
-    selected = tuple(item.selected for item in items)
     names = [name for one in selected for name in one.names]
     twice = next((name for name in names if [one.lower() for one in names].count(name.lower()) > 1), None)
     if twice is not None:
@@ -78,7 +68,7 @@ def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str)
         raise SpecError(f"{at}, map", "expressions over the columns of the input", _first_line(err)) from None
     _refuse_unrepeatable(frame, any(one.generator for one in selected), at)
     found = {name: field.dataType.simpleString() for name, field in zip(names, frame.schema, strict=False)}
-    return Mapped(found, reads, selected)
+    return Mapped(found, reads, selected, tuple(condition))
 
 
 def apply(
@@ -149,14 +139,14 @@ def _require_known(read: Sequence[tuple[str, str]], types: Mapping[str, str], at
             raise SpecError(f"{at}, {where}", "columns that Spark reads", f"{name!r} of type {kind}", "leave it out")
 
 
-def _parsed(spark: SparkSession, text: str, at: str) -> Item:
-    item = _checked(spark, text, at)
-    if not item.selected.names:
+def _parsed(spark: SparkSession, text: str, at: str) -> Selected:
+    found = _checked(spark, text, at)
+    if not found.names:
         raise SpecError(at, "an expression with a name", "none", "write '... AS name'")
-    return item
+    return found
 
 
-def _checked(spark: SparkSession, text: str, at: str) -> Item:
+def _checked(spark: SparkSession, text: str, at: str) -> Selected:
     parser = cast("Any", spark)._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # Spark's own parser
     try:
         root = parser.parseExpression(text)
@@ -181,8 +171,8 @@ def _checked(spark: SparkSession, text: str, at: str) -> Item:
         generator = found[1].lower()
         if len(names) != 2 and generator.startswith("pos"):
             raise SpecError(at, "two names for a position and a value", str(list(names)), "write AS (position, name)")
-        return Item(Selected(text=text, names=names, generator=generator, argument=found[2]), reads)
-    return Item(Selected(text=text, names=names), reads)
+        return Selected(text=text, names=names, generator=generator, argument=found[2], reads=reads)
+    return Selected(text=text, names=names, reads=reads)
 
 
 def _attributes(one: Any, at: str, bound: frozenset[str] = frozenset()) -> Iterator[str]:

@@ -82,8 +82,9 @@ def _frozen(
     found = listing.types if listing.units or spec.map is not None or listing.types.keys() >= set(used) else {}
     reads: tuple[str, ...] = ()
     selected: tuple[Selected, ...] = ()
+    condition: tuple[str, ...] = ()
     if spec.map is not None and found:
-        found, reads, selected = map_types(spark, spec.map, found, at)
+        found, reads, selected, condition = map_types(spark, spec.map, found, at)
     # An input without files has no schema, but its empty result needs one.
     types = found or assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE) | listing.types
     for column in spec.key:
@@ -105,7 +106,7 @@ def _frozen(
         window, units = of_parts.changes(key_types | column_types, root, wanted)
     else:
         window, units = None, wanted.fitted(listing)
-    source = source.model_copy(update={"selected": selected})
+    source = source.model_copy(update={"selected": selected, "condition": condition})
     units = _of_read_columns(units, source)
     # Waves keep the order of the input where an aggregate depends on it or states are forwarded.
     in_order = spec.state == "forward" or any(one.ordered for one in algebra.values())

@@ -77,7 +77,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     about_ledger = _nothing_in(context, "ledger", _imbalances(ledger))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
-    about_table, about_result = _result_verdicts(context, spark, run, result, rows, own)
+    about_table, about_result, types = _result_verdicts(context, spark, run, result, rows, own)
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
@@ -91,6 +91,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
+        columns=types,
         window=window_quality(job.window, job.part, of_parts.parts, StatesStore(job.window.store), of_parts.newest)
         if job.window
         else None,
@@ -233,7 +234,7 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 
 def _result_verdicts(
     context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
-) -> tuple[list[Check], list[Verdict]]:
+) -> tuple[list[Check], list[Verdict], dict[str, str]]:
     job, rules = run.job(), tuple[TableRule, ...]()
     if job.spec.output.is_table:  # what is staged is what is published
         in_table = staged(run)
@@ -257,7 +258,8 @@ def _result_verdicts(
     finally:
         frame.unpersist()
     skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
-    return of_table, [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
+    of_result = [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
+    return of_table, of_result, {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
 
 def _unobservable(expectation: Expectation, result: StepCommit) -> bool:

@@ -72,12 +72,14 @@ class Selected(Frozen):
     Attributes:
         generator: the function that makes rows, if it is one, in lower case.
         argument: of that function, as it is written.
+        reads: the names in it that are columns of the input.
     """
 
     text: str
     names: tuple[str, ...]
     generator: str = ""
     argument: str = ""
+    reads: tuple[str, ...] = ()
 
 
 class Source(Frozen):
@@ -89,6 +91,7 @@ class Source(Frozen):
         header: of a csv, whether the first line of each file names its columns.
         reads: with a map, the columns that it reads.
         selected: with a map that is a select list, that list.
+        condition: with a map, the columns in its condition.
         pinned: of an Iceberg or Delta table, what is read of it.
     """
 
@@ -99,6 +102,7 @@ class Source(Frozen):
     delimiter: str = ","
     reads: tuple[str, ...] = ()
     selected: tuple[Selected, ...] = ()
+    condition: tuple[str, ...] = ()
     pinned: PinnedTable | None = None
 
 
@@ -111,6 +115,7 @@ class Algebra(Frozen):
         invertible: whether rows can be taken out of a state again by their own state, bit for bit.
         setup_seconds: for each key that a task opens, as the aggregate declares it.
         row_seconds: of one core for a row, about; None where only running it can tell.
+        reads: the columns that it takes: of the input or, with a map, of the mapped rows.
     """
 
     mergeable: bool
@@ -119,6 +124,7 @@ class Algebra(Frozen):
     state_bytes: int = Field(default=16, ge=0, le=LARGEST_COUNT)
     setup_seconds: float = Field(default=0.0, ge=0)
     row_seconds: float | None = Field(default=None, ge=0)
+    reads: tuple[str, ...] = ()
 
 
 class Job(Document):

@@ -203,6 +203,7 @@ class QualityReport(Document):
     Attributes:
         success: whether every check held; a report that says otherwise than its checks is refused.
         keys: rows of the result.
+        columns: the Spark SQL type of each column of the result.
         window: of a run with a window, what is measured of its parts.
     """
 
@@ -210,6 +211,7 @@ class QualityReport(Document):
     keys: Count
     checks: tuple[Check, ...]
     ledger: Ledger
+    columns: dict[str, str] = Field(default_factory=dict)
     window: WindowQuality | None = None
 
     def named(self, own: int) -> tuple[tuple[str, Check], ...]:

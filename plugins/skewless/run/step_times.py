@@ -86,12 +86,15 @@ def times_of(run: RunDirectory) -> list[StepTimes]:
     """The times of a run's steps, as far as they were written, by their start."""
     stages = run.committed_stages()
     numbered = [name for stage in range(stages + 1) for name in (f"stage {stage}", f"decision {stage + 1}")]
-    found = []
-    for step in ("prepare", *numbered, "merge", "validate", "publish"):
-        with suppress(SkewlessError):
-            if run.exists(_document(step)):
-                found.append(run.read(_document(step), StepTimes))
-    return sorted(found, key=lambda one: one.started)
+    found = (times_of_step(run, step) for step in ("prepare", *numbered, "merge", "validate", "publish"))
+    return sorted((times for times in found if times is not None), key=lambda one: one.started)
+
+
+def times_of_step(run: RunDirectory, step: str) -> StepTimes | None:
+    """The times of one step; None if none were written, or they cannot be read."""
+    with suppress(SkewlessError):
+        return run.read(_document(step), StepTimes) if run.exists(_document(step)) else None
+    return None
 
 
 class TimeLine(NamedTuple):

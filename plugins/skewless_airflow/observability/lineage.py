@@ -1,14 +1,16 @@
 """Inputs and outputs of a run for OpenLineage, where its provider is installed.
 
-The provider calls ``get_openlineage_facets_on_complete`` of an operator that has succeeded. Datasets are named by
-OpenLineage's naming conventions (spec/Naming.md), so that they are the same ones that other jobs read and write. The
-provider is an extra: it is imported only when it calls.
+The provider calls ``get_openlineage_facets_on_complete`` of an operator that has ended, well or not. Datasets are named
+by OpenLineage's naming conventions (spec/Naming.md), so that they are the same ones that other jobs read and write. No
+key and no other value of a row is told. The provider is an extra: it is imported only when it calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from skewless.documents.job import Job
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.records import Publication, publication_of
 from skewless.spec.input import is_named
@@ -17,6 +19,7 @@ from skewless_lake.staged import STAGED, StagedResult
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.generated.base import DatasetFacet, InputDataset, OutputDataset
+    from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, InputField
 
 #: Hadoop's schemes of S3: the naming conventions know one, and OpenLineage's own clients map them to it, too.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -60,7 +63,34 @@ def published_lineage(run: RunDirectory) -> OperatorLineage:
     published = publication_of(run)
     if published is None:
         return OperatorLineage()
-    return OperatorLineage(inputs=[_read(run)], outputs=[_written(run, published)])
+    read = _read(run)
+    return OperatorLineage(inputs=[read], outputs=[_written(run, published, read)])
+
+
+def checked_lineage(run: RunDirectory) -> OperatorLineage:
+    """The result of a run as what its validation reads, with each check as an assertion, also of a run that failed."""
+    from airflow.providers.openlineage.extractors import OperatorLineage  # an extra
+    from openlineage.client.generated.base import InputDataset
+    from openlineage.client.generated.data_quality_assertions_dataset import (
+        Assertion,
+        DataQualityAssertionsDatasetFacet,
+    )
+
+    report = run.quality()
+    if report is None:
+        return OperatorLineage()
+    told = [
+        Assertion(
+            assertion=check.expectation, success=check.success, column=check.column or None, name=name,
+            expected=check.required or None,
+        )
+        for name, check in report.named(len(run.job().spec.quality.expectations))
+    ]  # fmt: skip
+    facet = DataQualityAssertionsDatasetFacet(assertions=told)
+    facets = {"schema": _schema(report.columns)}
+    return OperatorLineage(
+        inputs=[InputDataset(*_output_name(run), facets=facets, inputFacets={"dataQualityAssertions": facet})]
+    )
 
 
 def _read(run: RunDirectory) -> InputDataset:
@@ -75,10 +105,11 @@ def _read(run: RunDirectory) -> InputDataset:
     statistics = InputStatisticsInputDatasetFacet(rowCount=rows, size=sum(files.values()), fileCount=len(files))
     table = job.source.pinned
     of_table = _table_facets(table.name if is_named(table.kind) else None, table.snapshot) if table else {}
-    return InputDataset(namespace, name, facets=of_table, inputFacets={"inputStatistics": statistics})
+    facets = {"schema": _schema(_read_columns(job)), **of_table}
+    return InputDataset(namespace, name, facets=facets, inputFacets={"inputStatistics": statistics})
 
 
-def _written(run: RunDirectory, published: Publication) -> OutputDataset:
+def _written(run: RunDirectory, published: Publication, read: InputDataset) -> OutputDataset:
     """The folder of the result, whose days are its partitions."""
     from openlineage.client.generated.base import OutputDataset
     from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
@@ -86,14 +117,72 @@ def _written(run: RunDirectory, published: Publication) -> OutputDataset:
     result = run.committed(RESULT_STEP)
     files = result.of_kind("published") or result.of_kind("result")
     job = run.job()
-    output = job.spec.output
-    # Of a table its location, by which the integrations of Iceberg and Delta name it, too.
-    namespace, name = dataset_name(run.read(STAGED, StagedResult).location if output.is_table else job.output_path)
+    output, report = job.spec.output, run.quality()
     statistics = OutputStatisticsOutputDatasetFacet(
         rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)
     )
     of_table = _table_facets(output.path if is_named(output.format) else None, published.snapshot)
-    return OutputDataset(namespace, name, facets=of_table, outputFacets={"outputStatistics": statistics})
+    facets = {"schema": _schema(report.columns if report else {}), "columnLineage": _columns(job, read), **of_table}
+    return OutputDataset(*_output_name(run), facets=facets, outputFacets={"outputStatistics": statistics})
+
+
+def _output_name(run: RunDirectory) -> tuple[str, str]:
+    """Of a table its location, by which the integrations of Iceberg and Delta name it, too."""
+    job = run.job()
+    return dataset_name(run.read(STAGED, StagedResult).location if job.spec.output.is_table else job.output_path)
+
+
+def _schema(types: Mapping[str, str]) -> DatasetFacet:
+    from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
+
+    return SchemaDatasetFacet(fields=[SchemaDatasetFacetFields(name=name, type=kind) for name, kind in types.items()])
+
+
+def _read_columns(job: Job) -> dict[str, str]:
+    """The Spark SQL type of each column that the job reads; of CSV and JSON lines, of all of them."""
+    return {**job.source.columns, **job.source.partition_columns}
+
+
+def _columns(job: Job, read: InputDataset) -> ColumnLineageDatasetFacet:
+    """Which columns of the input each column of the result is made from, and how."""
+    from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, Fields
+
+    made = {key: _made_from(job, key) for key in job.spec.key}
+    for name, algebra in job.algebra.items():
+        sources = [field for column in algebra.reads for field in _made_from(job, column)[1]]
+        made[name] = ("AGGREGATION", tuple(dict.fromkeys(sources)))
+    grouped = dict.fromkeys(field for key in job.spec.key for field in made[key][1])
+    return ColumnLineageDatasetFacet(
+        fields={name: Fields(inputFields=[*_fields(read, how, fields)]) for name, (how, fields) in made.items()},
+        dataset=[
+            *_fields(read, "FILTER", _read_as(job, job.source.condition), "INDIRECT"),
+            *_fields(read, "GROUP_BY", grouped, "INDIRECT"),
+        ],
+    )
+
+
+def _made_from(job: Job, column: str) -> tuple[str, tuple[str, ...]]:
+    """The columns of the input that a column is made from, before it is aggregated, and the kind of transformation."""
+    if job.spec.map is None:
+        return "IDENTITY", (column,)
+    # A mapper of Python does not say which column becomes which.
+    one = next((one for one in job.source.selected if column in one.names), None)
+    found = _read_as(job, one.reads if one else job.source.reads)
+    plain = one is not None and [one.text.strip(" `").lower()] == [name.lower() for name in found]
+    return "IDENTITY" if plain else "TRANSFORMATION", found
+
+
+def _read_as(job: Job, names: Iterable[str]) -> tuple[str, ...]:
+    """The columns of the input that an expression names, in whatever case."""
+    lower = {name.lower() for name in names}
+    return tuple(name for name in _read_columns(job) if name.lower() in lower)
+
+
+def _fields(read: InputDataset, how: str, fields: Iterable[str], kind: str = "DIRECT") -> Iterator[InputField]:
+    from openlineage.client.generated.column_lineage_dataset import InputField, Transformation
+
+    for field in fields:
+        yield InputField(read.namespace, read.name, field, [Transformation(kind, how, "", masking=False)])
 
 
 def _table_facets(named: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:

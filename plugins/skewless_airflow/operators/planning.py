@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
-from airflow.sdk.observability.stats import Stats
 
 from skewless_airflow.observability.links import DecisionLink, SkewReportLink, push_links
 from skewless_airflow.operators import end_with_sentence
@@ -36,6 +35,7 @@ class PlanStageOperator(BaseOperator):
         """Decide, write it down, and skip the stage when it is not needed."""
         from skewless.planner.planner import plan_next_stage
         from skewless.run.step_times import timed_step
+        from skewless_airflow.observability.metrics import emit_stage
 
         push_links(context)
         with end_with_sentence(context, self.group):
@@ -46,7 +46,7 @@ class PlanStageOperator(BaseOperator):
             begun = time.monotonic_ns()
             with timed_step(run, f"decision {self.stage}", time.time):
                 report, decision = run.report(self.stage - 1), run.decide(self.stage, plan_next_stage)
-            emit(stage_gauges(report, decision, time.monotonic_ns() - begun), self.dag_id, self.stage)
+            emit_stage(run, report, decision, time.monotonic_ns() - begun, self.dag_id)
         for line in planning_lines(report, decision):
             log.info(line)
         if decision.next_plan is None:
@@ -123,21 +123,3 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
-
-
-def stage_gauges(report: StageReport, decision: Decision, plan_generation_ns: int) -> dict[str, float]:
-    """The gauges of a stage and of the decision after it, named after the list of Samza's SEP-32."""
-    gauges: dict[str, float] = {
-        "skewless.task_count": len(decision.next_plan.tasks) if decision.next_plan is not None else 0,
-        "skewless.plan_generation_ns": plan_generation_ns,
-        "skewless.backlog": report.backlog_rows,
-        "skewless.forwarded": report.forwarded_rows,
-    }
-    # A gauge cannot say "not measured", so such a figure is not sent.
-    return gauges if report.max_over_mean is None else {**gauges, "skewless.max_over_mean": report.max_over_mean}
-
-
-def emit(gauges: dict[str, float], dag_id: str, stage: int) -> None:
-    """Send gauges, told apart by DAG and stage where the metrics system has tags."""
-    for name, value in gauges.items():
-        Stats.gauge(name, value, tags={"dag_id": dag_id, "stage": str(stage)})

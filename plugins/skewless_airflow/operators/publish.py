@@ -42,6 +42,7 @@ class PublishOperator(BaseOperator):
         from skewless.run.publication.records import record_of
         from skewless.run.step_times import timed_step
         from skewless.run.summary import run_facts
+        from skewless_airflow.observability.metrics import emit_result
         from skewless_lake.publication import keep_savings, publish_run
 
         push_links(context)
@@ -65,6 +66,7 @@ class PublishOperator(BaseOperator):
                 **({} if published.snapshot is None else {"snapshot": published.snapshot}),
             }  # fmt: skip
         log.info("published", **facts)
+        emit_result(published, self.dag_id)
         if savings is not None:
             log.info(savings.sentence)
         if again and self._told(dag_run):

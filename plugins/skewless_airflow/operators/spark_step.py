@@ -253,6 +253,12 @@ class ValidateOperator(SkewlessSparkOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(entry="validate_result.py", step=QUALITY_STEP, **kwargs)
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What was checked of the result, for OpenLineage's provider, which asks for it after a failure, too."""
+        from skewless_airflow.observability.lineage import checked_lineage
+
+        return checked_lineage(run_directory(task_instance, self.group))
+
 
 def spark_pool() -> str:
     """The pool of the Spark steps: ``$SKEWLESS_POOL``, ``[skewless] pool``, or Airflow's default.

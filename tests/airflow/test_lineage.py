@@ -1,0 +1,108 @@
+"""What OpenLineage is told of the columns and the checks of a real run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skewless.run.directory import RunDirectory
+from skewless_airflow.observability.lineage import published_lineage
+from skewless_airflow.operators.spark_step import ValidateOperator
+
+_SPEC = """
+name: told
+input: {path: clicks}
+map: {select: [page, 'lower(visitor) AS visitor', ms], where: site = 'a'}
+key: page
+aggregates:
+  visits: count
+  longest: {function: max_by, column: visitor, by: ms}
+output: {path: marts/told}
+quality:
+  expectations:
+    - {type: expect_column_values_to_match_regex, kwargs: {column: page, regex: PAGES}}
+    - {type: expect_column_max_to_be_between, kwargs: {column: visits, max_value: MOST}}
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunDirectory]:
+    """A run that is published, and one whose check fails."""
+    root = tmp_path_factory.mktemp("told")
+    rows: dict[str, list[Any]] = {
+        "site": ["a", "a", "b"],
+        "page": [f"secret-{one}" for one in "pqp"],
+        "visitor": ["V", "W", "V"],
+    }
+    rows |= {"ms": [1, 2, 3], "more": [0] * 3}
+    (root / "clicks").mkdir()
+    pq.write_table(pa.table(rows), root / "clicks" / "part.parquet")
+    for name, most in (("good", "9"), ("bad", "0")):
+        (root / f"{name}.yaml").write_text(
+            _SPEC.replace("MOST", most).replace("PAGES", "secret" if name == "good" else "other")
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "skewless_cli.main", "run", str(root / f"{name}.yaml"), "--root", str(root),
+             "--run-dir", str(root / "runs" / name)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode == 0) == (name == "good"), done.stderr
+    return {name: RunDirectory(str(root / "runs" / name)) for name in ("good", "bad")}
+
+
+def test_columns_are_told_with_their_types_and_what_they_are_made_from(runs: dict[str, RunDirectory]) -> None:
+    lineage = published_lineage(runs["good"])
+    (read,), (written,) = lineage.inputs, lineage.outputs
+    assert _types(read) == {"site": "string", "page": "string", "visitor": "string", "ms": "bigint"}
+    assert _types(written) == {"page": "string", "visits": "bigint", "longest": "string"}
+    told = written.facets["columnLineage"]
+    assert {name: [_source(one) for one in field.inputFields] for name, field in told.fields.items()} == {
+        "page": [("page", "DIRECT", "IDENTITY")],
+        "visits": [],
+        "longest": [("visitor", "DIRECT", "AGGREGATION"), ("ms", "DIRECT", "AGGREGATION")],
+    }
+    assert [_source(one) for one in told.dataset] == [("site", "INDIRECT", "FILTER"), ("page", "INDIRECT", "GROUP_BY")]
+    assert {(one.namespace, one.name) for one in told.dataset} == {(read.namespace, read.name)}
+
+
+@pytest.mark.parametrize("name", ["good", "bad"])
+def test_each_check_is_told_as_an_assertion_whether_it_held_or_not(
+    runs: dict[str, RunDirectory], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs[name]
+    monkeypatch.setattr("skewless_airflow.operators.spark_step.run_directory", lambda *_: run)
+    lineage = ValidateOperator(task_id="validate").get_openlineage_facets_on_complete(SimpleNamespace())
+    (checked,), report = lineage.inputs, run.quality()
+    assert report is not None
+    assert (checked.namespace, checked.name) == ("file", run.job().output_path)
+    assert _types(checked) == {"page": "string", "visits": "bigint", "longest": "string"}
+    told = checked.inputFacets["dataQualityAssertions"].assertions
+    assert [one.success for one in told] == [check.success for check in report.checks]
+    own = told[-1]
+    assert (own.assertion, own.column, own.success) == ("expect_column_max_to_be_between", "visits", name == "good")
+    assert own.name == "visits: max between"
+    assert "max_value=" in str(own.expected)
+
+
+def test_no_value_of_a_row_is_told(runs: dict[str, RunDirectory], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skewless_airflow.operators.spark_step.run_directory", lambda *_: runs["bad"])
+    checked = ValidateOperator(task_id="validate").get_openlineage_facets_on_complete(SimpleNamespace())
+    report = runs["bad"].quality()
+    assert report is not None
+    assert "secret-" in str(report), "or this shows nothing"
+    assert "secret-" not in f"{checked} {published_lineage(runs['good'])}"
+
+
+def _types(dataset: Any) -> dict[str, str]:
+    return {field.name: field.type for field in dataset.facets["schema"].fields}
+
+
+def _source(one: Any) -> tuple[str, str, str]:
+    (how,) = one.transformations
+    return one.field, how.type, how.subtype
