@@ -16,7 +16,7 @@ from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun
 from skewless_airflow.web.run_folders import open_run, run_folders
 from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.run import failed_tries, overall, read_savings
+from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings
 from skewless_airflow.web.views.stage import read_job, read_stages
 
 #: Runs that a page shows.
@@ -215,7 +215,7 @@ def _recorded(directory: RunDirectory) -> tuple[dt.datetime, dt.datetime] | tupl
 
 
 def _standing(directory: RunDirectory, quality: QualityView | None, *, published: bool) -> str:
-    if published:
+    if published or read_comparison(directory):
         return "success"
     return "failed" if failed_tries(directory) or (quality and not quality.success) else "unfinished"
 
