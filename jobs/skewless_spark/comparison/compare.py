@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType, Num
 from skewless.documents.comparison import Comparison, DifferingKey, Sides
 from skewless.errors import InputError, QualityError, without_secrets
 from skewless.run.directory import RunDirectory
-from skewless_spark.comparison.other_side import WHERE, OtherSide
+from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.quality.all_rows import results_of_all_rows
 from skewless_spark.quality.verification import alike, committed_result, compared, short
 from skewless_spark.sources.uris import quoted
@@ -107,11 +107,13 @@ def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> No
     for number in columns.result_keys:
         name, kind = columns.own_names[number], ours.schema[number].dataType
         if name not in theirs.rows.columns:
-            raise InputError(WHERE, f"the key column {name!r}", ", ".join(theirs.columns), "rename it in a query")
+            raise InputError(
+                theirs.where, f"the key column {name!r}", ", ".join(theirs.columns), "rename it in a query"
+            )
         came = theirs.rows.schema[name].dataType
         if came != kind and not all(isinstance(one, IntegralType) for one in (came, kind)):
             raise InputError(
-                f"{WHERE}, key column {name!r}",
+                f"{theirs.where}, key column {name!r}",
                 f"type {kind.simpleString()}",
                 came.simpleString(),
                 "cast it in a query",

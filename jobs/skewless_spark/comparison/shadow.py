@@ -9,9 +9,11 @@ from pyspark.sql import SparkSession
 from skewless.documents.comparison import Comparison
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, Fence, RunDirectory
-from skewless.spec.shadow import Shadow
+from skewless.spec.shadow import Shadow, is_query
+from skewless.spec.spec import JobSpec
 from skewless_spark.comparison.compare import compare, compared_columns
-from skewless_spark.comparison.other_side import other_side
+from skewless_spark.comparison.other_side import FIELD, other_side, require_parsed
+from skewless_spark.session.session import build_session
 from skewless_spark.session.step_lease import leased_step
 
 log = logging.getLogger(__name__)
@@ -44,9 +46,20 @@ def compare_shadow(spark: SparkSession, run: RunDirectory) -> Comparison:
     return found
 
 
+def check_shadow(spec: JobSpec, where: str) -> None:
+    """Refuse a query that cannot be parsed, in a spec that has one; Spark starts only for that.
+
+    Raises:
+        SpecError: says where Spark stumbles.
+    """
+    if spec.shadow is not None and is_query(spec.shadow.other):
+        spark = SparkSession.getActiveSession() or build_session(f"skewless check {spec.name}")
+        require_parsed(spark, spec.shadow.other, f"{where}, field {FIELD}")
+
+
 def _compare(spark: SparkSession, run: RunDirectory, shadow: Shadow, fence: Fence | None) -> Comparison:
     job = run.job()
-    theirs = other_side(spark, shadow.other, job.part, job.root, compared_columns(run, spark))
+    theirs = other_side(spark, shadow.other, job.part, job.root, compared_columns(run, spark), FIELD)
     found = compare(spark, run, theirs, shadow.tolerance, WORST)
     attempt = run.new_attempt(COMPARISON_STEP, fence)
     attempt.write(COMPARISON_REPORT, found)

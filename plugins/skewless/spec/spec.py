@@ -179,7 +179,8 @@ class JobSpec(Frozen):
             try:
                 resolve_path(self.shadow.other, part, "shadow.with")
             except SpecError as err:
-                raise unmet(err.required or f"shadow.with of a part of the job; {err.hint}", err.came) from None
+                fields = err.required or "{date}, or {hour} of a job of hours, as the only fields"
+                raise unmet(f"{fields} in shadow.with", err.came) from None
         return self
 
     @model_validator(mode="after")

@@ -266,11 +266,10 @@ class CompareOperator(SkewlessSparkOperator):
     def verify(self, run: RunDirectory) -> None:
         """Require the commit, and log how many keys differ."""
         super().verify(run)
-        found, shadow = run.comparison(), run.job().spec.shadow
-        if found is not None and shadow is not None:
-            tell = log.warning if found.found else log.info
-            tell("%s; nothing was published", found.verdict)
-            found.require_allowed(shadow, f"comparison of {run}")
+        found = run.comparison()
+        if found is not None:
+            (log.warning if found.found else log.info)("%s; nothing was published", found.verdict)
+            found.require_allowed(run.job().spec.shadow, f"comparison of {run}")
 
 
 def spark_pool() -> str:

@@ -167,10 +167,8 @@ class RunView:
             return "published"
         if self.comparison:
             return f"compared, {self.comparison.verdict}; nothing was published"
-        if self.quality and not self.quality.success:
-            return "failed validation, nothing is published"
         if self.quality:
-            return "validated"
+            return "validated" if self.quality.success else "failed validation, nothing is published"
         failed = [fault.step for fault in self.faults if fault.final and fault.step]
         if failed:
             return f"failed in {', '.join(failed)}"
