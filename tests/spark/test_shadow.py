@@ -100,11 +100,11 @@ def theirs(root: Path, *lengths: int, **changed: Any) -> str:
     return "parquet:old/{date}"
 
 
-def contents(root: Path, *without: str) -> dict[str, tuple[int, str]]:
-    """All files below a folder, with their times of change and their checksums."""
+def contents(root: Path, *without: str) -> dict[str, str]:
+    """The checksums of all files below a folder."""
     files = (path for path in root.rglob("*") if path.is_file())
     return {
-        name: (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files
         if not (name := str(path.relative_to(root))).startswith(without)
     }
@@ -200,9 +200,12 @@ def test_a_decimal_beside_a_float_is_within_the_tolerance(spark: SparkSession, r
 def test_the_other_side_is_listed_once(root: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = done(spark, root, "run", text(theirs(root)))
     seen, lists = list[str](), freezing.list_input
-    monkeypatch.setattr(
-        freezing, "list_input", lambda one, path, share: [seen.append(path), lists(one, path, share)][1]
-    )
+
+    def listed(given: Any, path: str, share: float) -> Any:
+        seen.append(path)
+        return lists(given, path, share)
+
+    monkeypatch.setattr(freezing, "list_input", listed)
     given = run.job().spec.shadow
     assert given is not None
     assert isinstance(shadow._compare(spark, run, given, None), Comparison)
