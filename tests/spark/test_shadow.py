@@ -83,6 +83,7 @@ def done(spark: SparkSession, root: Path, name: str, spec: str) -> tuple[RunDire
 
 def theirs(root: Path, *lengths: int, **changed: Any) -> str:
     """What another job has made of windows of so many days; of page p3, other values."""
+    floats = float if isinstance(changed.get("cents"), float) else decimal.Decimal
     found = []
     for length in lengths or (1,):
         whole = pa.concat_tables(rows(DAY - dt.timedelta(days=number)) for number in range(length))
@@ -90,6 +91,7 @@ def theirs(root: Path, *lengths: int, **changed: Any) -> str:
         for one in grouped:
             line = {"page": one["page"], "n": one["page_count"], "cents": one["price_sum"], "mean": one["ms_mean"]}
             change = changed if (one["page"], length) == ("p3", max(lengths or (1,))) else {}
+            line["cents"] = floats(line["cents"])
             line |= {name: line[name] + more for name, more in change.items()}
             found.append({**line, **({"window": length} if len(lengths) > 1 else {})})
     kind = pa.decimal128(22, 2) if not isinstance(changed.get("cents"), float) else pa.float64()
