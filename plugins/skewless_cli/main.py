@@ -333,7 +333,7 @@ def compare(
     date: Date = None,
     hour: Hour = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="How far floats may be apart, relative to the larger one.")
+        float, typer.Option(min=0, max=1, help="How far floats may be apart, relative to the larger one.")
     ] = 1e-9,
     worst: Annotated[int, typer.Option(min=0, help="How many keys that differ are named.")] = 10,
     master: Master = None,

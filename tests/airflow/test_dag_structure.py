@@ -36,7 +36,7 @@ from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag, catalog_dags, form_params
 from skewless_airflow.dags.catalog import restates
 from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.operators.spark_step import ShareStageOperator, SkewlessSparkOperator
+from skewless_airflow.operators.spark_step import CompareOperator, ShareStageOperator, SkewlessSparkOperator
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.airflow_setting import PROJECT
@@ -79,6 +79,7 @@ def test_a_job_in_the_shadow_of_another_one_compares_where_others_publish(small:
     assert "publish" not in dag.task_ids
     last = dag.get_task("compare")
     assert (last.upstream_task_ids, last.downstream_task_ids, last.outlets) == ({"validate"}, set(), [])
+    assert isinstance(last, CompareOperator)
     assert Path(last.application).name == "compare_result.py"
     assert not restates(load_spec(small))
     assert restates(load_spec(small).model_copy(update={"shadow": None}))

@@ -27,6 +27,7 @@ from skewless_spark.prepare import freezing
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import restating_spec
 from skewless_spark.result.publishing import publish_now
+from skewless_spark.sources.listing import list_input
 from tests.spark.scenario import Told
 
 DAY = dt.date(2026, 11, 20)
@@ -65,9 +66,11 @@ def root(tmp_path: Path) -> Path:
 
 def text(other: str | None = None, output: dict[str, Any] | None = None, **fields: Any) -> str:
     kept = {name: fields.pop(name) for name in ("tolerance", "differences") if name in fields}
-    raw = {"name": "clicks", "input": {"path": "in/{date}"}, "key": "page", "aggregates": AGGREGATES,
-           "output": output or {"path": "out"}, **fields}  # fmt: skip
-    return yaml.safe_dump({**raw, **({"shadow": {"with": other, **kept}} if other else {})}, sort_keys=False)
+    raw: dict[str, Any] = {"name": "clicks", "input": {"path": "in/{date}"}, "key": "page", "aggregates": AGGREGATES,
+                           "output": output or {"path": "out"}, **fields}  # fmt: skip
+    if other:
+        raw["shadow"] = {"with": other, **kept}
+    return yaml.safe_dump(raw, sort_keys=False)
 
 
 def begun(root: Path, name: str, spec: str) -> RunDirectory:
@@ -179,7 +182,7 @@ def test_a_window_is_compared_and_decimals_are_exact_whatever_the_tolerance(
     spark: SparkSession, root: Path, lengths: tuple[int, ...], keys: int
 ) -> None:
     window = list(lengths) if len(lengths) > 1 else lengths[0]
-    fields = {"window": window, "tolerance": 0.5}
+    fields: dict[str, Any] = {"window": window, "tolerance": 0.5}
     _, right = done(spark, root, "right", text(theirs(root, *lengths), **fields))
     assert (right.keys, right.found) == (keys, False)
     _, wrong = done(
@@ -201,7 +204,7 @@ def test_a_decimal_beside_a_float_is_within_the_tolerance(spark: SparkSession, r
 
 def test_the_other_side_is_listed_once(root: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = done(spark, root, "run", text(theirs(root)))
-    seen, lists = list[str](), freezing.list_input
+    seen, lists = list[str](), list_input
 
     def listed(given: Any, path: str, share: float) -> Any:
         seen.append(path)

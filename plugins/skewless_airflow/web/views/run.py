@@ -273,8 +273,8 @@ def _steps(
         found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
     found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
     found.append(step("validate", quality is not None))
-    last = job.last_step if job else PUBLISH.name
-    found.append(step(last, _LAST_RECORDS[last](run) is not None))
+    ending = job.last_step if job else PUBLISH.name
+    found.append(step(ending, _LAST_RECORDS[ending](run) is not None))
     return found
 
 
