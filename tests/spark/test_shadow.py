@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import hashlib
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.comparison import Comparison
 from skewless.errors import QualityError, RunDirectoryError, SkewlessError, SpecError
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.records import record_of
 from skewless.spec.reading import parse_spec
 from skewless_cli import running
@@ -26,8 +27,10 @@ from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare import freezing
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import restating_spec
+from skewless_spark.result.copies import FOLDER
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.sources.listing import list_input
+from skewless_spark.states.committed_files import RESULT, write_files, written
 from tests.spark.scenario import Told
 
 DAY = dt.date(2026, 11, 20)
@@ -259,3 +262,25 @@ def test_what_means_nothing_is_refused_when_the_spec_is_read(other: str, sentenc
 def test_results_that_are_not_published_are_not_restated() -> None:
     with pytest.raises(SpecError, match="field shadow: its runs publish nothing; remove it to restate results"):
         restating_spec(parse_spec(text("old/{date}", window=3)), "spec")
+
+
+@pytest.mark.long
+def test_a_million_keys_that_differ_stay_in_spark(spark: SparkSession, root: Path) -> None:
+    """Python gets the counts and the worst keys; what is commonest is looked up among some of the keys."""
+    keys, run = 1_000_000, begun(root, "run", text("parquet:many"))
+    made = spark.range(keys).selectExpr(
+        "concat('p', id) AS page", "1L AS n", "CAST(id AS DECIMAL(22, 2)) AS cents", "id / 3D AS mean"
+    )
+    attempt = run.new_attempt(RESULT_STEP)
+    write_files(made, attempt, FOLDER)
+    attempt.commit(written(attempt, RESULT, FOLDER), {"rows": keys, "keys": keys})
+    made.withColumn("n", made.n + 1).write.parquet(str(root / "many"))
+    before = _peak_bytes()
+    found = shadow.compare_shadow(spark, run)
+    assert (found.keys, found.differ, len(found.worst)) == (keys, keys, shadow.WORST)
+    assert _peak_bytes() - before < 50 << 20
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process, which is not Spark's JVM, has ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
