@@ -49,7 +49,7 @@ def _meaningful(other: str) -> str:
 class Shadow(Frozen):
     """What a result is compared with instead of being published: the other job goes on as it was, and is not touched.
 
-    It is reviewed code, as all of a spec: neither a form nor an option of a run can name another query.
+    It is reviewed code, as all of a spec: neither the trigger form nor the conf of a run can name another query.
     """
 
     model_config = ConfigDict(serialize_by_alias=True)
