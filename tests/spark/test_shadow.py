@@ -223,7 +223,7 @@ def test_the_other_side_is_listed_once(root: Path, spark: SparkSession, monkeypa
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        ("old/nowhere", "shadow.with, input .*/old/nowhere: expected an existing file, folder or glob"),
+        ("old/nowhere", "shadow.with, input.path: expected an existing file, folder or glob, but got no such path"),
         ("SELECT 1 AS n", "shadow.with: expected the key column 'page', but got n; rename it in a query."),
     ],
 )
@@ -242,7 +242,9 @@ def test_a_query_has_the_day_put_in_and_must_be_one(spark: SparkSession, root: P
     _, found = done(spark, root, "run", text(query))
     assert (found.verdict, found.beside) == ("5 keys, 0 differ", query.replace("{date}", str(DAY)))
     with pytest.raises(SpecError, match=r"spec, field shadow.with, the query: expected one that Spark can parse"):
-        running.check_job(parse_spec(text("SELECT FROM WHERE")), "spec", begun(root, "x", text()).job().part, str(root))
+        running.check_job(
+            parse_spec(text("SELECT n FROM (old")), "spec", begun(root, "x", text()).job().part, str(root)
+        )
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,10 @@ def other_side(
     if raw["input"]["format"] in _UNTYPED:
         raw["input"]["columns"] = dict(ours)
     spec = _spec_of(raw, next(iter(ours)), {}, where)
-    found = listed(spark, spec, part, root, where)
+    try:
+        found = listed(spark, spec, part, root, where)
+    except InputError as err:  # which takes it for the job's own input
+        raise InputError(f"{where}, {err.where}", err.required, err.came, err.hint) from None
     listing = found[1]
     types = {**listing.source.columns, **listing.source.partition_columns}
     read = [name for name in ours if name in types and not types[name].startswith(UNSUPPORTED)]
