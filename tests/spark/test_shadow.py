@@ -286,3 +286,11 @@ def test_a_million_keys_that_differ_stay_in_spark(spark: SparkSession, root: Pat
 def _peak_bytes() -> int:
     """The most memory that this process, which is not Spark's JVM, has ever had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_the_line_that_the_page_shows_is_good() -> None:
+    page = (Path(__file__).parents[2] / "docs/migrate.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("shadow: ")]
+    shown = parse_spec(text() + line).shadow
+    assert shown is not None
+    assert shown.other == "parquet:/lake/old/clicks_by_page/date={date}"
