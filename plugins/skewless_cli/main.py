@@ -27,7 +27,7 @@ from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless.spec.spec import JobSpec
-from skewless_cli import comparison_view, replay_view, run_summary, run_view, states_view
+from skewless_cli import replay_view, run_summary, run_view, states_view
 from skewless_cli.doctor import Surroundings, examine
 from skewless_lake.pruning import prune_each
 
@@ -148,7 +148,10 @@ def run(
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
-    """Run a job in one Spark session, or its stages on several clusters. The stages are the same as in Airflow."""
+    """Run a job in one Spark session, or its stages on several clusters. The stages are the same as in Airflow.
+
+    With `shadow` in the spec, the result is compared with that of another job, and nothing is published.
+    """
     loaded = load_spec(spec, tuple(overrides or ()))
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
@@ -330,7 +333,7 @@ def compare(
     date: Date = None,
     hour: Hour = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="How far floats may be apart, relative to the larger one.")
+        float, typer.Option(min=0, max=1, help="How far floats may be apart, relative to the larger one.")
     ] = 1e-9,
     worst: Annotated[int, typer.Option(min=0, help="How many keys that differ are named.")] = 10,
     master: Master = None,
@@ -354,11 +357,10 @@ def compare(
     except Exception as err:  # noqa: BLE001  # whatever keeps from comparing ends with 2
         sys.stderr.write(f"skewless: {_told_of(err)[0]}\n")
         raise typer.Exit(2) from None
-    told = {**found._asdict(), "found": found.found}
     if as_json:
-        _print_json(told)
+        _print_json(run_summary.comparison_as_object(found))
     else:
-        typer.echo("\n".join(comparison_view.lines(told)))
+        typer.echo("\n".join(found.lines))
     raise typer.Exit(int(found.found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from skewless.documents.comparison import Comparison
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
@@ -87,6 +88,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
     quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
     ledger, window, table, savings = ledger_of(run), run.job().window, run.job().source.pinned, run.savings()
+    comparison = run.comparison()
     of_window: dict[str, Any] = {}
     if window is not None:
         of_window = {"parts": window.counts(), "missing_parts": list(window.missing)}
@@ -107,9 +109,15 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
         "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
+        **({} if comparison is None else {"comparison": comparison_as_object(comparison)}),
         "savings": savings.model_dump(mode="json", exclude={"version"}) if savings else None,
         "certificate": run_certificate(run.job(), run.reports()).model_dump(mode="json"),
     }
+
+
+def comparison_as_object(found: Comparison) -> dict[str, Any]:
+    """The object of ``skewless compare --json``."""
+    return {**found.model_dump(mode="json", exclude={"version"}), "found": found.found}
 
 
 def _window_plan(run: RunDirectory) -> list[dict[str, str]] | None:

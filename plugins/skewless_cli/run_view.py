@@ -14,6 +14,7 @@ from skewless.documents.window import Way
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication.records import Publication, record_of
+from skewless.run.step_names import LastStep, last_step_of
 from skewless.run.step_times import times_of, waterfall
 from skewless.standing.kept_merges import choice_of
 from skewless_cli import run_summary, say
@@ -37,6 +38,7 @@ def show(run: RunDirectory, console: Console) -> None:
     _window(run, console)
     _ledger(run, console)
     _quality(run, console)
+    _comparison(run, console)
     _paths(run, console)
 
 
@@ -187,9 +189,17 @@ def _quality(run: RunDirectory, console: Console) -> None:
         say(console, f"  {line}")
 
 
-def _fate(record: Publication | None) -> str:
+def _comparison(run: RunDirectory, console: Console) -> None:
+    found = run.comparison()
+    if found is not None:
+        say(console, f"compared with {found.beside}:")
+        for line in found.lines:
+            say(console, f"  {line}")
+
+
+def _fate(record: Publication | None, last: LastStep) -> str:
     if record is None:
-        return "not published"
+        return "not published" if last.publishes else "nothing is published: the spec has shadow"
     if record.superseded is not None:
         over = record.superseded
         return (
@@ -201,7 +211,7 @@ def _fate(record: Publication | None) -> str:
 def _paths(run: RunDirectory, console: Console) -> None:
     record, commit = record_of(run), run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
-    say(console, f"result:         {_fate(record)}")
+    say(console, f"result:         {_fate(record, last_step_of(run.job().spec))}")
     say(console, f"quality report: {f'{folder}/result.json' if commit else 'none yet'}")
     say(console, f"run directory:  {run}")
 

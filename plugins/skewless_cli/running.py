@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from skewless.documents.comparison import Comparison
 from skewless.documents.job import Job
 from skewless.errors import InputError, QualityError, SpecError
 from skewless.run.directory import RESULT_STEP, RunDirectory
@@ -30,8 +31,9 @@ from skewless_cli.progress import RestateView, RunProgress
 from skewless_lake.catalogs import which_are_tested
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
-from skewless_spark.comparison.compare import Comparison, compare, compared_columns
+from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import other_side
+from skewless_spark.comparison.shadow import check_shadow
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
@@ -56,6 +58,7 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
         InputError: the input is missing, or it is not what the spec says.
     """
     check_spec(spec, where)
+    check_shadow(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
     if spec.output.is_table:
         require_fitting(OutputPart.of(job))

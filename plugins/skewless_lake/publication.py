@@ -27,6 +27,7 @@ from skewless.run.publication.records import (
     published_path,
     record_of,
 )
+from skewless.run.step_names import last_step_of
 from skewless_lake.formats import RULES, Commit, attempts, identity_in, summary_of, table_format
 from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import STAGED, OutputPart, StagedResult, rules_digest
@@ -85,10 +86,14 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
 
     Raises:
         QualityError: the result failed validation.
-        RunDirectoryError: a step before this has not committed, or what it wrote is gone.
+        RunDirectoryError: a step before this has not committed, what it wrote is gone, or its spec has ``shadow``.
         LostRaceError: others commit all the time, or are publishing the same part.
     """
     job = run.job()
+    if not last_step_of(job.spec).publishes:
+        raise RunDirectoryError.saying(
+            f"run {run}", "it was begun with a spec with shadow, which publishes nothing", "begin a new run"
+        )
     if not job.spec.output.is_table:
         return publish(run, StoredTurns(open_store(turns_folder(job.output_path))), now)
     with told_plainly(job.output_path):

@@ -29,7 +29,8 @@ _SCHEMA = f"{_BASE}/api/v1/openapi.json"
 _CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 _USERS = ("", "nobody", "viewer", "admin")
 _ROUTES = (
-    "/dags", "/dags/{dag_id}/runs", "/dags/{dag_id}/parts", "/dags/{dag_id}/runs/{run_id}",
+    "/dags", "/dags/{dag_id}/runs", "/dags/{dag_id}/parts", "/dags/{dag_id}/comparisons",
+    "/dags/{dag_id}/runs/{run_id}",
     "/dags/{dag_id}/runs/{run_id}/stages/{stage}",
     "/dags/{dag_id}/runs/{run_id}/decisions/{stage}", "/dags/{dag_id}/runs/{run_id}/ledger",
     "/dags/{dag_id}/runs/{run_id}/quality", "/dags/{dag_id}/runs/{run_id}/what-if",
@@ -48,6 +49,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) ->
                 trigger(found["admin"], dag_id, run_id, "success" if run_id == "api_one" else None)
             Moments(run_location(dag_id, "api_one"), run).prepare().stages().merge().validate().publish()
             Moments(run_location(dag_id, "api_begun"), run).prepare().stages(1)
+            Moments(run_location(dag_id, "api_compared"), run).compare(1)
         yield found
 
 

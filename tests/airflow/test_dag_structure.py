@@ -34,8 +34,9 @@ from skewless.spec.part import hours_of
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag, catalog_dags, form_params
+from skewless_airflow.dags.catalog import restates
 from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.operators.spark_step import ShareStageOperator, SkewlessSparkOperator
+from skewless_airflow.operators.spark_step import CompareOperator, ShareStageOperator, SkewlessSparkOperator
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.airflow_setting import PROJECT
@@ -68,6 +69,20 @@ def test_stages_are_unrolled_one_per_wave_and_one_that_drains(dag: DAG) -> None:
     stages = ["stage_00.run", "stage_01.plan", "stage_01.run", "stage_02.plan", "stage_02.run"]
     tasks = [task.task_id for task in dag.topological_sort()]
     assert tasks == ["prepare", *stages, "merge", "validate", "publish"]
+
+
+def test_a_job_in_the_shadow_of_another_one_compares_where_others_publish(small: Path) -> None:
+    """It tells no DAG of a result, and has none that restates what is published."""
+    shadow = {"with": "old/{date}"}
+    small.write_text(yaml.safe_dump({**SPEC, "input": {"path": "in/{date}"}, "window": 7, "shadow": shadow}))
+    dag = build_dag(small)
+    assert "publish" not in dag.task_ids
+    last = dag.get_task("compare")
+    assert (last.upstream_task_ids, last.downstream_task_ids, last.outlets) == ({"validate"}, set(), [])
+    assert isinstance(last, CompareOperator)
+    assert Path(last.application).name == "compare_result.py"
+    assert not restates(load_spec(small))
+    assert restates(load_spec(small).model_copy(update={"shadow": None}))
 
 
 def test_skips_reach_the_stage_but_neither_the_next_plan_nor_the_merge(dag: DAG) -> None:

@@ -91,7 +91,7 @@ def test_a_stage_and_a_result_are_told_with_their_tags(decided: Decided, receive
         "airflow.skewless.published_keys": [(200, of_result)],
     }
     assert {name.removeprefix(_PREFIX) for name in found} == set(GAUGES)
-    assert told["disk_usage"] > 0
+    assert committed.files, "or a disk that is used shows nothing"
 
 
 def test_what_was_not_measured_is_not_told(decided: Decided, received: InMemoryMetricReader) -> None:

@@ -571,6 +571,29 @@ def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(
     assert "failed" in text
 
 
+def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_keys(
+    viewer: TestClient, simulation: Simulation
+) -> None:
+    for number, differ in enumerate((0, 2, 0)):
+        Moments(run_location(f"{DAG}+shadow", f"night{number}"), simulation).compare(differ)
+    text = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
+    assert "3 nights compared, 1 differ" in text
+    assert text.count("400") == 4, "each night, and the summary of the one that differs"
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;: occurrences 7 here") == 2
+    assert EVIL not in text
+    assert "No run of this DAG was compared" in viewer.get(f"/skewless/dags/{DAG}/comparisons").text
+    told = viewer.get(f"/skewless/api/v1/dags/{DAG}/comparisons?group=shadow").json()
+    assert told["verdict"] == "3 nights compared, 1 differ"
+    assert sorted(one["comparison"]["differ"] for one in told["runs"]) == [0, 0, 2]
+    run = viewer.get(f"/skewless/dags/{DAG}/runs/night1/skew?group=shadow").text
+    assert "compared, 400 keys, 2 differ; nothing was published" in run
+    assert EVIL not in run
+    steps = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/night1?group=shadow").json()["run"]["steps"]
+    assert [(one["task"], one["done"]) for one in steps][-2:] == [("validate", True), ("compare", True)]
+    lines = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs?group=shadow").json()["runs"]
+    assert {(line["standing"], line["published"]) for line in lines} == {("success", False)}
+
+
 def test_a_published_run_says_first_what_its_routing_has_saved(viewer: TestClient) -> None:
     text = _page(viewer, "finished")
     sentence = "Plain hashing would have made &lt;img src=x onerror=alert(1)&gt; 1.5 times as long."

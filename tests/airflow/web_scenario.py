@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import secrets
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from benchmarks.simulation import Simulation
 from skewless.documents.commit import CommittedFile
+from skewless.documents.comparison import Comparison, DifferingKey, Sides
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
@@ -23,9 +25,19 @@ from skewless.documents.savings import Savings
 from skewless.documents.steps import Span, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
+from skewless.run.directory import (
+    COMPARISON_REPORT,
+    COMPARISON_STEP,
+    QUALITY_REPORT,
+    QUALITY_STEP,
+    RESULT_STEP,
+    SAVINGS,
+    RunDirectory,
+    stage_step,
+)
 from skewless.run.publication.records import Overtaken, Publication
 from skewless.spec.result import Expectation, Quality
+from skewless.spec.shadow import Shadow
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.unit import synthetic
@@ -213,6 +225,24 @@ class Moments:
         )  # fmt: skip
         attempt.write(QUALITY_REPORT, QualityReport(success=success, keys=400, checks=checks, ledger=ledger))
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})
+        return self
+
+    def compare(self, differ: int = 0) -> Moments:
+        """The comparison with another job's result instead of a publication."""
+        spec = self.simulation.job.spec.model_copy(update={"shadow": Shadow.model_validate({"with": "old/{date}"})})
+        self.simulation = dataclasses.replace(
+            self.simulation, job=self.simulation.job.model_copy(update={"spec": spec})
+        )
+        self.prepare().stages().merge().validate()
+        key = DifferingKey(key={"word": EVIL}, columns={"occurrences": Sides(here="7", there=EVIL)})
+        found = Comparison(
+            beside="old/2026-11-20", keys=400, differ=differ, only_here=0, only_there=0, twice_there=0,
+            columns={"occurrences": differ}, within_error=(), lacking=(), types={}, more=(), worst=(key,) * differ,
+            concentrated=(), tolerance=1e-9, seconds=1.5,
+        )  # fmt: skip
+        attempt = self.run.new_attempt(COMPARISON_STEP)
+        attempt.write(COMPARISON_REPORT, found)
+        attempt.commit([], {"keys": found.keys, "differ": found.differ})
         return self
 
     def publish(self, superseded: Overtaken | None = None, snapshot: int | None = None) -> Moments:

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from pyarrow import orc
 
+from skewless_spark.comparison import compare as comparing
 from tests.spark.scenario import Told
 
 DAY = "2026-11-20"
@@ -161,7 +162,7 @@ def test_each_seeded_difference_is_found_and_nothing_else(
 
 @pytest.mark.long
 def test_what_most_keys_that_differ_have_in_common_is_said(
-    tmp_path: Path, theirs: pd.DataFrame, compare: Compare
+    tmp_path: Path, theirs: pd.DataFrame, compare: Compare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = theirs.drop(columns=["visitors", "middle"])
     frame.loc[frame["site"] == "b", "n"] += 1
@@ -172,6 +173,8 @@ def test_what_most_keys_that_differ_have_in_common_is_said(
     nulls = theirs.drop(columns=["visitors", "middle"])
     nulls.loc[nulls["site"].isna(), "n"] += 1
     assert "site is null: " in compare(written(tmp_path, nulls)).stdout
+    monkeypatch.setattr(comparing, "_LOOKED_AT", 20)  # of many keys that differ, some tell what is common
+    assert f"site is 'b': {of_b:,} of the {of_b:,} keys" in compare(written(tmp_path, frame)).stdout
     assert every > 2 * of_b
 
 

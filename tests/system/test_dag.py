@@ -23,9 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
+from airflow.models.asset import AssetEvent
 from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
+from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
+from sqlalchemy import select
 
 from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport
@@ -135,6 +138,31 @@ def test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result(
     again = run_dag(first_night.dag, only={task, *_skipped(first_night)})
     assert again.states[task] == first_night.states[task]
     assert _contents(first_night.run, root) == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("differences", ["warn", "fail"])
+def test_a_job_in_the_shadow_of_the_published_result_compares_and_publishes_nothing(
+    first_night: Night, root: Path, dags_folder: Path, caplog: pytest.LogCaptureFixture, differences: str
+) -> None:
+    before = _contents(first_night.run, root)
+    beside = "published/words/date={date}"
+    if differences == "fail":
+        beside = f"SELECT word, occurrences + 1 AS occurrences, total FROM parquet.`{root}/{beside}`"
+    spec = {**SPEC, "name": f"shadow_{differences}", "shadow": {"with": beside, "differences": differences}}
+    night = run_dag(_dag(spec, root, dags_folder))
+    differ = 0 if differences == "warn" else len(COUNTS)
+    found = night.run.comparison()
+    assert found is not None
+    assert (found.keys, found.differ) == (len(COUNTS), differ)
+    assert night.states["compare"] == ("failed" if differ else "success")
+    assert f"{len(COUNTS)} keys, {differ} differ; nothing was published" in caplog.text or differ
+    assert "publish" not in night.states
+    assert _contents(first_night.run, root) == before
+    with create_session() as session:
+        made = select(AssetEvent).where(AssetEvent.source_dag_id == night.dag.dag_id)
+        assert session.scalars(made).all() == []
+    assert drivers_of(f"/runs/{night.dag.dag_id}/") == []
 
 
 @pytest.mark.long

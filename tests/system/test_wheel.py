@@ -94,7 +94,7 @@ assert "skewless_spark" not in sys.modules
 
 
 def test_the_spark_entries_are_files_of_the_package_that_run(installed: Environment) -> None:
-    names = ["prepare_run", "run_stage", "share_stage", "merge_states", "validate_result"]
+    names = ["prepare_run", "run_stage", "share_stage", "merge_states", "validate_result", "compare_result"]
     found = installed.run(installed.python, "-c", ENTRIES, *names)
     assert found.returncode == 0, found.stderr
     paths = found.stdout.splitlines()

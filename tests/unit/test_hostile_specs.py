@@ -205,7 +205,11 @@ def test_an_endless_override_is_refused_in_one_sentence(override: str) -> None:
 
 
 @fuzz()
-@given(st.dictionaries(st.sampled_from([*OPTIONS, "input", "map", "select", "aggregates", "name"]), VALUES, max_size=3))
+@given(
+    st.dictionaries(
+        st.sampled_from([*OPTIONS, "input", "map", "select", "aggregates", "name", "shadow"]), VALUES, max_size=3
+    )
+)
 def test_options_of_a_run_are_taken_or_refused_in_one_sentence(given_options: dict[str, Any]) -> None:
     try:
         found = with_options(SPEC, given_options, "conf")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 50_550,
-    "lines of tests": 53_600,
-    "words of pages": 57_050,
-    "fields of a spec": 102,
-    "conditions on an axis": 96,
+    "lines of the product": 51_100,
+    "lines of tests": 53_950,
+    "words of pages": 57_700,
+    "fields of a spec": 106,
+    "conditions on an axis": 95,
 }
 #: How far a figure may be below its ceiling before the ceiling is to be lowered.
 SLACK = 0.05

@@ -49,6 +49,7 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "map.where": {"select": ["ms"]},
     "aggregates.NAME.column": {"function": "max"},
     "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
+    **{f"shadow.{name}": {"with": "old"} for name in ("tolerance", "differences")},
     "output.schema": {"format": "iceberg", "path": "local.marts.clicks"},
 }
 
@@ -77,7 +78,7 @@ def test_all_models_of_a_spec_are_told_of() -> None:
     assert " ".join(SECTIONS).split() == [
         *("schedule", "input", "map", "window", "aggregates.NAME", "routing", "routing.policy", "spark"),
         *("airflow", "airflow.on_failure[]", "airflow.deadline", "sharing"),
-        *("quality", "quality.expectations[]", "output"),
+        *("quality", "quality.expectations[]", "output", "shadow"),
     ]
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType, NumericType, StringType
 
-from skewless.errors import InputError, QualityError
+from skewless.documents.comparison import Comparison, DifferingKey, Sides
+from skewless.errors import InputError, QualityError, without_secrets
 from skewless.run.directory import RunDirectory
-from skewless_spark.comparison.other_side import WHERE, OtherSide
+from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.quality.all_rows import results_of_all_rows
 from skewless_spark.quality.verification import alike, committed_result, compared, short
 from skewless_spark.sources.uris import quoted
@@ -23,46 +28,8 @@ _STATES = ("only here", "only there", "twice there")
 _SHARE, _TIMES = 0.5, 1.5
 #: Characters of a text by whose beginning keys are put together.
 _PREFIX = 3
-
-
-class Comparison(NamedTuple):
-    """How a result differs from that of another job.
-
-    Attributes:
-        keys: how many keys there are in either.
-        differ: how many of them differ in any way.
-        only_here: how many the other result lacks.
-        only_there: how many only the other result has.
-        twice_there: how many have several rows in the other result.
-        columns: for each aggregate that both have, how many keys have another value: of exact ones any other one, of
-            floats see ``tolerance``, of approximate ones a value that is further away than both stated errors.
-        within_error: the aggregates that are compared within their stated errors.
-        lacking: the aggregates that the other result lacks.
-        types: the aggregates whose types cannot be compared: ours and theirs.
-        more: columns that only the other result has.
-        worst: keys that differ most.
-        concentrated: what most of the keys that differ have in common, and few others.
-        tolerance: of floating-point numbers.
-    """
-
-    keys: int
-    differ: int
-    only_here: int
-    only_there: int
-    twice_there: int
-    columns: dict[str, int]
-    within_error: tuple[str, ...]
-    lacking: tuple[str, ...]
-    types: dict[str, tuple[str, str]]
-    more: tuple[str, ...]
-    worst: tuple[dict[str, Any], ...]
-    concentrated: tuple[str, ...]
-    tolerance: float
-
-    @property
-    def found(self) -> bool:
-        """Whether anything differs."""
-        return bool(self.differ or self.lacking or self.types)
+#: Of about so many keys that differ it is looked up what is commonest among them: Spark counts that in memory.
+_LOOKED_AT = 100_000
 
 
 def compared_columns(run: RunDirectory, spark: SparkSession) -> dict[str, str]:
@@ -84,8 +51,14 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
         InputError: the other result has no such keys.
         QualityError: the result is not that of its own rows.
     """
-    columns = JobColumns.of(run.job())
-    ours = _ours(spark, run, columns)
+    began, columns = time.monotonic(), JobColumns.of(run.job())
+    with _ours(spark, run, columns) as ours:
+        found = _compared(ours, theirs, columns, tolerance, worst)
+    beside, seconds = without_secrets(theirs.name), round(time.monotonic() - began, 3)
+    return Comparison(beside=beside, tolerance=tolerance, seconds=seconds, **found)
+
+
+def _compared(ours: DataFrame, theirs: OtherSide, columns: JobColumns, tolerance: float, worst: int) -> dict[str, Any]:
     own, keys = columns.own_names, columns.result_keys
     _require_keys(columns, ours, theirs)
     found_there = {number: own[number] for number in columns.results if own[number] in theirs.columns}
@@ -97,41 +70,50 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
     )
     found = _judged(ours, numbered, columns, judged, tolerance)
     counts = _counts(found, judged)
-    wrong = found.where("differs").persist()
-    return Comparison(
+    return {
         **counts,
-        within_error=tuple(one.name for one in columns.bound if one.definition.agrees and one.name in judged.values()),
-        lacking=tuple(one.name for one in columns.bound if one.name not in theirs.columns),
-        types=types,
-        more=tuple(name for name in theirs.columns if name not in own.values()),
-        worst=_worst(wrong, keys, judged, own, worst) if counts["differ"] else (),
-        concentrated=_concentrated(found, wrong, keys, own) if counts["differ"] else (),
-        tolerance=tolerance,
-    )
+        "within_error": tuple(
+            one.name for one in columns.bound if one.definition.agrees and one.name in judged.values()
+        ),
+        "lacking": tuple(one.name for one in columns.bound if one.name not in theirs.columns),
+        "types": types,
+        "more": tuple(name for name in theirs.columns if name not in own.values()),
+        "worst": _worst(found.where("differs"), keys, judged, own, worst) if counts["differ"] else (),
+        "concentrated": _concentrated(found, counts["differ"], keys, own) if counts["differ"] else (),
+    }
 
 
-def _ours(spark: SparkSession, run: RunDirectory, columns: JobColumns) -> DataFrame:
+@contextmanager
+def _ours(spark: SparkSession, run: RunDirectory, columns: JobColumns) -> Iterator[DataFrame]:
+    """Our side, with the states of all rows where an aggregate is approximate: they are kept on disk meanwhile."""
     result = committed_result(spark, run)
     if not any(one.definition.agrees for one in columns.bound):
-        return result.withColumn("rows", F.lit(None).cast("bigint"))
-    whole = results_of_all_rows(spark, run.job(), None).persist()
-    own = compared(result, whole, columns)
-    if own.found:
-        raise QualityError.saying(
-            f"result of {run}", f"it is not that of its own rows: {'; '.join(own.examples)}", "report this as a fault"
-        )
-    return whole
+        yield result.withColumn("rows", F.lit(None).cast("bigint"))
+        return
+    whole = results_of_all_rows(spark, run.job(), None).persist(StorageLevel.DISK_ONLY)
+    try:
+        own = compared(result, whole, columns)
+        if own.found:
+            raise QualityError.saying(
+                f"result of {run}", f"it is not that of its own rows: {'; '.join(own.examples)}",
+                "report this as a fault",
+            )  # fmt: skip
+        yield whole
+    finally:
+        whole.unpersist()
 
 
 def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> None:
     for number in columns.result_keys:
         name, kind = columns.own_names[number], ours.schema[number].dataType
         if name not in theirs.rows.columns:
-            raise InputError(WHERE, f"the key column {name!r}", ", ".join(theirs.columns), "rename it in a query")
+            raise InputError(
+                theirs.where, f"the key column {name!r}", ", ".join(theirs.columns), "rename it in a query"
+            )
         came = theirs.rows.schema[name].dataType
         if came != kind and not all(isinstance(one, IntegralType) for one in (came, kind)):
             raise InputError(
-                f"{WHERE}, key column {name!r}",
+                f"{theirs.where}, key column {name!r}",
                 f"type {kind.simpleString()}",
                 came.simpleString(),
                 "cast it in a query",
@@ -199,7 +181,7 @@ def _counts(found: DataFrame, judged: dict[str, str]) -> dict[str, Any]:
 
 def _worst(
     wrong: DataFrame, keys: list[str], judged: dict[str, str], own: dict[str, str], number: int
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[DifferingKey, ...]:
     """The keys whose numbers are furthest apart, relative to the larger one; all else is as far as can be."""
     apart = [F.lit(0.0)]
     for one in judged:
@@ -212,21 +194,21 @@ def _worst(
         F.when(F.col("state") != "both", 1.0).otherwise(F.greatest(*apart, F.lit(0.0))).desc(),
         *(f"k_{at}" for at in range(len(keys))),
     )
-    told = []
-    for row in ordered.limit(number).collect():
-        line: dict[str, Any] = {"key": {own[key]: short(row[f"k_{at}"]) for at, key in enumerate(keys)}}
-        if row["state"] != "both":
-            line["state"] = row["state"]
-        line["columns"] = {
-            name: {"here": short(row[f"b_{one}"]), "there": short(row[f"a_{one}"])}
-            for one, name in judged.items()
-            if row[f"d_{one}"]
-        }
-        told.append(line)
-    return tuple(told)
+    return tuple(
+        DifferingKey(
+            key={own[key]: short(row[f"k_{at}"]) for at, key in enumerate(keys)},
+            state="" if row["state"] == "both" else row["state"],
+            columns={
+                name: Sides(here=short(row[f"b_{one}"]), there=short(row[f"a_{one}"]))
+                for one, name in judged.items()
+                if row[f"d_{one}"]
+            },
+        )
+        for row in ordered.limit(number).collect()
+    )
 
 
-def _concentrated(found: DataFrame, wrong: DataFrame, keys: list[str], own: dict[str, str]) -> tuple[str, ...]:
+def _concentrated(found: DataFrame, differ: int, keys: list[str], own: dict[str, str]) -> tuple[str, ...]:
     """What most keys that differ have in common: a null, the beginning of a text, or one of several key columns."""
     looked_at: dict[str, Column] = {}
     for at, key in enumerate(keys):
@@ -236,7 +218,8 @@ def _concentrated(found: DataFrame, wrong: DataFrame, keys: list[str], own: dict
         if len(keys) > 1:
             looked_at[f"{name} is"] = column
     modes = (F.mode(column).alias(f"m{at}") for at, column in enumerate(looked_at.values()))
-    commonest = wrong.agg(F.count(F.lit(1)), *modes).collect()[0]
+    some = F.pmod(F.xxhash64(*(f"k_{at}" for at in range(len(keys)))), F.lit(-(-differ // _LOOKED_AT))) == 0
+    commonest = found.where(F.col("differs") & some).agg(F.count(F.lit(1)), *modes).collect()[0]
     told, asked = [], {f"{own[key]} is null": F.col(f"k_{at}").isNull() for at, key in enumerate(keys)}
     for at, (name, column) in enumerate(looked_at.items()):
         if commonest[f"m{at}"] is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from pyspark.sql import SparkSession
 
+from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
@@ -13,6 +15,8 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.publish import require_passed
 from skewless.run.publication.records import Publication
+from skewless.run.step_names import COMPARE, PUBLISH, last_step_of
+from skewless_spark.comparison.shadow import compare_shadow
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
@@ -42,10 +46,33 @@ class Silent:
 
 
 class Finished(NamedTuple):
-    """The outcome of a run."""
+    """The outcome of a run: what its last step has made."""
 
     quality: QualityReport
-    publication: Publication
+    outcome: Publication | Comparison
+
+    @property
+    def publication(self) -> Publication:
+        """The outcome of a run that publishes."""
+        if isinstance(self.outcome, Publication):
+            return self.outcome
+        raise AssertionError(self.outcome.verdict)
+
+
+def _publish(_spark: SparkSession, run: RunDirectory) -> Publication:
+    return publish_now(run)
+
+
+def _compare(spark: SparkSession, run: RunDirectory) -> Comparison:
+    with spark_jobs(spark):
+        return compare_shadow(spark, run)
+
+
+#: What the last step of a run does, by its name.
+LAST_STEPS: Mapping[str, Callable[[SparkSession, RunDirectory], Publication | Comparison]] = {
+    PUBLISH.name: _publish,
+    COMPARE.name: _compare,
+}
 
 
 def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
@@ -56,10 +83,10 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
 
 
 def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
-    """Merge, validate and publish a run whose stages are committed.
+    """Merge and validate a run whose stages are committed, and do its last step: publish it, or compare it.
 
     Raises:
-        QualityError: the result failed validation; nothing was published.
+        QualityError: the result failed validation, or differs where it must not; nothing was published.
     """
     import_soon()
     watcher.step("merge")
@@ -69,9 +96,10 @@ def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fini
     with spark_step(run, "validate"), spark_jobs(spark):
         quality = validate(spark, run)
     require_passed(run, quality)
-    watcher.step("publish")
-    with spark_step(run, "publish"):
-        return Finished(quality, publish_now(run))
+    last = last_step_of(run.job().spec).name
+    watcher.step(last)
+    with spark_step(run, last):
+        return Finished(quality, LAST_STEPS[last](spark, run))
 
 
 def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None:

@@ -36,7 +36,7 @@ from skewless_spark.session.spark_errors import sentence_for
 PREPARE, STAGE = "prepare_run.py", "run_stage.py"
 ENTRIES = {
     name: f"skewless_spark.entries.{name.removesuffix('.py')}"
-    for name in (PREPARE, STAGE, "share_stage.py", "merge_states.py", "validate_result.py")
+    for name in (PREPARE, STAGE, "share_stage.py", "merge_states.py", "validate_result.py", "compare_result.py")
 }
 #: Of the environment only variables with this prefix differ from step to step.
 STEP_VARIABLES = "AIRFLOW_CTX_"

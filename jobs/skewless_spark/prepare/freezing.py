@@ -52,8 +52,14 @@ def needs_session(spec: JobSpec) -> bool:
     return of_result or spec.input.format == "catalog" or (spec.map is not None and spec.map.select is not None)
 
 
-def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
+def freeze(
+    spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None,
+    found: tuple[str, Listing] | None = None,
+) -> Job:  # fmt: skip
     """List the input, check the spec against its columns, and cut the waves.
+
+    Args:
+        found: of a job without a window, where its input is, and its listing, if it was listed (``listed``).
 
     Raises:
         SpecError: the spec cannot be run.
@@ -66,15 +72,18 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     while True:
         try:
-            return _frozen(spec, part, root, where, spark, of_parts)
-        except WiderColumns as found:  # in older parts than the newest; each time they are wider
-            of_parts = of_parts and of_parts.with_types(found.types)
+            return _frozen(spec, part, root, where, spark, of_parts, found)
+        except WiderColumns as wider:  # in older parts than the newest; each time they are wider
+            of_parts = of_parts and of_parts.with_types(wider.types)
 
 
 def _frozen(
-    spec: JobSpec, part: Part, root: str, where: str, spark: SparkSession | None, of_parts: WindowInput | None
-) -> Job:
-    input_path, listing = (of_parts.path, of_parts.sample) if of_parts else listed(spark, spec, part, root, where)
+    spec: JobSpec, part: Part, root: str, where: str, spark: SparkSession | None, of_parts: WindowInput | None,
+    seen: tuple[str, Listing] | None,
+) -> Job:  # fmt: skip
+    if of_parts:
+        seen = of_parts.path, of_parts.sample
+    input_path, listing = seen or listed(spark, spec, part, root, where)
     at = f"{where}, input {input_path}"
     arguments = argument_columns(spec)
     used = list(dict.fromkeys([*spec.key, *arguments]))

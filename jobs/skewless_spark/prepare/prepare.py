@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
+from functools import partial
 
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
@@ -13,6 +15,7 @@ from skewless.planner.forecast.key_sample import KeySample
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.publish import draw_turn, with_turn
+from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part
 from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
@@ -51,12 +54,10 @@ def prepare(
         output_path = output_location(spec, part, root, where)
         check_apart(output_path, input_location(spec, part, root, where), where)
         check_kept(spec, root, {"run directory": str(run)}, where)
-        turns = Turns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
-        # Before the input is listed: see ``draw_turn``.
-        turn = turns.draw() if spec.output.is_table else draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
-        job = _with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
+        in_turn = _drawn(spec, output_path, root)  # before the input is listed: see ``draw_turn``
+        job = in_turn(freeze(spec, date, root, where, hour=hour))
         while job.window is not None and not pin(job.window, run):  # a prune came in between
-            job = _with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
+            job = in_turn(freeze(spec, date, root, where, hour=hour))
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
         run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec), "skipped": skipped}))
@@ -68,6 +69,15 @@ def prepare(
             run.write_once("decisions/0000.json", _first_decision(job))
         run.enact(run.decision(0))
     return job
+
+
+def _drawn(spec: JobSpec, output_path: str, root: str) -> Callable[[Job], Job]:
+    """Draw the turn of a run that will publish; what gives it to the job."""
+    if not last_step_of(spec).publishes:
+        return lambda job: job
+    turns = Turns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
+    turn = turns.draw() if spec.output.is_table else draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
+    return partial(_with_turn, turn=turn, turns=turns)
 
 
 def _with_turn(job: Job, turn: int, turns: Turns) -> Job:

@@ -18,6 +18,7 @@ from skewless.errors import InputError, SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import absolute_root
 from skewless.run.publication.records import Identity, identity_of, manifest_of
+from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, Listed, PartReading, changed_parts, covered_parts, readings
@@ -73,8 +74,10 @@ def restating_spec(spec: JobSpec, where: str) -> JobSpec:
     """The spec by which days are computed again: what came late counts, whatever the spec says of nights.
 
     Raises:
-        SpecError: the job keeps no states.
+        SpecError: the job keeps no states, or publishes nothing.
     """
+    if not last_step_of(spec).publishes:
+        raise SpecError.saying(f"{where}, field shadow", "its runs publish nothing", "remove it to restate results")
     if spec.input.at == "{date}":
         raise SpecError(
             f"{where}, field input.at", "latest, where days are computed again",

@@ -19,6 +19,7 @@ from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.errors import LostRaceError, SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
+from skewless.run.step_names import last_step_of
 from skewless.standing.night_quality import window_quality
 from skewless.standing.store import StatesStore
 from skewless_lake.staged import OutputPart, TableRule
@@ -236,7 +237,7 @@ def _result_verdicts(
     context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
 ) -> tuple[list[Check], list[Verdict], dict[str, str]]:
     job, rules = run.job(), tuple[TableRule, ...]()
-    if job.spec.output.is_table:  # what is staged is what is published
+    if job.spec.output.is_table and last_step_of(job.spec).publishes:  # what is staged is what is published
         in_table = staged(run)
         rules = in_table.rules
         frame, size = staged_frame(spark, run, in_table), sum(file.size_bytes for file in in_table.files)

@@ -5,6 +5,7 @@
     RUN/stages/0000/attempts/ID/...  RUN/stages/0000/COMMIT.json
     RUN/result/attempts/ID/...       RUN/result/COMMIT.json
     RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
+    RUN/comparison/attempts/ID/...   RUN/comparison/COMMIT.json (of a job in the shadow of another one)
     RUN/times/stage-0.json ...       for people, not part of any commit, as is
     RUN/savings.json
 
@@ -22,6 +23,7 @@ from typing import Protocol
 
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
+from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLines
@@ -30,11 +32,22 @@ from skewless.documents.savings import Savings
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.step_names import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SPEC_DOCUMENT, stage_step
+from skewless.run.step_names import (
+    COMPARISON_REPORT,
+    COMPARISON_STEP,
+    QUALITY_REPORT,
+    QUALITY_STEP,
+    RESULT_STEP,
+    SPEC_DOCUMENT,
+    stage_step,
+)
 from skewless.run.storage import Doc, Storage, content_checksum, file_checksum
 
 #: What steps are called is part of what a run directory is.
-__all__ = ["QUALITY_REPORT", "QUALITY_STEP", "RESULT_STEP", "SPEC_DOCUMENT", "stage_step"]
+__all__ = [
+    "COMPARISON_REPORT", "COMPARISON_STEP", "QUALITY_REPORT", "QUALITY_STEP", "RESULT_STEP", "SPEC_DOCUMENT",
+    "stage_step",
+]  # fmt: skip
 
 #: Kind of the committed files that are documents of ours.
 DOCUMENT = "document"
@@ -223,6 +236,11 @@ class RunDirectory(Storage):
         """The committed verdict on the result, if there is one."""
         commit = self.commit_of(QUALITY_STEP)
         return self.committed_document(commit, QUALITY_REPORT, QualityReport) if commit else None
+
+    def comparison(self) -> Comparison | None:
+        """The committed comparison with another job's result, if there is one."""
+        commit = self.commit_of(COMPARISON_STEP)
+        return self.committed_document(commit, COMPARISON_REPORT, Comparison) if commit else None
 
     def savings(self) -> Savings | None:
         """What the run has saved; None of a run that is not published, or was before such a document was written."""

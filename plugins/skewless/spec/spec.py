@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import Annotated, Any, Literal, Self
 
@@ -13,10 +14,11 @@ from skewless.spec.airflow import AirflowSettings
 from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input
-from skewless.spec.part import refuse_shared_paths
+from skewless.spec.part import Part, refuse_shared_paths, resolve_path
 from skewless.spec.result import Length, NoWindow, Output, Quality, Window, as_window
 from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import Schedule
+from skewless.spec.shadow import Shadow
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
 
@@ -109,6 +111,12 @@ class JobSpec(Frozen):
     output: Output = Field(
         description="Where the result is published.", examples=[{"path": "/lake/marts/clicks_by_page"}]
     )
+    shadow: Shadow | None = Field(
+        default=None,
+        description="The result is compared with that of another job, and nothing is published; by default it is "
+        "published.",
+        examples=[{"with": "parquet:/lake/old/{date}"}],
+    )
 
     @property
     def of_run(self) -> JobSpec:
@@ -162,6 +170,17 @@ class JobSpec(Frozen):
                 raise unmet("airflow.catchup with a cron expression, whose moments are caught up", "none")
             if self.schedule.missed == "catch_up":
                 raise unmet("either airflow.catchup or schedule.missed: catch_up", "both")
+        return self
+
+    @model_validator(mode="after")
+    def _compared_with_a_part(self) -> Self:
+        if self.shadow is not None:
+            part = Part(dt.date(2000, 1, 1), "00" if self.schedule.unit == "hour" else None)
+            try:
+                resolve_path(self.shadow.other, part, "shadow.with")
+            except SpecError as err:
+                fields = err.required or "{date}, or {hour} of a job of hours, as the only fields"
+                raise unmet(f"{fields} in shadow.with", err.came) from None
         return self
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.execution_time.context import OutletEventAccessor
 
 from skewless.errors import SkewlessError, SpecError
+from skewless.run.step_names import last_step_of
 from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
 from skewless.spec.schedule import RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
@@ -164,8 +165,8 @@ def _literal(name: str) -> str:
 
 
 def restates(spec: JobSpec) -> bool:
-    """Whether a job has such a DAG: it keeps states, and its runs compute anew what came late."""
-    return spec.window is not None and spec.window.late == "recompute"
+    """Whether a job has such a DAG: it publishes, keeps states, and its runs compute anew what came late."""
+    return last_step_of(spec).publishes and spec.window is not None and spec.window.late == "recompute"
 
 
 def restating_id(spec: JobSpec) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,14 +11,19 @@ from airflow.sdk import Asset, BaseOperator, TaskGroup, TriggerRule
 from airflow.sdk.exceptions import DuplicateTaskIdFound
 
 from skewless.errors import SpecError
-from skewless.run.step_names import RESULT_STEP, stage_step
+from skewless.run.step_names import COMPARE, PUBLISH, RESULT_STEP, last_step_of, stage_step
 from skewless.spec.schedule import RESULT_ASSET
 from skewless.spec.spec import JobSpec
 from skewless_airflow.dag_file import read_spec
 from skewless_airflow.operators.planning import PlanStageOperator
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
-from skewless_airflow.operators.spark_step import ShareStageOperator, SkewlessSparkOperator, ValidateOperator
+from skewless_airflow.operators.spark_step import (
+    CompareOperator,
+    ShareStageOperator,
+    SkewlessSparkOperator,
+    ValidateOperator,
+)
 
 #: Longer than any step should take; without it a hung driver would block all later nights.
 STEP_LIMIT = dt.timedelta(hours=6)
@@ -29,7 +34,7 @@ class Ends(NamedTuple):
     """The first and the last task of an aggregation."""
 
     prepare: BaseOperator
-    publish: BaseOperator
+    last: BaseOperator
 
 
 def adaptive_aggregation(
@@ -100,7 +105,8 @@ def aggregation_tasks(
 ) -> Ends:
     """The tasks of ``adaptive_aggregation`` without a group of their own; ``spark`` are arguments of the Spark steps.
 
-    ``prepare > stage_00.run > stage_01.plan > stage_01.run > ... > merge > validate > publish``: one stage
+    ``prepare > stage_00.run > stage_01.plan > stage_01.run > ... > merge > validate > publish`` (or ``compare``, of a
+    job in the shadow of another one): one stage
     for each wave and one that drains the backlog. A plan task whose stage is not needed skips itself and with it the
     stage; the next plan task finds the same for its own stage.
     """
@@ -120,9 +126,24 @@ def aggregation_tasks(
         **spark,
     )
     validate = ValidateOperator(task_id="validate", **spark)
-    publish = PublishOperator(task_id="publish", asset=asset or result_asset(spec), group=group)
-    runs >> merge >> validate >> publish
-    return Ends(prepare, publish)
+    last = LAST_TASKS[last_step_of(spec).name](asset or result_asset(spec), spark)
+    runs >> merge >> validate >> last
+    return Ends(prepare, last)
+
+
+def _publish(asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
+    return PublishOperator(task_id=PUBLISH.name, asset=asset, group=spark["group"])
+
+
+def _compare(_asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
+    return CompareOperator(task_id=COMPARE.name, **spark)
+
+
+#: The last task of a run by the name of its last step, made of the asset and of the arguments of Spark's steps.
+LAST_TASKS: Mapping[str, Callable[[Asset, Mapping[str, Any]], BaseOperator]] = {
+    PUBLISH.name: _publish,
+    COMPARE.name: _compare,
+}
 
 
 def result_asset(spec: JobSpec) -> Asset:

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from skewless.documents.steps import Failure, failure_document
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.step_names import QUALITY_REPORT, QUALITY_STEP, stage_step
+from skewless.run.step_names import COMPARISON_STEP, QUALITY_REPORT, QUALITY_STEP, last_step_of, stage_step
 from skewless.spec import SparkSizing
 from skewless.spec.clusters import DEFAULT_CONNECTION
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
@@ -149,7 +149,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             run_dir=str(run),
             dag_id=self.dag_id,
             hook=self._hook,
-            last=self.step == QUALITY_STEP,
+            last=bool(self.step) and self.step == last_step_of(run.job().spec).on_spark,
             follow=partial(self.execute_resumable, context),
             cancel=super().on_kill,
         )
@@ -258,6 +258,24 @@ class ValidateOperator(SkewlessSparkOperator):
         from skewless_airflow.observability.lineage import checked_lineage
 
         return checked_lineage(run_directory(task_instance, self.group))
+
+
+class CompareOperator(SkewlessSparkOperator):
+    """The last task of a job in the shadow of another one: it compares the results, and tells no other DAG of it.
+
+    It has no outlets: nothing is published, so there is no asset event.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(entry="compare_result.py", step=COMPARISON_STEP, **kwargs)
+
+    def verify(self, run: RunDirectory) -> None:
+        """Require the commit, and log how many keys differ."""
+        super().verify(run)
+        found = run.comparison()
+        if found is not None:
+            (log.warning if found.found else log.info)("%s; nothing was published", found.verdict)
+            found.require_allowed(run.job().spec.shadow, f"comparison of {run}")
 
 
 def spark_pool() -> str:

@@ -21,7 +21,8 @@ from skewless.documents.stage_report import StageReport
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
 from skewless_airflow.web.run_folders import open_run
-from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, harden
+from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, harden
+from skewless_airflow.web.views.comparisons import ComparedNight, read_comparisons
 from skewless_airflow.web.views.history import RunLine, read_history
 from skewless_airflow.web.views.jobs import JobLine
 from skewless_airflow.web.views.parts_over_time import Delay, Night, read_parts_history
@@ -65,6 +66,14 @@ class Parts(_Answer):
     total: int = Field(ge=0)
     runs: tuple[Night, ...]
     delays: tuple[Delay, ...]
+
+
+class Comparisons(_Answer):
+    """The latest runs of a DAG that were compared with another job, newest first."""
+
+    dag_id: str
+    verdict: str
+    runs: tuple[ComparedNight, ...]
 
 
 class _OfRun(_Answer):
@@ -157,6 +166,13 @@ def parts(dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The latest runs of a DAG with a window, newest first, and how late rows have come."""
     history = read_parts_history(dag_id, airflow_runs(session, dag_id), group)
     return _answer(dag_id=dag_id, total=history.wanted, runs=history.nights, delays=history.delays)
+
+
+@router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA, responses=answers(Comparisons))
+def comparisons(dag_id: DagId, group: Group, session: SessionDep) -> Any:
+    """The latest runs of a DAG whose results were compared with another job's, newest first."""
+    history = read_comparisons(dag_id, airflow_runs(session, dag_id), group)
+    return _answer(dag_id=dag_id, verdict=history.verdict, runs=history.nights)
 
 
 @router.get(_RUN, dependencies=READ_RUN, responses=answers(Run))

@@ -29,13 +29,14 @@ from skewless_airflow.web.airflow_runs import (
 from skewless_airflow.web.rendering.template import page
 from skewless_airflow.web.rendering.words import day
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
-from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, readable
+from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
+from skewless_airflow.web.views.comparisons import read_comparisons
 from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.parts_over_time import read_parts_history
 from skewless_airflow.web.views.quality import histories, observed_line, read_quality
-from skewless_airflow.web.views.run import has_stages, read_run
+from skewless_airflow.web.views.run import has_stages, read_comparison, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_job, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
 from skewless_airflow.web.views.window import read_window, saving
@@ -83,7 +84,8 @@ class AskedRun(NamedTuple):
         elif quality and not quality.success:
             verdict = "failed"
         else:
-            verdict = "published" if publication_of(self.directory) else "not published"
+            done = "compared" if read_comparison(self.directory) else "not published"
+            verdict = "published" if publication_of(self.directory) else done
         return f"{_named(self.dag_id, self.group)}, {day(job.date if job else self.run_id)}: {verdict}"
 
     def page(self, template: str, **values: Any) -> Any:
@@ -152,6 +154,13 @@ def parts_over_time(request: Request, dag_id: DagId, group: Group, session: Sess
     """The parts of a job with a window, over its runs."""
     history = read_parts_history(dag_id, airflow_runs(session, dag_id), group)
     return _dag_page(request, "parts_over_time.html", dag_id, group, history=history)
+
+
+@router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA)
+def comparisons(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
+    """The nights of a job beside another one's."""
+    history = read_comparisons(dag_id, airflow_runs(session, dag_id), group)
+    return _dag_page(request, "comparisons.html", dag_id, group, history=history)
 
 
 def _dag_page(request: Request, template: str, dag_id: str, group: str, **values: Any) -> Any:

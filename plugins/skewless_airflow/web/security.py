@@ -106,7 +106,9 @@ READ_DAG: list[Any] = [
     Depends(requires_access_dag("GET", DagAccessEntity.RUN)),
     Depends(known_dag_id),
 ]
-#: The same, and the permission to read its tasks.
+#: The same, and the permission to read its tasks, for what shows keys of the data.
+READ_DATA: list[Any] = [*READ_DAG, Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE))]
+#: The same of one run.
 READ_RUN: list[Any] = [
     Depends(shaped_dag_id),
     Depends(shaped_run_id),

@@ -16,8 +16,8 @@ from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun
 from skewless_airflow.web.run_folders import open_run, run_folders
 from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.run import failed_tries, overall, read_savings
-from skewless_airflow.web.views.stage import read_job, read_stages
+from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings
+from skewless_airflow.web.views.stage import read_job, read_stages, whole_job
 
 #: Runs that a page shows.
 MOST_RUNS = 40
@@ -215,9 +215,10 @@ def _recorded(directory: RunDirectory) -> tuple[dt.datetime, dt.datetime] | tupl
 
 
 def _standing(directory: RunDirectory, quality: QualityView | None, *, published: bool) -> str:
-    if published:
+    compared = read_comparison(directory)
+    if published or (compared and compared.allowed_by(whole_job(directory).spec.shadow)):
         return "success"
-    return "failed" if failed_tries(directory) or (quality and not quality.success) else "unfinished"
+    return "failed" if compared or failed_tries(directory) or (quality and not quality.success) else "unfinished"
 
 
 @dataclass(frozen=True)

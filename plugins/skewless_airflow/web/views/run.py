@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.documents.savings import Savings
 from skewless.documents.steps import Failure, failed_step, own_name
 from skewless.run.certificate import certificate_of
-from skewless.run.directory import RESULT_STEP, SAVINGS, RunDirectory
+from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
+from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import is_absence, kept_by, stamp
@@ -129,6 +131,7 @@ class RunView:
         times: where the time of the steps went, as far as they recorded it.
         window: its parts, if the job has a window.
         savings: what its routing has saved, once it is published.
+        comparison: with another job's result, of a run that publishes nothing.
     """
 
     job: JobView | None
@@ -148,6 +151,7 @@ class RunView:
     times: tuple[TimeLine, ...] = ()
     window: WindowView | None = None
     savings: Savings | None = None
+    comparison: Comparison | None = None
 
     @property
     def decision_about(self) -> dict[int, DecisionView]:
@@ -161,10 +165,10 @@ class RunView:
             return "superseded by a later run of the day"
         if self.publication:
             return "published"
-        if self.quality and not self.quality.success:
-            return "failed validation, nothing is published"
+        if self.comparison:
+            return f"compared, {self.comparison.verdict}; nothing was published"
         if self.quality:
-            return "validated"
+            return "validated" if self.quality.success else "failed validation, nothing is published"
         failed = [fault.step for fault in self.faults if fault.final and fault.step]
         if failed:
             return f"failed in {', '.join(failed)}"
@@ -201,6 +205,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         times=tuple(waterfall(times_of(run))) if job else (),
         window=window,
         savings=read_savings(run) if job else None,
+        comparison=read_comparison(run),
     )
 
 
@@ -268,7 +273,8 @@ def _steps(
         found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
     found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
     found.append(step("validate", quality is not None))
-    found.append(step("publish", record_of(run) is not None))
+    ending = job.last_step if job else PUBLISH.name
+    found.append(step(ending, _LAST_RECORDS[ending](run) is not None))
     return found
 
 
@@ -289,6 +295,19 @@ def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:
 def read_savings(run: RunDirectory) -> Savings:
     """What the routing of the run has saved, once that was written down."""
     return run.read(SAVINGS, Savings)
+
+
+@kept_by(f"{COMPARISON_STEP}/COMMIT.json")
+def read_comparison(run: RunDirectory) -> Comparison:
+    """The comparison of a run, if one was committed."""
+    found = run.comparison()
+    if found is None:  # cannot happen: its commit was there a moment ago, and commits stay
+        raise FileNotFoundError(str(run))
+    return found
+
+
+#: What the last step of a run leaves, by its name.
+_LAST_RECORDS: Mapping[str, Callable[[RunDirectory], object]] = {PUBLISH.name: record_of, COMPARE.name: read_comparison}
 
 
 def failed_tries(run: RunDirectory) -> tuple[TryView, ...]:

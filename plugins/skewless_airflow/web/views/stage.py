@@ -14,6 +14,7 @@ from skewless.documents.ledger import LedgerLine
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
 from skewless.run.directory import RunDirectory
+from skewless.run.step_names import last_step_of
 from skewless_airflow.web.run_folders import kept_by, stamp
 from skewless_airflow.web.views.decision import read_plan
 
@@ -54,6 +55,7 @@ class JobView:
     wave_rows: tuple[int, ...]
     splittable: bool
     last_stage: int
+    last_step: str
     warm_from: tuple[str, ...]
     skipped_words: str
 
@@ -83,6 +85,7 @@ def read_job(run: RunDirectory) -> JobView:
         wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))),
         splittable=job.splittable,
         last_stage=job.last_stage,
+        last_step=last_step_of(spec).name,
         warm_from=job.warm_from,
         skipped_words=job.skipped_words,
     )

@@ -1,0 +1,296 @@
+"""A job with ``shadow`` in its spec: each result is compared with that of another job, and nothing is published."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import hashlib
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from skewless.documents.comparison import Comparison
+from skewless.errors import QualityError, RunDirectoryError, SkewlessError, SpecError
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.publication.records import record_of
+from skewless.spec.reading import parse_spec
+from skewless_cli import running
+from skewless_spark.comparison import shadow
+from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.prepare import freezing
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.prepare.restating import restating_spec
+from skewless_spark.result.copies import FOLDER
+from skewless_spark.result.publishing import publish_now
+from skewless_spark.sources.listing import list_input
+from skewless_spark.states.committed_files import RESULT, write_files, written
+from tests.spark.scenario import Told
+
+DAY = dt.date(2026, 11, 20)
+OUTPUTS: dict[str, dict[str, Any]] = {
+    "out/date={date}": {"path": "out"},
+    "delta:marts/clicks": {"path": "marts/clicks", "format": "delta"},
+    "iceberg:local.marts.clicks": {"path": "local.marts.clicks", "format": "iceberg"},
+}
+AGGREGATES = {
+    "n": "count",
+    "cents": {"function": "sum", "column": "price"},
+    "mean": {"function": "avg", "column": "ms"},
+}
+
+
+def rows(day: dt.date) -> pa.Table:
+    count = 60 + day.day
+    return pa.table(
+        {
+            "page": [f"p{n % 5}" for n in range(count)],
+            "price": pa.array([decimal.Decimal(n) / 100 for n in range(count)], pa.decimal128(12, 2)),
+            "ms": pa.array([n / 3 for n in range(count)], pa.float64()),
+        }
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A data root with three days of input."""
+    for number in range(3):
+        day = DAY - dt.timedelta(days=number)
+        (tmp_path / "in" / str(day)).mkdir(parents=True)
+        pq.write_table(rows(day), tmp_path / "in" / str(day) / "rows.parquet")
+    return tmp_path
+
+
+def text(other: str | None = None, output: dict[str, Any] | None = None, **fields: Any) -> str:
+    kept = {name: fields.pop(name) for name in ("tolerance", "differences") if name in fields}
+    raw: dict[str, Any] = {"name": "clicks", "input": {"path": "in/{date}"}, "key": "page", "aggregates": AGGREGATES,
+                           "output": output or {"path": "out"}, **fields}  # fmt: skip
+    if other:
+        raw["shadow"] = {"with": other, **kept}
+    return yaml.safe_dump(raw, sort_keys=False)
+
+
+def begun(root: Path, name: str, spec: str) -> RunDirectory:
+    run = RunDirectory(str(root / "runs" / name))
+    prepare(run, parse_spec(spec), DAY, str(root))
+    return run
+
+
+def done(spark: SparkSession, root: Path, name: str, spec: str) -> tuple[RunDirectory, Any]:
+    run = begun(root, name, spec)
+    return run, run_pipeline(spark, run, Silent()).outcome
+
+
+def theirs(root: Path, *lengths: int, **changed: Any) -> str:
+    """What another job has made of windows of so many days; of page p3, other values."""
+    floats = float if isinstance(changed.get("cents"), float) else decimal.Decimal
+    found = []
+    for length in lengths or (1,):
+        whole = pa.concat_tables(rows(DAY - dt.timedelta(days=number)) for number in range(length))
+        grouped = whole.group_by("page").aggregate([("page", "count"), ("price", "sum"), ("ms", "mean")]).to_pylist()
+        for one in grouped:
+            line = {"page": one["page"], "n": one["page_count"], "cents": one["price_sum"], "mean": one["ms_mean"]}
+            change = changed if (one["page"], length) == ("p3", max(lengths or (1,))) else {}
+            line["cents"] = floats(line["cents"])
+            line |= {name: line[name] + more for name, more in change.items()}
+            found.append({**line, **({"window": length} if len(lengths) > 1 else {})})
+    kind = pa.decimal128(22, 2) if not isinstance(changed.get("cents"), float) else pa.float64()
+    table = pa.Table.from_pylist(found).set_column(2, "cents", pa.array([one["cents"] for one in found]).cast(kind))
+    folder = root / "old" / str(DAY)
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, folder / "rows.parquet")
+    return "parquet:old/{date}"
+
+
+def contents(root: Path, *without: str) -> dict[str, str]:
+    """The checksums of all files below a folder."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if not (name := str(path.relative_to(root))).startswith(without)
+    }
+
+
+@pytest.mark.parametrize("other", [*list(OUTPUTS)[:2], pytest.param(list(OUTPUTS)[2], marks=pytest.mark.long)])
+def test_nothing_but_the_run_directory_is_touched(spark: SparkSession, root: Path, other: str) -> None:
+    """The run before was published: its folder or its table is what the run in its shadow is compared with."""
+    done(spark, root, "before", text(output=OUTPUTS[other]))
+    before = contents(root)
+    run, found = done(spark, root, "shadow", text(other, OUTPUTS[other]))
+    assert contents(root, "runs/shadow/") == before
+    assert (found.verdict, found.columns) == ("5 keys, 0 differ", {"n": 0, "cents": 0, "mean": 0})
+    assert (record_of(run), run.job().turn, run.savings()) == (None, 0, None)
+    with pytest.raises(RunDirectoryError, match="begun with a spec with shadow, which publishes nothing"):
+        publish_now(run)
+    assert contents(root, "runs/shadow/") == before
+
+
+def test_without_a_published_result_there_is_nothing_beside_the_output(spark: SparkSession, root: Path) -> None:
+    theirs(root)
+    done(spark, root, "shadow", text(theirs(root)))
+    assert {path.name for path in root.iterdir()} == {"in", "old", "runs"}
+
+
+def test_the_command_prints_the_report_and_the_first_comparison_stands(
+    root: Path, command_here: Callable[..., Told]
+) -> None:
+    (root / "spec.yaml").write_text(text(theirs(root, n=1)))
+    words = ("run", str(root / "spec.yaml"), "--date", str(DAY), "--root", str(root), "--run-dir", str(root / "run"))
+    told = command_here(*words)
+    assert told.returncode == 0, told.stderr
+    assert "compared with parquet:old/2026-11-20:\n  5 keys, 1 differ\n  n: 1 keys differ\n" in told.stdout
+    assert "page 'p3': n 16 here, 17 there" in told.stdout
+    assert "nothing is published: the spec has shadow" in told.stdout
+    theirs(root)
+    again = command_here(*words, "--json")
+    assert (again.returncode, again.json["published_path"], again.json["comparison"]["differ"]) == (0, None, 1)
+
+
+def test_differences_fail_a_run_that_says_so_and_are_kept(spark: SparkSession, root: Path) -> None:
+    spec = text(theirs(root, n=1), differences="fail")
+    for _ in range(2):
+        with pytest.raises(QualityError, match=r"5 keys, 1 differ beside parquet:old/2026-11-20; nothing was publish"):
+            done(spark, root, "shadow", spec)
+    found = RunDirectory(str(root / "runs" / "shadow")).comparison()
+    assert found is not None
+    assert [(one.key, one.columns["n"].there) for one in found.worst] == [({"page": "'p3'"}, "17")]
+    _, right = done(spark, root, "right", text(theirs(root), differences="fail"))
+    assert right.verdict == "5 keys, 0 differ"
+
+
+def test_of_two_attempts_the_first_to_commit_counts(spark: SparkSession, root: Path) -> None:
+    run, found = done(spark, root, "shadow", text(theirs(root, n=1)))
+    theirs(root)
+    given = run.job().spec.shadow
+    assert given is not None
+    assert shadow._compare(spark, run, given, None) == found == run.comparison()
+
+
+def test_a_run_that_is_to_be_published_is_not_compared(spark: SparkSession, root: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="a spec without shadow, so its result is to be published"):
+        shadow.compare_shadow(spark, begun(root, "run", text()))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "keys"), [((1, 3), 10), pytest.param((3,), 5, marks=pytest.mark.long)], ids=["several", "one"]
+)
+def test_a_window_is_compared_and_decimals_are_exact_whatever_the_tolerance(
+    spark: SparkSession, root: Path, lengths: tuple[int, ...], keys: int
+) -> None:
+    window = list(lengths) if len(lengths) > 1 else lengths[0]
+    fields: dict[str, Any] = {"window": window, "tolerance": 0.5}
+    _, right = done(spark, root, "right", text(theirs(root, *lengths), **fields))
+    assert (right.keys, right.found) == (keys, False)
+    _, wrong = done(
+        spark, root, "wrong", text(theirs(root, *lengths, cents=decimal.Decimal("0.01"), mean=1.0), **fields)
+    )
+    assert wrong.columns == {"n": 0, "cents": 1, "mean": 0}, "a mean that is 1 ms off is within the tolerance"
+    assert wrong.worst[0].key["page"] == "'p3'"
+    assert wrong.worst[0].key.get("window", "3") == "3"
+
+
+def test_a_decimal_beside_a_float_is_within_the_tolerance(spark: SparkSession, root: Path) -> None:
+    run, _ = done(spark, root, "run", text(theirs(root, cents=1e-12)))
+    found = run.comparison()
+    assert found is not None
+    assert found.columns["cents"] == 0
+    _, wrong = done(spark, root, "wrong", text(theirs(root, cents=0.01)))
+    assert wrong.columns == {"n": 0, "cents": 1, "mean": 0}
+
+
+def test_the_other_side_is_listed_once(root: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = done(spark, root, "run", text(theirs(root)))
+    seen, lists = list[str](), list_input
+
+    def listed(given: Any, path: str, share: float) -> Any:
+        seen.append(path)
+        return lists(given, path, share)
+
+    monkeypatch.setattr(freezing, "list_input", listed)
+    given = run.job().spec.shadow
+    assert given is not None
+    assert isinstance(shadow._compare(spark, run, given, None), Comparison)
+    assert seen == [str(root / "old" / str(DAY))]
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ("old/nowhere", "shadow.with, input.path: expected an existing file, folder or glob, but got no such path"),
+        ("SELECT 1 AS n", "shadow.with: expected the key column 'page', but got n; rename it in a query."),
+    ],
+)
+def test_a_result_that_is_missing_is_told_in_one_sentence(
+    spark: SparkSession, root: Path, other: str, sentence: str
+) -> None:
+    run = begun(root, "run", text(other))
+    with pytest.raises(SkewlessError, match=sentence):
+        run_pipeline(spark, run, Silent())
+    assert (run.comparison(), record_of(run)) == (None, None)
+
+
+def test_a_query_has_the_day_put_in_and_must_be_one(spark: SparkSession, root: Path) -> None:
+    theirs(root)
+    query = f"SELECT * FROM parquet.`{root}/old/{{date}}` WHERE DATE '{{date}}' = DATE '2026-11-20'"
+    _, found = done(spark, root, "run", text(query))
+    assert (found.verdict, found.beside) == ("5 keys, 0 differ", query.replace("{date}", str(DAY)))
+    with pytest.raises(SpecError, match=r"spec, field shadow.with, the query: expected one that Spark can parse"):
+        running.check_job(
+            parse_spec(text("SELECT n FROM (old")), "spec", begun(root, "x", text()).job().part, str(root)
+        )
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ("delta:", "field shadow.with: expected a path, FORMAT:PATH as input of a spec has them, or a query"),
+        ("old/{day}", "expected {date}, or {hour} of a job of hours, as the only fields in shadow.with"),
+        ("old/{hour}", "but got a job of days has no {hour}"),
+    ],
+)
+def test_what_means_nothing_is_refused_when_the_spec_is_read(other: str, sentence: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        parse_spec(text(other))
+    assert sentence in str(raised.value)
+
+
+def test_results_that_are_not_published_are_not_restated() -> None:
+    with pytest.raises(SpecError, match="field shadow: its runs publish nothing; remove it to restate results"):
+        restating_spec(parse_spec(text("old/{date}", window=3)), "spec")
+
+
+@pytest.mark.long
+def test_a_million_keys_that_differ_stay_in_spark(spark: SparkSession, root: Path) -> None:
+    """Python gets the counts and the worst keys; what is commonest is looked up among some of the keys."""
+    keys, run = 1_000_000, begun(root, "run", text("parquet:many"))
+    made = spark.range(keys).selectExpr(
+        "concat('p', id) AS page", "1L AS n", "CAST(id AS DECIMAL(22, 2)) AS cents", "id / 3D AS mean"
+    )
+    attempt = run.new_attempt(RESULT_STEP)
+    write_files(made, attempt, FOLDER)
+    attempt.commit(written(attempt, RESULT, FOLDER), {"rows": keys, "keys": keys})
+    made.withColumn("n", made.n + 1).write.parquet(str(root / "many"))
+    before = _peak_bytes()
+    found = shadow.compare_shadow(spark, run)
+    assert (found.keys, found.differ, len(found.worst)) == (keys, keys, shadow.WORST)
+    assert _peak_bytes() - before < 50 << 20
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process, which is not Spark's JVM, has ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_the_line_that_the_page_shows_is_good() -> None:
+    page = (Path(__file__).parents[2] / "docs/migrate.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("shadow: ")]
+    shown = parse_spec(text() + line).shadow
+    assert shown is not None
+    assert shown.other == "parquet:/lake/old/clicks_by_page/date={date}"
