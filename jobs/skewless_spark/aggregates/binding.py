@@ -178,7 +178,7 @@ def _invertible(definition: Aggregate, spark_types: Sequence[str]) -> bool:
 
 
 def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:
-    known = ["column", "function", *model.model_fields]
+    known = ["column", "function", "publish", *model.model_fields]
     unknown = next((option for option in given if option not in known), None)
     if unknown is not None:
         raise SpecError(at, "a known option", repr(unknown), nearest(unknown, known))
@@ -212,8 +212,9 @@ def _check_column(at: str, call: AggregateCall, column: str, accepts: Accepts, t
     unsupported = types[column].startswith(UNSUPPORTED)
     required = "a type that Spark reads" if unsupported else accepts(types[column])
     if required:
-        published = " with publish: state" if call.publish == "state" else ""
+        state = call.publish == "state"
         raise InputError(
-            at, f"{required} for {call.function}{published}", f"column {column!r} of type {types[column]}",
-            "choose another column or aggregate",
+            at, f"{required} for {call.function}{' with publish: state' if state else ''}",
+            f"column {column!r} of type {types[column]}",
+            "cast it in the map step, or choose another column" if state else "choose another column or aggregate",
         )  # fmt: skip

@@ -83,10 +83,8 @@ def refuse_without_order(schema: StructType, spec: JobSpec, where: str) -> None:
         kind, call = schema[name].dataType, spec.aggregates.get(name)
         sketch = call is not None and call.publish == "state"
         if sketch or isinstance(kind, _NESTED):
-            raise SpecError(
-                f"{where}, field output.sort", "columns of one value each",
-                f"{name!r}, a sketch" if sketch else f"{name!r} of type {kind.simpleString()}", "sort by another column",
-            )  # fmt: skip
+            came = f"{name!r}, a sketch" if sketch else f"{name!r} of type {kind.simpleString()}"
+            raise SpecError(f"{where}, field output.sort", "columns of one value each", came, "sort by another column")
 
 
 def sorted_results(results: DataFrame, columns: JobColumns) -> DataFrame:
