@@ -90,7 +90,7 @@ def require_kll(found: Any, values: list[Any], accuracy: int) -> None:
     for share in (0.1, 0.5, 0.9) if values else ():
         middle = found.get_quantile(share)
         low, high = bisect_left(ordered, middle) / len(ordered), bisect_right(ordered, middle) / len(ordered)
-        assert low - 1.5 / accuracy <= share <= high + 1.5 / accuracy
+        assert low - 2 / accuracy <= share <= high + 2 / accuracy
 
 
 def items_of(sketch: bytes, serde: Any) -> dict[Any, int]:
