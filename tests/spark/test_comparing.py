@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,30 @@ def test_sketches_are_compared_within_both_errors(tmp_path: Path, theirs: Any, c
     wrong = json.loads(compare(written(tmp_path, frame), "--json", names=names).stdout)
     assert (wrong["differ"], wrong["columns"]) == (1, {"visitors": 1, "middle": 1})
     assert wrong["worst"][0]["key"]["page"] == repr(theirs["page"][heavy])
+
+
+def test_published_sketches_are_compared_by_what_they_hold_and_shown_by_their_estimates(
+    home: Path, compare: Compare
+) -> None:
+    """With those of plain Spark, whose bytes are others: it adds the rows in another order."""
+    sketches = {
+        "visitors": {"function": "approx_count_distinct", "column": "visitor", "publish": "state"},
+        "amounts": {"function": "approx_percentile", "column": "amount", "publish": "state"},
+    }
+
+    def told(visitor: str) -> Told:
+        aggregates = f"hll_sketch_agg({visitor}, 12) AS visitors, kll_sketch_agg_bigint(amount, 200) AS amounts"
+        query = f"SELECT site, page, {aggregates} FROM parquet.`{home}/data/in` GROUP BY site, page"
+        return compare(query, "--json", names=(), aggregates=sketches)
+
+    right = told("visitor")
+    report = json.loads(right.stdout)
+    assert (right.returncode, report["differ"], report["within_error"]) == (0, 0, ["visitors", "amounts"])
+    wrong = json.loads(told("IF(site = 'a' AND page = '/page/1', visitor % 100, visitor)").stdout)
+    assert (wrong["differ"], wrong["columns"]) == (1, {"visitors": 1, "amounts": 0})
+    shown = wrong["worst"][0]["columns"]["visitors"]
+    assert shown["there"] == "'a sketch of about 100 values'"
+    assert re.fullmatch(r"'a sketch of about \d{4} values'", shown["here"])
 
 
 @pytest.mark.long

@@ -397,10 +397,16 @@ def test_a_sum_that_overflows_ends_the_run(spark: SparkSession, tmp_path: Path) 
 
 TYPES = {
     "n": "int", "x": "double", "flag": "boolean", "word": "string", "raw": "binary", "tags": "array<string>",
-    "local": "timestamp_ntz",
+    "local": "timestamp_ntz", "cost": "decimal(10,2)",
 }  # fmt: skip
 
 OTHERWISE = "; choose another column or aggregate."
+BY_STATE = " with publish: state, but got column "
+OR_CAST = "; cast it in the map step, or choose another column."
+HAVE_SKETCHES = (
+    "expected result, or state for one of approx_count_distinct, theta_sketch_estimate, approx_percentile, "
+    "approx_top_k, percentile_approx, but got state"
+)
 NO_ITEM = "a column of a plain type, no binary, array, map or struct, for approx_top_k"
 NO_HASH = "a column of a plain type, no array, map or struct, for theta_sketch_estimate"
 NO_QUANTITY = "a number, date or timestamp for approx_percentile"
@@ -414,7 +420,7 @@ REFUSED = {
     "another column that is not there": (
         {"function": "corr", "column": "x", "other": "y"},
         ": expected an existing column, but got 'y'; the known ones are "
-        + ", ".join(map(repr, sorted(["flag", "local", "n", "raw", "tags", "word", "x"])))
+        + ", ".join(map(repr, sorted(["cost", "flag", "local", "n", "raw", "tags", "word", "x"])))
         + ".",
     ),
     "another column of the wrong type": (
@@ -460,6 +466,43 @@ REFUSED = {
     "edges that descend": (
         {"function": "histogram", "column": "x", "edges": [1, 3, 2]},
         ": expected edges that ascend, but got [1.0, 3.0, 2.0].",
+    ),
+    "a decimal as a sketch": (
+        {"function": "approx_percentile", "column": "cost", "publish": "state"},
+        f": expected an integer, float or double for approx_percentile{BY_STATE}'cost' of type decimal(10,2){OR_CAST}",
+    ),
+    "a moment as a sketch": (
+        {"function": "approx_count_distinct", "column": "local", "publish": "state"},
+        (
+            f": expected an integer, string or binary for approx_count_distinct{BY_STATE}'local' of type "
+            f"timestamp_ntz{OR_CAST}"
+        ),
+    ),
+    "a boolean as a sketch": (
+        {"function": "theta_sketch_estimate", "column": "flag", "publish": "state"},
+        (
+            f": expected an integer, float, double, string or binary for theta_sketch_estimate{BY_STATE}'flag' of type "
+            f"boolean{OR_CAST}"
+        ),
+    ),
+    "bytes as items": (
+        {"function": "approx_top_k", "column": "raw", "publish": "state"},
+        f": expected an integer or string for approx_top_k{BY_STATE}'raw' of type binary{OR_CAST}",
+    ),
+    "what has no sketch": (
+        {"function": "sum", "column": "x", "publish": "state"},
+        f", field publish: {HAVE_SKETCHES} for sum.",
+    ),
+    "what is in Python": (
+        {"function": "value_counts", "column": "word", "publish": "state"},
+        f", field publish: {HAVE_SKETCHES} for value_counts.",
+    ),
+    "a quantile of a sketch": (
+        {"function": "approx_percentile", "column": "x", "percentage": 0.5, "publish": "state"},
+        (
+            ": expected a known option, but got 'percentage'; the known ones are 'accuracy', 'column', 'function', "
+            "'publish'."
+        ),
     ),
     "more items than are tracked": (
         {"function": "approx_top_k", "column": "word", "k": 10, "max_items_tracked": 5},

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from skewless.errors import SpecError
 from skewless.spec import reading
+from skewless.spec.calls import AggregateCall
 from skewless.spec.options import OPTIONS, option_schema, parse_options, refuse_more_waves, with_options
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.result import Window
@@ -42,6 +43,7 @@ output: {path: results/tokens}
         ("key: token", "key: 5", "spec, field key: expected a list, but got 5."),
         ("name: tokens", "name: 1st job", "spec, field name: expected at most 100 letters, digits and underscores, a letter first, but got '1st job'."),
         ("  occurrences:", "  a-b:", "spec, field aggregates.a-b: expected at most 100 letters, digits and underscores, a letter first, but got 'a-b'."),
+        ("column: file}", "column: file, publish: bytes}", "spec, field aggregates.files.publish: expected 'result' or 'state', but got 'bytes'."),
         ("  occurrences: count", "  occurrences: 7", "spec, field aggregates.occurrences: expected a mapping, but got 7."),
         ("{path: corpus/tokens}", "{path: x, fromat: parquet}", "spec, field input.fromat: there is no such field; did you mean 'format'?"),
         ("{path: corpus/tokens}", "corpus", "spec, field input: expected a mapping, but got 'corpus'."),
@@ -123,6 +125,14 @@ def test_libyaml_reads_what_pyyaml_reads(path: Path) -> None:
     assert yaml.load(text, reading._FAST) == yaml.load(text, reading._PlainLoader)
     with pytest.raises(SpecError, match="a tab is not allowed in YAML"):
         parse_spec(text + "description: a\tb\n")
+
+
+def test_states_of_jobs_that_publish_no_sketch_keep_their_fingerprint() -> None:
+    """A field that others do not have must not change what their states are known by."""
+    call = AggregateCall.model_validate({"function": "approx_percentile", "column": "ms", "percentage": 0.5})
+    assert call.model_dump(mode="json") == {"function": "approx_percentile", "column": "ms", "percentage": 0.5}
+    published = {"function": "approx_top_k", "column": "ms", "publish": "state"}
+    assert AggregateCall.model_validate(published).model_dump(mode="json") == published
 
 
 def test_overrides_are_read_as_yaml() -> None:

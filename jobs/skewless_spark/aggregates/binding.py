@@ -18,6 +18,7 @@ from skewless.spec.calls import AggregateCall
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate
+from skewless_spark.aggregates.native import NATIVE_AGGREGATES
 from skewless_spark.sources.formats.spark_types import EMPTY_COLUMN_TYPE, UNSUPPORTED
 
 #: Seconds of one core that Spark needs to add a row to a native state. This is a sketch's; a sum needs less. Only the
@@ -114,7 +115,7 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
         definition, options = _definition_and_options(name, call, where)
         arguments = _arguments(call, definition, options)
         for column, accepts in arguments:
-            _check_column(f"{where}, aggregate {name!r}", call.function, column, accepts, types)
+            _check_column(f"{where}, aggregate {name!r}", call, column, accepts, types)
         algebra[name] = Algebra(
             mergeable=definition.mergeable,
             ordered=definition.ordered,
@@ -146,7 +147,17 @@ def _definition_and_options(name: str, call: AggregateCall, where: str) -> tuple
         raise SpecError(at, "a known aggregate", repr(call.function), nearest(call.function, REGISTRY))
     if call.column is None and definition.needs_column:
         raise SpecError(at, f"a column for {call.function}", "none", "add 'column: ...'")
+    if call.publish == "state":
+        definition = _published(definition, call.function, at)
     return definition, _options(at, definition.options, call.options)
+
+
+def _published(definition: Aggregate, function: str, at: str) -> NativeAggregate:
+    if isinstance(definition, NativeAggregate) and definition.published is not None:
+        return definition.published
+    sketches = (one.name for one in NATIVE_AGGREGATES if one.published is not None)
+    required = f"result, or state for one of {', '.join(sketches)}"
+    raise SpecError(f"{at}, field publish", required, f"state for {function}")
 
 
 def serves_instead(definition: Aggregate) -> str | None:
@@ -168,7 +179,7 @@ def _invertible(definition: Aggregate, spark_types: Sequence[str]) -> bool:
 
 
 def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:
-    known = ["column", "function", *model.model_fields]
+    known = ["column", "function", "publish", *model.model_fields]
     unknown = next((option for option in given if option not in known), None)
     if unknown is not None:
         raise SpecError(at, "a known option", repr(unknown), nearest(unknown, known))
@@ -196,13 +207,15 @@ def _takers(spec: JobSpec) -> dict[str, list[Accepts]]:
     return takers
 
 
-def _check_column(at: str, function: str, column: str, accepts: Accepts, types: Mapping[str, str]) -> None:
+def _check_column(at: str, call: AggregateCall, column: str, accepts: Accepts, types: Mapping[str, str]) -> None:
     if column not in types:
         raise InputError(at, "an existing column", repr(column), nearest(column, types))
     unsupported = types[column].startswith(UNSUPPORTED)
     required = "a type that Spark reads" if unsupported else accepts(types[column])
     if required:
+        state = call.publish == "state"
         raise InputError(
-            at, f"{required} for {function}", f"column {column!r} of type {types[column]}",
-            "choose another column or aggregate",
+            at, f"{required} for {call.function}{' with publish: state' if state else ''}",
+            f"column {column!r} of type {types[column]}",
+            "cast it in the map step, or choose another column" if state else "choose another column or aggregate",
         )  # fmt: skip

@@ -61,6 +61,8 @@ class NativeAggregate:
             rows that a state saw, both within their stated error. Its arguments are the result, the state columns,
             the options, the Spark SQL type of ``column``, and the number of rows. None if there is one right result,
             but for the rounding of floating-point numbers.
+        shown: the result in a report, where it is not for people itself. Arguments as for ``evaluate``, but the result.
+        published: with ``publish: state``, the aggregate in its place, whose result is the bytes of a sketch.
     """
 
     name: str
@@ -80,3 +82,5 @@ class NativeAggregate:
     invertible: Callable[[Sequence[str]], bool] = lambda _: False
     inverse: Callable[[Sequence[Column], Any, str], Sequence[Column]] | None = None
     agrees: Callable[[Column, Sequence[Column], Any, str, Column], Column] | None = None
+    shown: Callable[[Column, Any, str], Column] = lambda result, _, __: result
+    published: NativeAggregate | None = None

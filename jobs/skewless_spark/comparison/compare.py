@@ -18,7 +18,7 @@ from skewless.errors import InputError, QualityError, without_secrets
 from skewless.run.directory import RunDirectory
 from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.quality.all_rows import results_of_all_rows
-from skewless_spark.quality.verification import alike, committed_result, compared, short
+from skewless_spark.quality.verification import alike, committed_result, compared, short, shown
 from skewless_spark.sources.uris import quoted
 from skewless_spark.states.columns import JobColumns
 
@@ -78,7 +78,7 @@ def _compared(ours: DataFrame, theirs: OtherSide, columns: JobColumns, tolerance
         "lacking": tuple(one.name for one in columns.bound if one.name not in theirs.columns),
         "types": types,
         "more": tuple(name for name in theirs.columns if name not in own.values()),
-        "worst": _worst(found.where("differs"), keys, judged, own, worst) if counts["differ"] else (),
+        "worst": _worst(found.where("differs"), columns, judged, worst) if counts["differ"] else (),
         "concentrated": _concentrated(found, counts["differ"], keys, own) if counts["differ"] else (),
     }
 
@@ -179,10 +179,9 @@ def _counts(found: DataFrame, judged: dict[str, str]) -> dict[str, Any]:
     return {**alone, "columns": {name: int(counted[f"d_{number}"]) for number, name in judged.items()}}
 
 
-def _worst(
-    wrong: DataFrame, keys: list[str], judged: dict[str, str], own: dict[str, str], number: int
-) -> tuple[DifferingKey, ...]:
+def _worst(wrong: DataFrame, columns: JobColumns, judged: dict[str, str], number: int) -> tuple[DifferingKey, ...]:
     """The keys whose numbers are furthest apart, relative to the larger one; all else is as far as can be."""
+    keys, own = columns.result_keys, columns.own_names
     apart = [F.lit(0.0)]
     for one in judged:
         distance = F.lit(1.0)
@@ -194,6 +193,12 @@ def _worst(
         F.when(F.col("state") != "both", 1.0).otherwise(F.greatest(*apart, F.lit(0.0))).desc(),
         *(f"k_{at}" for at in range(len(keys))),
     )
+    readable = {
+        f"{side}_{result}": shown(one, F.col(f"{side}_{result}"))
+        for one, result in zip(columns.bound, columns.results, strict=True)
+        for side in "ab"
+        if result in judged
+    }
     return tuple(
         DifferingKey(
             key={own[key]: short(row[f"k_{at}"]) for at, key in enumerate(keys)},
@@ -204,7 +209,7 @@ def _worst(
                 if row[f"d_{one}"]
             },
         )
-        for row in ordered.limit(number).collect()
+        for row in ordered.limit(number).withColumns(readable).collect()
     )
 
 

@@ -138,7 +138,7 @@ def _frozen(
         result = result_schema(spark, job)
         if spec.output.format == "csv":
             refuse_nested(result, where)
-        refuse_without_order(result, spec.output, where)
+        refuse_without_order(result, spec, where)
     return job
 
 

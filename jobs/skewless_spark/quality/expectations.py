@@ -62,6 +62,14 @@ REFUSED = {
     "unexpected_rows_expectation": _QUERIES,
 }
 
+#: What may be expected of a column of sketches, whose bytes tell of no order, and differ from run to run. All that may
+#: be expected of a table is beside these.
+_OF_SKETCHES = frozenset({
+    "expect_column_proportion_of_non_null_values_to_be_between", "expect_column_to_exist", "expect_column_type_to_be",
+    "expect_column_values_to_be_in_type_list", "expect_column_values_to_be_null",
+    "expect_column_values_to_be_of_type", "expect_column_values_to_not_be_null",
+})  # fmt: skip
+
 _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
@@ -109,9 +117,10 @@ def check_expectations(spec: JobSpec, where: str) -> list[tuple[str, dict[str, A
         SpecError: names the first that is unknown, refused, or has wrong kwargs.
     """
     columns = (*spec.result_key, *spec.aggregates)
+    sketches = frozenset(name for name, call in spec.aggregates.items() if call.publish == "state")
     spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
-        (one.type, _checked_kwargs(one, spot, columns))
+        (one.type, _checked_kwargs(one, spot, columns, sketches))
         for spot, one in zip(spots, spec.quality.expectations, strict=True)
     ]
 
@@ -125,7 +134,9 @@ def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
     return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
 
 
-def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> dict[str, Any]:
+def _checked_kwargs(
+    spec: ExpectationSpec, spot: str, columns: tuple[str, ...], sketches: frozenset[str]
+) -> dict[str, Any]:
     if spec.type in REFUSED:
         raise SpecError(
             f"{spot}.type", "an expectation that is safe on a big result", f"{spec.type!r}, which {REFUSED[spec.type]}"
@@ -143,6 +154,8 @@ def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) 
         kwargs[MAPPING_KWARG] = _quantile_ranges(kwargs[MAPPING_KWARG], f"{spot}.kwargs.{MAPPING_KWARG}")
     require_fitting(spec.type, kwargs, spot)
     _require_columns(kwargs, columns, spot)
+    if not spec.type.startswith("expect_table_") and spec.type not in _OF_SKETCHES:
+        _refuse_sketches(kwargs, sketches, spot)
     return kwargs
 
 
@@ -189,6 +202,17 @@ def _require_columns(kwargs: dict[str, Any], columns: tuple[str, ...], spot: str
             # Spark reads such a name as a path into a struct unless it is quoted, which Great
             # Expectations does here and there.
             raise SpecError(f"{spot}.kwargs.{name}", "a column without dots and backticks in its name", repr(column))
+
+
+def _refuse_sketches(kwargs: dict[str, Any], sketches: frozenset[str], spot: str) -> None:
+    for name, column in _named_columns(kwargs):
+        if column in sketches:
+            raise SpecError(
+                f"{spot}.kwargs.{name}",
+                "a column of values",
+                f"{column!r}, a sketch",
+                "expect this of a second aggregate, without publish: state",
+            )
 
 
 def _named_columns(kwargs: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -122,7 +122,11 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
         F.col("a.there").isNotNull().alias("ours"),
         F.col("b.there").isNotNull().alias("theirs"),
         *(condition.alias(f"differs_{name}") for name, condition in differs.items()),
-        *(F.col(f"{side}.{name}").alias(f"{side}_{name}") for name in numbered for side in "ab"),
+        *(
+            shown(one, F.col(f"{side}.{name}")).alias(f"{side}_{name}")
+            for one, name in zip(columns.bound, numbered, strict=True)
+            for side in "ab"
+        ),
     )
     rows = wrong.orderBy("key").limit(EXAMPLES).collect()
     names = dict(zip(numbered, counts, strict=True))
@@ -139,6 +143,12 @@ def _example(row: dict[str, Any], names: dict[str, str]) -> str:
         if row[f"differs_{name}"]
     ]
     return f"of {key}, {'; '.join(told)}"
+
+
+def shown(one: BoundAggregate[Aggregate], result: Column) -> Column:
+    """A result as a report has it: of a sketch, what it estimates."""
+    definition = one.definition
+    return definition.shown(result, one.options, one.spark_type) if isinstance(definition, NativeAggregate) else result
 
 
 def short(value: Any) -> str:

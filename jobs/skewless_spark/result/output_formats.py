@@ -15,7 +15,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.errors import LedgerError, SpecError
 from skewless.run.directory import Attempt
-from skewless.spec.result import Output
+from skewless.spec.spec import JobSpec
 from skewless_spark.session.file_systems import require_writer
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import PUBLISHED, read_files
@@ -77,15 +77,14 @@ def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
         writer.option("orc.proleptic.gregorian", value=True).orc(path)
 
 
-def refuse_without_order(schema: StructType, output: Output, where: str) -> None:
-    """Refuse to sort a result by a column of lists, structs or maps: Iceberg has no order of them."""
-    for name, _ in output.order:
-        kind = schema[name].dataType
-        if isinstance(kind, _NESTED):
-            raise SpecError(
-                f"{where}, field output.sort", "columns of one value each",
-                f"{name!r} of type {kind.simpleString()}", "sort by another column",
-            )  # fmt: skip
+def refuse_without_order(schema: StructType, spec: JobSpec, where: str) -> None:
+    """Refuse to sort a result by lists, structs or maps, which Iceberg has no order of, or by sketches."""
+    for name, _ in spec.output.order:
+        kind, call = schema[name].dataType, spec.aggregates.get(name)
+        sketch = call is not None and call.publish == "state"
+        if sketch or isinstance(kind, _NESTED):
+            came = f"{name!r}, a sketch" if sketch else f"{name!r} of type {kind.simpleString()}"
+            raise SpecError(f"{where}, field output.sort", "columns of one value each", came, "sort by another column")
 
 
 def sorted_results(results: DataFrame, columns: JobColumns) -> DataFrame:

@@ -75,6 +75,12 @@ def top_k_item_required(spark_type: str) -> str:
     return "a column of a plain type, no binary, array, map or struct," if odd else ""
 
 
+def one_of_required(*spark_types: str) -> Accepts:
+    """Integers of any width, and these types: what a sketch holds as it is, so that others can merge it."""
+    names = ", ".join(("an integer", *spark_types[:-1])) + f" or {spark_types[-1]}"
+    return lambda spark_type: "" if spark_type in {*INTEGRAL_TYPES, *spark_types} else names
+
+
 def decimal_digits(spark_type: str) -> tuple[int, int] | None:
     """Precision and scale of a decimal type; None for any other."""
     found = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", spark_type)

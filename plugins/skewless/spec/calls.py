@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -56,6 +56,12 @@ class AggregateCall(Call):
     column: str | None = Field(
         default=None, description="The column it is of; `count` needs none, and then counts rows.", examples=["ms"]
     )
+    # Left out by default, so that what shapes the states of other jobs is what it was.
+    publish: Literal["result", "state"] = Field(
+        default="result", exclude_if=lambda publish: publish == "result",
+        description="With `state`, the sketch itself is published in place of its number: Apache DataSketches' bytes.",
+        examples=["state"],
+    )  # fmt: skip
     options: dict[str, _CallOption] = Field(default_factory=dict)
 
     @model_validator(mode="before")

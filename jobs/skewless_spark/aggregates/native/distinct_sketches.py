@@ -1,18 +1,24 @@
-"""Approximate numbers of distinct values, by sketches of fixed size."""
+"""Approximate numbers of distinct values, by sketches of fixed size.
+
+Sketches are of hashes, which are faster than texts, and count empty texts. Those that are published are of the values
+themselves, so that they can be merged with sketches that others made.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
 
 from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import atomic_required
+from skewless.aggregates.argument_types import INTEGRAL_TYPES, atomic_required, one_of_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import canonical_text
-from skewless_spark.aggregates.native.simple_states import Options
+from skewless_spark.aggregates.native.simple_states import Options, the_state
 
 #: Argument types that Spark's sketches take without hashing.
 _SKETCH_TYPES = ("int", "bigint")
@@ -26,6 +32,12 @@ def _hashed(arguments: Arguments) -> Column:
     # Spark hashes null to a number like any other, but null is not a value.
     text = F.expr(canonical_text(arguments.names[0], spark_type))
     return F.when(value.isNotNull(), F.xxhash64(text))
+
+
+def as_is(arguments: Arguments) -> Column:
+    """The argument as DataSketches takes it: all integers as 64 bits."""
+    (value,), (spark_type,) = arguments.columns, arguments.spark_types
+    return value.cast("bigint") if spark_type in INTEGRAL_TYPES else value
 
 
 class DistinctOptions(Options):
@@ -86,6 +98,35 @@ def _agree_theta(
     return (result == other) | (sampled & _near(result, other, entries**-0.5))
 
 
+def _same_values_hll(
+    result: Column, states: Sequence[Column], options: object, spark_type: str, rows: Column
+) -> Column:
+    """Whether two sketches are of the same values, as far as they know: neither adds anything to the other.
+
+    An estimate depends on the order in which a sketch was made, but that of a union does not.
+    """
+    del options, spark_type, rows
+
+    def merged(one: Column, other: Column) -> Column:
+        return F.hll_sketch_estimate(F.hll_union(one, other, True))
+
+    both = merged(result, states[0])
+    return reduce(Column.__and__, (F.abs(merged(one, one) - both) <= 1 for one in (result, states[0])))
+
+
+def _same_values_theta(
+    result: Column, states: Sequence[Column], options: object, spark_type: str, rows: Column
+) -> Column:
+    """Whether neither of two sketches has a value that the other lacks, among those that both would have."""
+    del options, spark_type, rows
+    pairs = ((result, states[0]), (states[0], result))
+    return reduce(Column.__and__, (F.theta_sketch_estimate(F.theta_difference(*pair)) == 0 for pair in pairs))
+
+
+def _shown_by(estimate: Callable[[Column], Column]) -> Callable[[Column, object, str], Column]:
+    return lambda result, _, __: F.concat(F.lit("a sketch of about "), estimate(result), F.lit(" values"))
+
+
 APPROX_COUNT_DISTINCT = NativeAggregate(
     "approx_count_distinct",
     accepts=atomic_required,
@@ -97,6 +138,17 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
     any_order=True,
     agrees=_agree_hll,
 )
+APPROX_COUNT_DISTINCT = replace(
+    APPROX_COUNT_DISTINCT,
+    published=replace(
+        APPROX_COUNT_DISTINCT,
+        accepts=one_of_required("string", "binary"),
+        update=lambda arguments, options: (F.hll_sketch_agg(as_is(arguments), options.lg_k),),
+        evaluate=the_state,
+        agrees=_same_values_hll,
+        shown=_shown_by(F.hll_sketch_estimate),
+    ),
+)
 THETA_SKETCH_ESTIMATE = NativeAggregate(
     "theta_sketch_estimate",
     accepts=atomic_required,
@@ -107,4 +159,15 @@ THETA_SKETCH_ESTIMATE = NativeAggregate(
     state_bytes=100,
     any_order=True,
     agrees=_agree_theta,
+)
+THETA_SKETCH_ESTIMATE = replace(
+    THETA_SKETCH_ESTIMATE,
+    published=replace(
+        THETA_SKETCH_ESTIMATE,
+        accepts=one_of_required("float", "double", "string", "binary"),
+        update=lambda arguments, options: (F.theta_sketch_agg(as_is(arguments), options.lg_nom_entries),),
+        evaluate=the_state,
+        agrees=_same_values_theta,
+        shown=_shown_by(F.theta_sketch_estimate),
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Annotated, NamedTuple, Self
 
@@ -11,23 +12,36 @@ from pydantic import Field, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, quantity_required
+from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, one_of_required, quantity_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Options
+from skewless_spark.aggregates.native.simple_states import Options, the_state
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class PercentileOptions(Options):
+class SketchOptions(Options):
+    """Options of ``approx_percentile`` with ``publish: state``."""
+
+    accuracy: int = Field(
+        default=75, ge=5, le=20_000, description="The rank of the result is off by at most 1/accuracy of the rows."
+    )
+
+    @property
+    def k(self) -> int:
+        """The size of the sketch: with 99 % confidence the rank of a quantile is off by at most 2.296 / k**0.9723.
+
+        ``KllHelper.getNormalizedRankError`` of Apache DataSketches.
+        """
+        return max(8, math.ceil((2.296 * self.accuracy) ** (1 / 0.9723)))
+
+
+class PercentileOptions(SketchOptions):
     """Options of ``approx_percentile``."""
 
     percentage: Share | None = Field(default=None, description="One share of the rows: the result is a value.")
     percentages: list[Share] | None = Field(
         default=None, min_length=1, max_length=100, description="Several of them: the result is an array."
-    )
-    accuracy: int = Field(
-        default=75, ge=5, le=20_000, description="The rank of the result is off by at most 1/accuracy of the rows."
     )
 
     @model_validator(mode="after")
@@ -41,14 +55,6 @@ class PercentileOptions(Options):
     def shares(self) -> list[float]:
         """The requested fractions, one or several."""
         return [self.percentage] if self.percentage is not None else list(self.percentages or ())
-
-    @property
-    def k(self) -> int:
-        """The size of the sketch: with 99 % confidence the rank of a quantile is off by at most 2.296 / k**0.9723.
-
-        ``KllHelper.getNormalizedRankError`` of Apache DataSketches.
-        """
-        return max(8, math.ceil((2.296 * self.accuracy) ** (1 / 0.9723)))
 
 
 class _Measure(NamedTuple):
@@ -93,10 +99,16 @@ def _measure(spark_type: str) -> _Measure:
 #: Every decimal of at most this many digits, as a whole number of its last digit, fits into a bigint.
 _DIGITS_OF_BIGINT = 18
 
-_AGG = {"bigint": F.kll_sketch_agg_bigint, "double": F.kll_sketch_agg_double}
-_MERGE_AGG = {"bigint": F.kll_merge_agg_bigint, "double": F.kll_merge_agg_double}
-_ROWS = {"bigint": F.kll_sketch_get_n_bigint, "double": F.kll_sketch_get_n_double}
-_QUANTILE = {"bigint": F.kll_sketch_get_quantile_bigint, "double": F.kll_sketch_get_quantile_double}
+_AGG = {"bigint": F.kll_sketch_agg_bigint, "double": F.kll_sketch_agg_double, "float": F.kll_sketch_agg_float}
+_MERGE_AGG = {"bigint": F.kll_merge_agg_bigint, "double": F.kll_merge_agg_double, "float": F.kll_merge_agg_float}
+_ROWS = {
+    "bigint": F.kll_sketch_get_n_bigint, "double": F.kll_sketch_get_n_double, "float": F.kll_sketch_get_n_float,
+}  # fmt: skip
+_QUANTILE = {
+    "bigint": F.kll_sketch_get_quantile_bigint,
+    "double": F.kll_sketch_get_quantile_double,
+    "float": F.kll_sketch_get_quantile_float,
+}
 
 
 def _update(arguments: Arguments, options: PercentileOptions) -> tuple[Column]:
@@ -111,9 +123,7 @@ def _merge(states: Sequence[str], options: PercentileOptions, spark_type: str) -
 def _evaluate(states: Sequence[Column], options: PercentileOptions, spark_type: str) -> Column:
     """Null for a key without values, for which Spark's function would raise an error."""
     measure = _measure(spark_type)
-    shares = F.array(*(F.lit(share) for share in options.shares))
-    quantiles = F.transform(_QUANTILE[measure.sketch](states[0], shares), measure.restored)
-    found = F.when(_ROWS[measure.sketch](states[0]) > 0, quantiles)
+    found = F.when(_ROWS[measure.sketch](states[0]) > 0, _restored(states[0], options.shares, measure))
     return found if options.percentages is not None else found[0]
 
 
@@ -125,19 +135,57 @@ _BEYOND = 1.5
 def _agree(
     result: Column, states: Sequence[Column], options: PercentileOptions, spark_type: str, rows: Column
 ) -> Column:
-    """Whether each quantile lies between those of the ranks that are off by both errors."""
     del rows
-    measure, off = _measure(spark_type), 2 * _BEYOND / options.accuracy
+    measure = _measure(spark_type)
     found = result if options.percentages is not None else F.array(result)
+    inside = _inside(found, options.shares, options.accuracy, lambda shares: _restored(states[0], shares, measure))
+    return F.when(_ROWS[measure.sketch](states[0]) > 0, inside).otherwise(result.isNull())
 
-    def ends(sign: int) -> Column:
-        shares = F.array(*(F.lit(min(1.0, max(0.0, share + sign * off))) for share in options.shares))
-        return F.transform(_QUANTILE[measure.sketch](states[0], shares), measure.restored)
 
-    low, high = ends(-1), ends(1)
-    inside = (found[at].between(low[at], high[at]) for at in range(len(options.shares)))
-    some = _ROWS[measure.sketch](states[0]) > 0
-    return F.when(some, reduce(Column.__and__, inside)).otherwise(result.isNull())
+def _inside(
+    found: Column, shares: Sequence[float], accuracy: int, quantiles: Callable[[Sequence[float]], Column]
+) -> Column:
+    """Whether each quantile lies between those of the ranks that are off by both errors."""
+    off = 2 * _BEYOND / accuracy
+    low, high = (quantiles([min(1.0, max(0.0, share + sign * off)) for share in shares]) for sign in (-1, 1))
+    return reduce(Column.__and__, (found[at].between(low[at], high[at]) for at in range(len(shares))))
+
+
+def _quantiles(sketch: Column, shares: Sequence[float], kind: str) -> Column:
+    return _QUANTILE[kind](sketch, F.array(*map(F.lit, shares)))
+
+
+def _restored(sketch: Column, shares: Sequence[float], measure: _Measure) -> Column:
+    return F.transform(_quantiles(sketch, shares, measure.sketch), measure.restored)
+
+
+def _plain(spark_type: str) -> str:
+    """The variant of Spark's functions that takes a type as it is."""
+    return "bigint" if spark_type in INTEGRAL_TYPES else spark_type
+
+
+#: Two sketches are compared by these quantiles.
+_COMPARED = tuple(at / 10 for at in range(1, 10))
+
+
+def _like_rows(
+    result: Column, states: Sequence[Column], options: SketchOptions, spark_type: str, rows: Column
+) -> Column:
+    """Whether two sketches are of as many values, and their quantiles within both errors."""
+    del rows
+    (state,), kind = states, _plain(spark_type)
+    count = _ROWS[kind]
+    found = _quantiles(result, _COMPARED, kind)
+    inside = _inside(found, _COMPARED, options.accuracy, lambda shares: _quantiles(state, shares, kind))
+    return F.when(count(result) != count(state), False).when(count(state) > 0, inside).otherwise(True)
+
+
+def _shown(result: Column, options: SketchOptions, spark_type: str) -> Column:
+    del options
+    kind = _plain(spark_type)
+    median = F.when(_ROWS[kind](result) > 0, _QUANTILE[kind](result, F.lit(0.5)))
+    told = (F.lit("a sketch of "), _ROWS[kind](result), F.lit(" values"))
+    return F.concat(*told, F.coalesce(F.concat(F.lit(", their median about "), median), F.lit("")))
 
 
 APPROX_PERCENTILE = NativeAggregate(
@@ -150,4 +198,17 @@ APPROX_PERCENTILE = NativeAggregate(
     state_bytes=200,
     any_order=True,
     agrees=_agree,
+)
+APPROX_PERCENTILE = replace(
+    APPROX_PERCENTILE,
+    published=replace(
+        APPROX_PERCENTILE,
+        accepts=one_of_required("float", "double"),
+        update=lambda arguments, options: (_AGG[_plain(arguments.spark_types[0])](arguments.columns[0], options.k),),
+        merge=lambda states, options, spark_type: (_MERGE_AGG[_plain(spark_type)](states[0], options.k),),
+        evaluate=the_state,
+        options=SketchOptions,
+        agrees=_like_rows,
+        shown=_shown,
+    ),
 )
