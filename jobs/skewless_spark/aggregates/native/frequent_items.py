@@ -123,8 +123,9 @@ def _state(result: Column, options: ItemsOptions, spark_type: str) -> Column:
     return F.when(result.isNotNull(), F.struct(*(field.alias(name) for name, field in fields.items())))
 
 
-#: Two sketches are compared by so many of their most frequent values, and a report shows so many.
-_COMPARED, _SHOWN = 100, 3
+#: Two sketches are compared by so many of their most frequent values (Spark reads both anew for each of them), and a
+#: report shows so many.
+_COMPARED, _SHOWN = 20, 3
 
 
 def _like_items(
