@@ -68,7 +68,7 @@ output: {path: results/tokens}
     ],
     ids=[
         "misspelt and so missing", "missing", "no key column", "keys alike", "aggregate named as key", "key named date", "days named hour",
-        "empty key name", "number as key", "name with space", "aggregate name with dash", "aggregate is a number",
+        "empty key name", "number as key", "name with space", "aggregate name with dash", "unknown form of a result", "aggregate is a number",
         "typo in input", "text for input", "unknown format", "no path",
         "a table without catalog", "a snapshot of files",
         "columns of a table", "a step up to a table", "an option of another format", "csv without columns", "nested option", "typo in routing", "unknown policy",

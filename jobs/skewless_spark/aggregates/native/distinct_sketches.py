@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import reduce
 
 from pydantic import Field
@@ -18,7 +17,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, atomic_required, one_of_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import canonical_text
-from skewless_spark.aggregates.native.simple_states import Options, the_state
+from skewless_spark.aggregates.native.simple_states import Options, publishing
 
 #: Argument types that Spark's sketches take without hashing.
 _SKETCH_TYPES = ("int", "bigint")
@@ -138,16 +137,12 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
     any_order=True,
     agrees=_agree_hll,
 )
-APPROX_COUNT_DISTINCT = replace(
+APPROX_COUNT_DISTINCT = publishing(
     APPROX_COUNT_DISTINCT,
-    published=replace(
-        APPROX_COUNT_DISTINCT,
-        accepts=one_of_required("string", "binary"),
-        update=lambda arguments, options: (F.hll_sketch_agg(as_is(arguments), options.lg_k),),
-        evaluate=the_state,
-        agrees=_same_values_hll,
-        shown=_shown_by(F.hll_sketch_estimate),
-    ),
+    accepts=one_of_required("string", "binary"),
+    update=lambda arguments, options: (F.hll_sketch_agg(as_is(arguments), options.lg_k),),
+    agrees=_same_values_hll,
+    shown=_shown_by(F.hll_sketch_estimate),
 )
 THETA_SKETCH_ESTIMATE = NativeAggregate(
     "theta_sketch_estimate",
@@ -160,14 +155,10 @@ THETA_SKETCH_ESTIMATE = NativeAggregate(
     any_order=True,
     agrees=_agree_theta,
 )
-THETA_SKETCH_ESTIMATE = replace(
+THETA_SKETCH_ESTIMATE = publishing(
     THETA_SKETCH_ESTIMATE,
-    published=replace(
-        THETA_SKETCH_ESTIMATE,
-        accepts=one_of_required("float", "double", "string", "binary"),
-        update=lambda arguments, options: (F.theta_sketch_agg(as_is(arguments), options.lg_nom_entries),),
-        evaluate=the_state,
-        agrees=_same_values_theta,
-        shown=_shown_by(F.theta_sketch_estimate),
-    ),
+    accepts=one_of_required("float", "double", "string", "binary"),
+    update=lambda arguments, options: (F.theta_sketch_agg(as_is(arguments), options.lg_nom_entries),),
+    agrees=_same_values_theta,
+    shown=_shown_by(F.theta_sketch_estimate),
 )

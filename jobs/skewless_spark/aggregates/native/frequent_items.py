@@ -6,7 +6,6 @@ Anderson et al. (2017), "A high-performance algorithm for identifying frequent i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, one_of_required, top_k_item_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Options
+from skewless_spark.aggregates.native.simple_states import Options, publishing
 
 
 class ItemsOptions(Options):
@@ -123,8 +122,9 @@ def _state(result: Column, options: ItemsOptions, spark_type: str) -> Column:
     return F.when(result.isNotNull(), F.struct(*(field.alias(name) for name, field in fields.items())))
 
 
-#: Two sketches are compared by so many of their most frequent values, and a report shows so many.
-_COMPARED, _SHOWN = 100, 3
+#: Two sketches are compared by so many of their most frequent values (Spark reads both anew for each of them), and a
+#: report shows so many.
+_COMPARED, _SHOWN = 20, 3
 
 
 def _like_items(
@@ -140,15 +140,12 @@ def _shown(result: Column, options: ItemsOptions, spark_type: str) -> Column:
     return F.concat(F.lit("a sketch with "), F.to_json(few))
 
 
-APPROX_TOP_K = replace(
+APPROX_TOP_K = publishing(
     APPROX_TOP_K,
-    published=replace(
-        APPROX_TOP_K,
-        accepts=one_of_required("string"),
-        update=_update_plain,
-        evaluate=_bytes,
-        options=ItemsOptions,
-        agrees=_like_items,
-        shown=_shown,
-    ),
+    accepts=one_of_required("string"),
+    update=_update_plain,
+    evaluate=_bytes,
+    options=ItemsOptions,
+    agrees=_like_items,
+    shown=_shown,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Annotated, NamedTuple, Self
 
@@ -15,7 +14,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, one_of_required, quantity_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Options, the_state
+from skewless_spark.aggregates.native.simple_states import Options, publishing
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -199,16 +198,12 @@ APPROX_PERCENTILE = NativeAggregate(
     any_order=True,
     agrees=_agree,
 )
-APPROX_PERCENTILE = replace(
+APPROX_PERCENTILE = publishing(
     APPROX_PERCENTILE,
-    published=replace(
-        APPROX_PERCENTILE,
-        accepts=one_of_required("float", "double"),
-        update=lambda arguments, options: (_AGG[_plain(arguments.spark_types[0])](arguments.columns[0], options.k),),
-        merge=lambda states, options, spark_type: (_MERGE_AGG[_plain(spark_type)](states[0], options.k),),
-        evaluate=the_state,
-        options=SketchOptions,
-        agrees=_like_rows,
-        shown=_shown,
-    ),
+    accepts=one_of_required("float", "double"),
+    update=lambda arguments, options: (_AGG[_plain(arguments.spark_types[0])](arguments.columns[0], options.k),),
+    merge=lambda states, options, spark_type: (_MERGE_AGG[_plain(spark_type)](states[0], options.k),),
+    options=SketchOptions,
+    agrees=_like_rows,
+    shown=_shown,
 )

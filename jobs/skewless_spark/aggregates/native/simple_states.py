@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import Column
@@ -45,6 +47,11 @@ def negated(states: Sequence[Column], options: object, spark_type: str) -> Seque
     """For ``inverse``: all state columns are exact sums or counts."""
     del options, spark_type
     return tuple(-state for state in states)
+
+
+def publishing(definition: NativeAggregate, **fields: Any) -> NativeAggregate:
+    """The aggregate, and what it is with ``publish: state``: other in some fields, and its result is its state."""
+    return replace(definition, published=replace(definition, **{"evaluate": the_state, **fields}))
 
 
 def the_state(states: Sequence[Column], options: object, spark_type: str) -> Column:
