@@ -43,7 +43,7 @@ class JobsSeen:
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001  # there is no other way to it
         self._store: Any = self._context.statusStore()
-        self._jvm = spark.sparkContext._jvm  # noqa: SLF001
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
         self._before = self._last()
 
     def jobs(self) -> list[Told]:
@@ -86,7 +86,8 @@ class JobsSeen:
             Exception: one of ``SILENT``.
         """
         numbers = sorted({stage for job in jobs for stage in job["stageIds"]})
-        return [one for number in numbers for one in self._told(self._store.stageData(number, False, None, False, None))]
+        told = (self._told(self._store.stageData(number, False, None, False, None)) for number in numbers)
+        return [one for tries in told for one in tries]
 
     def last_ends(self, stage: Told, most: int) -> list[float]:
         """When the tasks of a stage ended that ended last, seconds since 1970, at most so many.

@@ -58,8 +58,9 @@ def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> S
     ]
     tries = [one for one in seen.tries(jobs) if _tasks(one)]
     skew = {True: 0.0, False: 0.0}
-    for busy in _without_break(seen, tries, max((sum(one.cores for one in executors)) // each, 1)):
-        skew[busy.reads] += each * _waited(busy, sum(one.cores for one in executors if one.removed >= busy.ended) // each)
+    for busy in _without_break(seen, tries, sum(one.cores for one in executors) // each):
+        there = sum(one.cores for one in executors if one.removed >= busy.ended)
+        skew[busy.reads] += each * _waited(busy, there // each)
     used = {reads: each * sum(_seconds(one) for one in tries if _reads(one) == reads) for reads in (True, False)}
     return StepBill(
         attempts=(),
@@ -84,9 +85,7 @@ def _without_break(seen: JobsSeen, tries: Sequence[Told], slots: int) -> list[_B
         busy = _Busy(first, max(ends), ends, _reads(one))
         if found and first < found[-1].ended:
             before = found.pop()
-            busy = _Busy(
-                before.began, max(before.ended, busy.ended), before.ends + ends, before.reads or busy.reads
-            )
+            busy = _Busy(before.began, max(before.ended, busy.ended), before.ends + ends, before.reads or busy.reads)
         found.append(busy)
     return found
 

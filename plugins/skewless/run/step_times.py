@@ -14,8 +14,8 @@ from skewless.run.directory import RunDirectory
 
 #: Seconds since 1970.
 Clock = Callable[[], float]
-#: The folder of the times of further tries, below that of all times.
-AGAIN = "again"
+#: The folder of the times, and that of further tries in it.
+TIMES, AGAIN = "times", "again"
 #: Less is nothing: the JVM tells times in milliseconds.
 _LEAST_SECONDS = 0.002
 
@@ -150,4 +150,4 @@ def _holds(outer: Span, inner: Span) -> bool:
 
 
 def _document(step: str) -> str:
-    return f"times/{step.replace(' ', '-')}.json"
+    return f"{TIMES}/{step.replace(' ', '-')}.json"
