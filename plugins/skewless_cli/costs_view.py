@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from skewless.documents.bill import Amounts
+from skewless.documents.bill import Amounts, OtherBill
 from skewless.errors import RunDirectoryError
 from skewless.run.bill import Night, nights, rates_of
 from skewless.run.directory import RunDirectory
@@ -47,7 +47,7 @@ def as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, An
 def _sums(some: Sequence[Night], rates: Rates | None) -> dict[str, Any]:
     amounts = Amounts.total(one.bill.counted for one in some)
     lost, held = (sum(found) for found in zip(*((one.bill.lost_seconds, one.bill.held) for one in some), strict=True))
-    both = [(one.bill, *one.bill.replayed(one.savings)) for one in some]
+    replayed = [one.bill.replayed(one.savings) for one in some]
     told: dict[str, Any] = {
         "runs": len(some),
         "used_seconds": round(amounts.used, 3),
@@ -58,21 +58,26 @@ def _sums(some: Sequence[Night], rates: Rates | None) -> dict[str, Any]:
         "shuffle_bytes": amounts.shuffle_bytes,
         "spilled_bytes": amounts.spilled_bytes,
     }
-    for name, place in (("plain_hashing", 1), ("task_for_each_key", 2)):
-        known = [(one[0].held, one[place]) for one in both if one[place] is not None]
-        told[name] = None if not known else {
-            "runs": len(known),
-            "held_seconds": round(sum(other.held for _, other in known), 3),
-            "saved_seconds": round(sum(other.held - ours for ours, other in known), 3),
-            "error_seconds": round(sum(other.held * other.error for _, other in known), 3),
-        }  # fmt: skip
-    if rates:
-        told["price"] = round(rates.price(held), 6)
-        for name in ("plain_hashing", "task_for_each_key"):
-            if told[name]:
-                told[name]["price"] = round(rates.price(told[name]["held_seconds"]), 6)
-                told[name]["saved"] = round(rates.price(told[name]["saved_seconds"]), 6)
+    told["price"] = rates and round(rates.price(held), 6)
+    others = zip(*replayed, strict=True)
+    for name, bills in zip(("plain_hashing", "task_for_each_key"), others, strict=True):
+        known = [(one.bill.held, other) for one, other in zip(some, bills, strict=True) if other is not None]
+        told[name] = _beside(known, rates) if known else None
     return told
+
+
+def _beside(known: Sequence[tuple[float, OtherBill]], rates: Rates | None) -> dict[str, Any]:
+    """Bills under another routing, of the runs of which they are known, beside what these have held."""
+    held = sum(other.held for _, other in known)
+    saved = held - sum(ours for ours, _ in known)
+    return {
+        "runs": len(known),
+        "held_seconds": round(held, 3),
+        "saved_seconds": round(saved, 3),
+        "error_seconds": round(sum(other.held * other.error for _, other in known), 3),
+        "price": rates and round(rates.price(held), 6),
+        "saved": rates and round(rates.price(saved), 6),
+    }
 
 
 def _advice(folder: str, found: Sequence[Night]) -> tuple[Advice, ...]:

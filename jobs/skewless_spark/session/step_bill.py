@@ -80,8 +80,8 @@ def _without_break(seen: JobsSeen, tries: Sequence[Told], slots: int) -> list[_B
     """The times in which stages ran: those that overlap are one, as a core that one leaves is taken by another."""
     found: list[_Busy] = []
     for one in sorted(tries, key=lambda one: int(one["firstTaskLaunchedTime"])):
-        first, last = one["firstTaskLaunchedTime"] / 1000.0, one["completionTime"] / 1000.0
-        ends = seen.last_ends(one, slots) if _tasks(one) > 1 else [last]
+        first = one["firstTaskLaunchedTime"] / 1000.0
+        ends = seen.last_ends(one, slots)
         busy = _Busy(first, max(ends), ends, _reads(one))
         if found and first < found[-1].ended:
             before = found.pop()
