@@ -98,7 +98,7 @@ class RunBill:
                 return None
             held = self.held + (over_bound - (savings.over_bound or 1.0)) * per_bound
             off = (error * over_bound * per_bound + missed) / held
-            return OtherBill(held, off) if 0.0 < off < _WORST_ERROR or not off else None
+            return OtherBill(held, off) if off < _WORST_ERROR else None
 
         plain = other(savings.against_over_bound, savings.against_error or 0.0) if savings.against == PLAIN else None
         if savings.policy == PLAIN:
