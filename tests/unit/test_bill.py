@@ -177,7 +177,7 @@ def test_a_wrong_price_is_told_in_a_sentence(tmp_path: Path, text: str, told: st
         rates_of(str(tmp_path))
 
 
-def root_of_nights(folder: Path, **spilled: int) -> Path:
+def root_of_nights(folder: Path) -> Path:
     """Two jobs, one of them with two nights, the second of which lost a try."""
     job = synthetic.job([1_000], reducers=4)
     for name, run_id, day, losses in (
@@ -188,7 +188,7 @@ def root_of_nights(folder: Path, **spilled: int) -> Path:
         for _ in range(losses):
             tried(run, "stage 0", stage_step(0), commits=False, fails=True)
         with timed_step(run, "stage 0", Ticks()) as clock:
-            clock.bill = step_bill(**spilled)
+            clock.bill = step_bill()
             attempt = run.new_attempt(stage_step(0))
             attempt.commit([], {})
         if name == "clicks":
