@@ -15,8 +15,6 @@ from skewless.run.folder import runs_below
 from skewless.run.sizing import Advice, advice_of
 from skewless.spec.rates import Rates
 
-#: So many nights tell what the next one should be like.
-_LATEST = 7
 _HEAD = ("day", "used", "idle", "skew", "lost tries", "shuffled", "spilled")
 
 
@@ -83,7 +81,7 @@ def _beside(known: Sequence[tuple[float, OtherBill]], rates: Rates | None) -> di
 def _advice(folder: str, found: Sequence[Night]) -> tuple[Advice, ...]:
     latest = found[-1]
     spec = RunDirectory(f"{folder}/{latest.job}/{latest.run}").job().spec
-    return advice_of(spec, [one.bill for one in found[-_LATEST:]])
+    return advice_of(spec, [one.bill for one in found])
 
 
 def lines(told: Mapping[str, Any]) -> Iterator[str]:

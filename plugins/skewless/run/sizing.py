@@ -10,6 +10,8 @@ from typing import NamedTuple
 from skewless.documents.bill import Amounts, RunBill
 from skewless.spec.spec import JobSpec
 
+#: So many nights tell what the next one should be like.
+_LATEST = 7
 #: The steps may take so much longer with fewer cores.
 LONGER = 0.1
 #: From this part of their time on cores are busy: more of them would make a night shorter at about the same price.
@@ -35,12 +37,13 @@ class Advice(NamedTuple):
 
 
 def advice_of(spec: JobSpec, nights: Sequence[RunBill]) -> tuple[Advice, ...]:
-    """What the bills of some nights of a job say about its next one; nothing without a night that had cores.
+    """What the bills of the latest nights of a job, oldest first, say about its next one; nothing without cores.
 
     With ``c`` cores the steps took ``T`` seconds, in which tasks used ``U`` core-seconds. Fewer cores, ``d``, do the
     same work in ``U/d`` instead of ``U/c`` seconds; all else takes as long. So they take at most a tenth longer if
     ``d >= U / (T/10 + U/c)``.
     """
+    nights = nights[-_LATEST:]
     cores = max((bill.cores for night in nights for _, bill in night.steps), default=0)
     if not cores:
         return ()

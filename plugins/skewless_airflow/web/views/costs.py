@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from skewless.documents.bill import RunBill
 from skewless.documents.savings import Savings
 from skewless.errors import SkewlessError
-from skewless.run.bill import rates_of
+from skewless.run.bill import bill_of, rates_of
+from skewless.run.directory import SAVINGS, RunDirectory
 from skewless.run.sizing import Advice, advice_of
 from skewless.spec.rates import Rates
 from skewless_airflow.run_store import data_root
-from skewless_airflow.web.run_folders import open_run
-from skewless_airflow.web.views.history import HistoryView, RunLine, Series
+from skewless_airflow.web.run_folders import kept_by, open_run
+from skewless_airflow.web.views.history import HistoryView, Series
 
-#: So many nights tell what the next one should be like.
-_LATEST = 7
-_Figure = Callable[[RunBill, Savings | None], float | None]
+#: A bill, and what is known of the run under plain hashing.
+_Night = tuple[RunBill, Savings | None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class CostsView:
 
 def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
     """The bills of the runs of a DAG that are shown."""
-    billed = [line for line in history.lines if line.bill is not None and line.bill.held]
+    runs = [open_run(dag_id, line.run_id, group) for line in history.oldest_first]
+    nights = [_night(run) for run in runs]
+    billed = [(run, night[0]) for run, night in zip(runs, nights, strict=True) if night]
     if not billed:
         return CostsView()
     try:
@@ -47,18 +49,34 @@ def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
         note = f"Prices are of {rates.core_hour:g} {rates.currency} for a core and an hour." if rates else ""
     except SkewlessError as err:
         rates, note = None, f"Prices are not known: {err}"
-    spec = open_run(dag_id, billed[0].run_id, group).job().spec
-    bills = [line.bill for line in billed if line.bill is not None]
     return CostsView(
-        series=tuple(_series(history, name, unit, of) for name, unit, of in _figures(rates)),
-        advice=advice_of(spec, bills[:_LATEST]),
+        series=tuple(
+            Series(name, unit, tuple(of(*night) if night else None for night in nights))
+            for name, unit, of in _figures(rates)
+        ),
+        advice=advice_of(billed[-1][0].job().spec, [bill for _, bill in billed]),
         note=note,
-        without=sum(bill.unknown for bill in bills),
+        without=sum(bill.unknown for _, bill in billed),
     )
 
 
-def _figures(rates: Rates | None) -> list[tuple[str, str, _Figure]]:
-    figures: list[tuple[str, str, _Figure]] = [
+def _night(run: RunDirectory) -> _Night | None:
+    """None for a run without a bill, or whose documents cannot be read: its line says so."""
+    try:
+        found = _kept(run) or (bill_of(run), None)
+    except SkewlessError:
+        return None
+    return found if found[0].held else None
+
+
+@kept_by(SAVINGS)
+def _kept(run: RunDirectory) -> _Night:
+    """Of a run that has been published: no step of it runs again."""
+    return bill_of(run), run.savings()
+
+
+def _figures(rates: Rates | None) -> list[tuple[str, str, Callable[[RunBill, Savings | None], float | None]]]:
+    figures: list[tuple[str, str, Callable[[RunBill, Savings | None], float | None]]] = [
         ("core-seconds used", "rows", lambda bill, _: bill.counted.used),
         ("core-seconds idle", "rows", lambda bill, _: bill.counted.idle),
         ("core-seconds lost to skew", "rows", lambda bill, _: bill.counted.skew),
@@ -73,10 +91,3 @@ def _figures(rates: Rates | None) -> list[tuple[str, str, _Figure]]:
 def _added(bill: RunBill, savings: Savings | None) -> float | None:
     plain, _ = bill.replayed(savings)
     return plain.held - bill.held if plain else None
-
-
-def _series(history: HistoryView, name: str, unit: str, of: _Figure) -> Series:
-    def figure(line: RunLine) -> float | None:
-        return of(line.bill, line.savings) if line.bill and line.bill.held else None
-
-    return Series.of(name, unit, history, figure)

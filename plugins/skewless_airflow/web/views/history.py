@@ -8,16 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skewless.documents.bill import RunBill
-from skewless.documents.savings import Savings
 from skewless.errors import SkewlessError
-from skewless.run.bill import bill_of
-from skewless.run.directory import SAVINGS, RunDirectory
+from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import publication_of
 from skewless.run.step_times import times_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun
-from skewless_airflow.web.run_folders import kept_by, open_run, run_folders
+from skewless_airflow.web.run_folders import open_run, run_folders
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.run import failed_tries, overall, read_savings
 from skewless_airflow.web.views.stage import read_job, read_stages
@@ -46,8 +43,7 @@ class RunLine:
         max_over_mean: the largest task over the mean, of the stage with the most rows.
         over_even: the makespan of all stages over their rows divided by the slots.
         gap: how far the whole run was above the lower bound, as a fraction.
-        savings: what its routing has saved; None where nobody has looked.
-        bill: what it has cost.
+        saved: what its routing has saved, in words; "" where nobody has looked.
         source_rows: lines or rows that were read of the input, where the listing does not say how many there are.
         seconds: from its start to its end, or where these are not known of its stages' Spark work.
         forwarded: backlog rows whose owner changed.
@@ -78,13 +74,7 @@ class RunLine:
     deadline: dt.datetime | None = None
     over_even: float | None = None
     source_rows: int | None = None
-    savings: Savings | None = None
-    bill: RunBill | None = None
-
-    @property
-    def saved(self) -> str:
-        """What its routing has saved, in words; "" where nobody has looked."""
-        return self.savings.sentence if self.savings else ""
+    saved: str = ""
 
     @property
     def going_on(self) -> bool:
@@ -211,15 +201,8 @@ def _read_line(directory: RunDirectory, past: PastRun) -> RunLine:
         deadline=run.deadline if run else None,
         over_even=whole.makespan_rows / whole.fair_rows if whole and whole.makespan_rows and whole.fair_rows else None,
         source_rows=sum(read) if read else None,
-        savings=savings,
-        bill=(_kept_bill(directory) or bill_of(directory)) if job else None,
+        saved=savings.sentence if savings else "",
     )
-
-
-@kept_by(SAVINGS)
-def _kept_bill(directory: RunDirectory) -> RunBill:
-    """The bill of a run that has been published: no step of it runs again."""
-    return bill_of(directory)
 
 
 def _recorded(directory: RunDirectory) -> tuple[dt.datetime, dt.datetime] | tuple[None, None]:
@@ -244,13 +227,11 @@ class Series:
     name: str
     unit: str
     values: tuple[float | None, ...]
-    latest: float | None
 
-    @classmethod
-    def of(cls, name: str, unit: str, history: HistoryView, figure: Callable[[RunLine], float | None]) -> Series:
-        """A figure of each run."""
-        values = tuple(map(figure, history.oldest_first))
-        return cls(name, unit, values, next((one for one in reversed(values) if one is not None), None))
+    @property
+    def latest(self) -> float | None:
+        """Of the newest run of which it is known."""
+        return next((one for one in reversed(self.values) if one is not None), None)
 
 
 _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
@@ -265,4 +246,4 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
 
 def series(history: HistoryView) -> tuple[Series, ...]:
     """The figures that have a chart."""
-    return tuple(Series.of(name, unit, history, figure) for name, unit, figure in _FIGURES)
+    return tuple(Series(name, unit, tuple(map(of, history.oldest_first))) for name, unit, of in _FIGURES)
