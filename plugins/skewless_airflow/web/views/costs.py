@@ -49,11 +49,12 @@ def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
         note = f"Prices are of {rates.core_hour:g} {rates.currency} for a core and an hour." if rates else ""
     except SkewlessError as err:
         rates, note = None, f"Prices are not known: {err}"
+    series = (
+        Series(name, unit, tuple(of(*night) if night else None for night in nights))
+        for name, unit, of in _figures(rates)
+    )
     return CostsView(
-        series=tuple(
-            Series(name, unit, tuple(of(*night) if night else None for night in nights))
-            for name, unit, of in _figures(rates)
-        ),
+        series=tuple(one for one in series if one.latest is not None),
         advice=advice_of(billed[-1][0].job().spec, [bill for _, bill in billed]),
         note=note,
         without=sum(bill.unknown for _, bill in billed),
