@@ -27,7 +27,7 @@ from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless.spec.spec import JobSpec
-from skewless_cli import replay_view, run_summary, run_view, states_view
+from skewless_cli import costs_view, replay_view, run_summary, run_view, states_view
 from skewless_cli.doctor import Surroundings, examine
 from skewless_lake.pruning import prune_each
 
@@ -238,6 +238,28 @@ def replay(
         _print_json(told)
     else:
         replay_view.show(told, _console())
+
+
+@app.command()
+def costs(
+    job: Annotated[str | None, typer.Argument(help="The folder of a job's runs.", show_default="all jobs")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="The first day.", show_default="all that there are")
+    ] = None,
+    root: Root = "data",
+    as_json: AsJson = False,
+) -> None:
+    """Show what nights have cost: core-seconds used, idle, lost to skew and to tries again, and under plain hashing.
+
+    Prices are shown if costs.yaml at the data root says what a core costs by the hour. Of a job it also says how large
+    its next night should be.
+    """
+    first = None if since is None else part_named(since, None, "UTC", "day", "--since, a ").date
+    told = costs_view.as_object(root, job, first)
+    if as_json:
+        _print_json(told)
+    else:
+        typer.echo("\n".join(costs_view.lines(told)))
 
 
 @app.command()

@@ -22,7 +22,7 @@ from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.documents.savings import Savings
-from skewless.documents.steps import Span, StepTimes
+from skewless.documents.steps import Span, StepBill, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import (
@@ -190,10 +190,17 @@ class Moments:
         )
         for step in (
             StepTimes(step="prepare", started=10.0, seconds=2.0),
-            StepTimes(step="stage 0", started=13.0, seconds=4.0, spans=spans),
+            StepTimes(step="stage 0", started=13.0, seconds=4.0, spans=spans, bill=self._bill()),
         ):
             self.run.write_once(f"times/{step.step.replace(' ', '-')}.json", step)
         return self
+
+    def _bill(self) -> StepBill:
+        return StepBill(
+            attempts=(self.run.committed(stage_step(0)).attempt,), cores=4, tasks=24, held_seconds=1_600.0,
+            used_seconds=111.0, skew_seconds=222.0, reduce_used_seconds=40.0, reduce_skew_seconds=24.0,
+            shuffle_bytes=1_000, spilled_bytes=0,
+        )  # fmt: skip
 
     def merge(self) -> Moments:
         """The result."""

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
@@ -59,15 +59,9 @@ def run_entry(parser: argparse.ArgumentParser, step: Callable[[RunDirectory, arg
 
 
 @contextmanager
-def step_session(
-    run: RunDirectory, step: str, master: str | None = None, *, alone: bool = True
-) -> Iterator[SparkSession]:
-    """The Spark session of a step. Its UI is announced in the log, so that Airflow can link to it.
-
-    Args:
-        alone: whether no other cluster works on the step. Then the times of the step are written.
-    """
-    with spark_step(run, step) if alone else nullcontext():
+def step_session(run: RunDirectory, step: str, master: str | None = None) -> Iterator[SparkSession]:
+    """The Spark session of a step. Its UI is announced in the log, so that Airflow can link to it."""
+    with spark_step(run, step):
         with timed("start or find the session"):
             spark = build_session(f"skewless {run.job().spec.name} {step}", master)
         announce(spark)

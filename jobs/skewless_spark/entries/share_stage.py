@@ -29,7 +29,7 @@ def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
     if arguments.stay_with is not None:
         stay_with(arguments.stay_with)
     step = f"stage {stage}" if stage is not None else "stages"
-    with step_session(run, f"{step} on {cluster}", arguments.master, alone=False) as spark:
+    with step_session(run, f"{step} on {cluster}", arguments.master) as spark:
         if stage is None:
             share_stages(spark, run, cluster)
             return f"cluster {cluster}: all stages are committed"

@@ -27,6 +27,8 @@ _PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 #: Spark tags each job with the SQL execution that started it.
 _EXECUTION = re.compile(r"-execution-root-id-(\d+)\Z")
+#: The index of Spark's store that has tasks by their end (``TaskIndexNames.COMPLETION_TIME``).
+_BY_END = "ct"
 #: Errors of a JVM that does not answer, or answers in a form we do not know.
 SILENT = (Py4JError, PySparkException, OSError, ValueError, KeyError, TypeError, AttributeError)
 
@@ -41,7 +43,7 @@ class JobsSeen:
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001  # there is no other way to it
         self._store: Any = self._context.statusStore()
-        self._jvm = spark.sparkContext._jvm  # noqa: SLF001
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
         self._before = self._last()
 
     def jobs(self) -> list[Told]:
@@ -76,6 +78,44 @@ class JobsSeen:
         """
         attempts = int(stage["numTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])
         return cast("list[Told]", self._told(self._store.taskList(stage["stageId"], stage["attemptId"], attempts)))
+
+    def tries(self, jobs: Sequence[Told]) -> list[Told]:
+        """All attempts at the stages of these jobs; a skipped stage has none.
+
+        Raises:
+            Exception: one of ``SILENT``.
+        """
+        numbers = sorted({stage for job in jobs for stage in job["stageIds"]})
+        told = (self._told(self._store.stageData(number, False, None, False, None)) for number in numbers)
+        return [one for tries in told for one in tries]
+
+    def last_ends(self, stage: Told, most: int) -> list[float]:
+        """When the tasks of a stage ended that ended last, seconds since 1970, at most so many.
+
+        Raises:
+            Exception: one of ``SILENT``.
+        """
+        by_end = self._jvm.scala.Some(_BY_END)
+        tasks = self._told(self._store.taskList(stage["stageId"], stage["attemptId"], 0, most, by_end, False, None))
+        return [(task["launchTime"] + task["duration"]) / 1000.0 for task in tasks]
+
+    def executors(self) -> list[Told]:
+        """All executors of the session, those that are gone among them.
+
+        Raises:
+            Exception: one of ``SILENT``.
+        """
+        return cast("list[Told]", self._told(self._store.executorList(False)))
+
+    @property
+    def task_cores(self) -> int:
+        """Cores that a task takes; an error is one of ``SILENT``."""
+        return int(self._context.conf().get("spark.task.cpus", "1"))
+
+    @property
+    def silent(self) -> bool:
+        """Whether jobs have run since of which nothing is known; an error is one of ``SILENT``."""
+        return self._last() > self._before and not self.jobs()
 
     def work(self) -> SparkWork | None:
         """What the jobs since have cost; None if that is not known."""

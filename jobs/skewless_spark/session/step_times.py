@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import StepClock, current_clock, timed_step
 from skewless_spark.session.spark_jobs import JobsSeen, Told
+from skewless_spark.session.step_bill import bill_of
 
 #: Where Linux tells when a process was started, and which of the fields behind its name that is.
 _STATUS, _STARTED_FIELD = "/proc/{}/stat", 19
@@ -35,15 +36,21 @@ def spark_step(run: RunDirectory, step: str) -> Iterator[StepClock]:
 
 @contextmanager
 def spark_jobs(spark: SparkSession) -> Iterator[None]:
-    """Add the Spark jobs of the block to the step that is being measured."""
+    """Add the Spark jobs of the block, and what they cost, to the step that is being measured, also if it fails."""
     clock = current_clock()
-    seen = JobsSeen(spark) if clock else None
-    yield
-    if clock and seen:
-        for job in seen.jobs():
+    if clock is None:
+        yield
+        return
+    seen = JobsSeen(spark)
+    try:
+        yield
+    finally:
+        jobs = seen.jobs()
+        for job in jobs:
             started, ended = job_times(job)
             clock.add("Spark job", started, ended, int(job["numCompletedTasks"]))
         clock.split_off("plan the query", RUN_QUERY, "Spark job")
+        clock.bill = bill_of(seen, jobs, clock.started, clock.now())
 
 
 def job_times(job: Told) -> tuple[float, float]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from skewless.document import Count, Document, Frozen
+from skewless.document import Count, Document, Frozen, unmet
 
 Seconds = Annotated[float, Field(ge=0)]
+#: Spark tells times in milliseconds, of each task and of each core.
+_ROUNDING_SECONDS = 0.002
 
 
 class Span(Frozen):
@@ -21,6 +23,45 @@ class Span(Frozen):
     tasks: Count | None = None
 
 
+class StepBill(Frozen):
+    """What a step held and used of a cluster, by Spark's own record. Seconds are core-seconds.
+
+    Attributes:
+        attempts: which attempts at the step it pays for: what they wrote counts if one of them is the committed one.
+        cores: executor cores at its end.
+        held_seconds: that cores were there for, from the begin of the step, or since they were added, to its end.
+        used_seconds: that tasks took of them, also those that failed: run time, and the time to unpack them.
+        skew_seconds: that cores had no task left while others of the same Spark stage still ran.
+        reduce_used_seconds: of the used ones, those of tasks that read what was shuffled.
+        reduce_skew_seconds: the same of those lost to skew.
+        shuffle_bytes: that tasks wrote for others to read.
+        spilled_bytes: that tasks wrote to disks as they had no memory left.
+    """
+
+    attempts: tuple[Annotated[str, Field(max_length=100)], ...]
+    cores: Count
+    tasks: Count
+    held_seconds: Seconds
+    used_seconds: Seconds
+    skew_seconds: Seconds
+    reduce_used_seconds: Seconds
+    reduce_skew_seconds: Seconds
+    shuffle_bytes: Count
+    spilled_bytes: Count
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        busy = self.used_seconds + self.skew_seconds
+        if busy > self.held_seconds + _ROUNDING_SECONDS * (self.tasks + self.cores):
+            raise unmet(f"at most the {self.held_seconds:g} core-seconds that were held", f"{busy:g} of use and skew")
+        return self
+
+    @property
+    def idle_seconds(self) -> float:
+        """Core-seconds for which no task ran and none was waited for."""
+        return max(0.0, self.held_seconds - self.used_seconds - self.skew_seconds)
+
+
 class StepTimes(Document):
     """What a step took, as it measured itself; of several attempts, the first that ended well.
 
@@ -30,12 +71,14 @@ class StepTimes(Document):
             clock of its machine.
         seconds: from there to its end.
         spans: its parts, by their start. They do not add up to ``seconds``: what nobody measured is in none of them.
+        bill: what it took of the cluster; of a step of Spark, where Spark has told it.
     """
 
     step: str = Field(max_length=100)
     started: Seconds
     seconds: Seconds
     spans: tuple[Span, ...] = ()
+    bill: StepBill | None = None
 
     @property
     def ended(self) -> float:

@@ -6,7 +6,8 @@
     RUN/result/attempts/ID/...       RUN/result/COMMIT.json
     RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
     RUN/comparison/attempts/ID/...   RUN/comparison/COMMIT.json (of a job in the shadow of another one)
-    RUN/times/stage-0.json ...       for people, not part of any commit, as is
+    RUN/times/stage-0.json ...       for people, not part of any commit, as are
+    RUN/times/again/stage-0-ID.json  of tries beside it, and
     RUN/savings.json
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes where nobody else does, and
@@ -156,6 +157,11 @@ class RunDirectory(Storage):
 
     _parsed: tuple[bytes, Job] | None = None
 
+    def __init__(self, location: str, group: str = "") -> None:
+        super().__init__(location, group)
+        #: The idents of the attempts that were begun by this object, in order.
+        self.begun: list[str] = []
+
     def job(self) -> Job:
         """The frozen job; read at each call, but parsed once: an input of 100,000 files takes seconds to parse."""
         text = self.text_of("job.json")
@@ -277,4 +283,6 @@ class RunDirectory(Storage):
 
     def new_attempt(self, step: str, fence: Fence | None = None) -> Attempt:
         """A place of its own for one attempt of a step. Without a fence, the first attempt to commit wins."""
-        return Attempt(self, step, secrets.token_hex(8), fence)
+        ident = secrets.token_hex(8)
+        self.begun.append(ident)
+        return Attempt(self, step, ident, fence)

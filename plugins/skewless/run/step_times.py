@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from skewless.documents.steps import Span, StepTimes
+from skewless.documents.steps import Span, StepBill, StepTimes
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 
 #: Seconds since 1970.
 Clock = Callable[[], float]
+#: The folder of the times, and that of further tries in it.
+TIMES, AGAIN = "times", "again"
 #: Less is nothing: the JVM tells times in milliseconds.
 _LEAST_SECONDS = 0.002
 
@@ -24,6 +27,13 @@ class StepClock:
         self.now = now
         self._step, self._started = step, now() if started is None else started
         self._spans: list[Span] = []
+        #: What the step has cost so far, once that is known.
+        self.bill: StepBill | None = None
+
+    @property
+    def started(self) -> float:
+        """When the step began, seconds since 1970."""
+        return self._started
 
     def add(self, name: str, started: float, ended: float, tasks: int | None = None) -> None:
         """Add what lay between two times. A time before the step's own start is of another clock, and is left out."""
@@ -43,7 +53,7 @@ class StepClock:
         """What was measured until now."""
         seconds = round(max(0.0, self.now() - self._started), 3)
         spans = tuple(sorted(self._spans, key=lambda one: (one.start, -one.seconds)))
-        return StepTimes(step=self._step, started=round(self._started, 3), seconds=seconds, spans=spans)
+        return StepTimes(step=self._step, started=round(self._started, 3), seconds=seconds, spans=spans, bill=self.bill)
 
 
 _CURRENT: ContextVar[StepClock | None] = ContextVar("skewless_step_clock", default=None)
@@ -51,16 +61,24 @@ _CURRENT: ContextVar[StepClock | None] = ContextVar("skewless_step_clock", defau
 
 @contextmanager
 def timed_step(run: RunDirectory, step: str, now: Clock, started: float | None = None) -> Iterator[StepClock]:
-    """Measure a step (``StepTimes``), and write its times once it has ended well, unless that was done before."""
-    clock = StepClock(step, now, started)
+    """Measure a step (``StepTimes``), and write its times once it has ended well, unless that was done before.
+
+    A try that failed, or that another one was faster than, has used the cluster as well: its times are written apart.
+    """
+    clock, before, well = StepClock(step, now, started), len(run.begun), False
     token = _CURRENT.set(clock)
     try:
         yield clock
+        well = True
     finally:
         _CURRENT.reset(token)
-    # Times are for people: a step that has ended well does not fail for them.
-    with suppress(SkewlessError, OSError, ValueError):
-        run.write_once(_document(step), clock.times())
+        # Times are for people: a step that has ended well does not fail for them.
+        with suppress(SkewlessError, OSError, ValueError):
+            if clock.bill is not None:
+                clock.bill = clock.bill.model_copy(update={"attempts": tuple(run.begun[before:])})
+            times = clock.times()
+            if not (well and run.write_once(_document(step), times)) and times.bill is not None and times.bill.tasks:
+                run.write_once(_document(f"{AGAIN}/{step} {secrets.token_hex(8)}"), times)
 
 
 @contextmanager
@@ -135,4 +153,4 @@ def _holds(outer: Span, inner: Span) -> bool:
 
 
 def _document(step: str) -> str:
-    return f"times/{step.replace(' ', '-')}.json"
+    return f"{TIMES}/{step.replace(' ', '-')}.json"

@@ -61,7 +61,7 @@ def load_defaults(folder: Path) -> dict[str, Any]:
     except ValueError:  # a path with NUL
         return {}
     where = f"defaults {path}"
-    given = _mapping_of(_text_of(path), where)
+    given = mapping_of(_text_of(path), where)
     if "name" in given:
         raise SpecError.saying(f"{where}, field name", "each spec has a name of its own", "remove it")
     try:
@@ -77,7 +77,7 @@ def parse_spec(
     text: str, where: str = "spec", overrides: tuple[str, ...] = (), defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> JobSpec:
     """Like ``load_spec``, from the text itself, and with the fields of a folder's defaults as they were read."""
-    raw = _merged(defaults, _mapping_of(text, where))
+    raw = _merged(defaults, mapping_of(text, where))
     for override in overrides:
         _apply_override(raw, override)
     try:
@@ -95,7 +95,8 @@ def _text_of(path: str | Path) -> str:
         raise SpecError.saying(f"spec {path}", f"the file cannot be read ({reason})", "check the path") from None
 
 
-def _mapping_of(text: str, where: str) -> dict[str, Any]:
+def mapping_of(text: str, where: str) -> dict[str, Any]:
+    """The mapping that a YAML text is; anything else is a ``SpecError``."""
     try:
         raw = read_yaml(text)
     except YamlFault as fault:

@@ -31,6 +31,7 @@ from skewless_airflow.web.rendering.words import day
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
 from skewless_airflow.web.views.comparisons import read_comparisons
+from skewless_airflow.web.views.costs import read_costs
 from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
@@ -146,7 +147,8 @@ def readable_jobs(user: Any, session: Any, now: dt.datetime) -> tuple[JobRow, ..
 def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The runs of a DAG side by side."""
     history = read_history(dag_id, airflow_runs(session, dag_id), group)
-    return _dag_page(request, "over_time.html", dag_id, group, history=history, series=series(history))
+    costs = read_costs(dag_id, group, history)
+    return _dag_page(request, "over_time.html", dag_id, group, history=history, series=series(history), costs=costs)
 
 
 @router.get("/dags/{dag_id}/parts", dependencies=READ_DAG)

@@ -228,7 +228,11 @@ class Series:
     name: str
     unit: str
     values: tuple[float | None, ...]
-    latest: float | None
+
+    @property
+    def latest(self) -> float | None:
+        """Of the newest run of which it is known."""
+        return next((one for one in reversed(self.values) if one is not None), None)
 
 
 _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
@@ -243,8 +247,4 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
 
 def series(history: HistoryView) -> tuple[Series, ...]:
     """The figures that have a chart."""
-    lines = history.oldest_first
-    return tuple(
-        Series(name, unit, values := tuple(map(of, lines)), next((v for v in reversed(values) if v is not None), None))
-        for name, unit, of in _FIGURES
-    )
+    return tuple(Series(name, unit, tuple(map(of, history.oldest_first))) for name, unit, of in _FIGURES)

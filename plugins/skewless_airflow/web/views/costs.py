@@ -1,0 +1,94 @@
+"""What the runs of a job have cost: charts over its nights, and how large the next one should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from skewless.documents.bill import RunBill
+from skewless.documents.savings import Savings
+from skewless.errors import SkewlessError
+from skewless.run.bill import bill_of, rates_of
+from skewless.run.directory import SAVINGS, RunDirectory
+from skewless.run.sizing import Advice, advice_of
+from skewless.spec.rates import Rates
+from skewless_airflow.run_store import data_root
+from skewless_airflow.web.run_folders import kept_by, open_run
+from skewless_airflow.web.views.history import HistoryView, Series
+
+#: A bill, and what is known of the run under plain hashing.
+_Night = tuple[RunBill, Savings | None]
+
+
+@dataclass(frozen=True)
+class CostsView:
+    """The bills of some runs.
+
+    Attributes:
+        series: figures over the runs, oldest first; none if no run has a bill.
+        advice: about the next run.
+        note: what the prices are of, or why there are none.
+        without: tries without a bill.
+    """
+
+    series: tuple[Series, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    note: str = ""
+    without: int = 0
+
+
+def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
+    """The bills of the runs of a DAG that are shown."""
+    runs = [open_run(dag_id, line.run_id, group) for line in history.oldest_first]
+    nights = [_night(run) for run in runs]
+    billed = [(run, night[0]) for run, night in zip(runs, nights, strict=True) if night]
+    if not billed:
+        return CostsView()
+    try:
+        rates = rates_of(data_root())
+        note = f"Prices are of {rates.core_hour:g} {rates.currency} for a core and an hour." if rates else ""
+    except SkewlessError as err:
+        rates, note = None, f"Prices are not known: {err}"
+    series = (
+        Series(name, unit, tuple(of(*night) if night else None for night in nights))
+        for name, unit, of in _figures(rates)
+    )
+    return CostsView(
+        series=tuple(one for one in series if one.latest is not None),
+        advice=advice_of(billed[-1][0].job().spec, [bill for _, bill in billed]),
+        note=note,
+        without=sum(bill.unknown for _, bill in billed),
+    )
+
+
+def _night(run: RunDirectory) -> _Night | None:
+    """None for a run without a bill, or whose documents cannot be read: its line says so."""
+    try:
+        found = _kept(run) or (bill_of(run), None)
+    except SkewlessError:
+        return None
+    return found if found[0].held else None
+
+
+@kept_by(SAVINGS)
+def _kept(run: RunDirectory) -> _Night:
+    """Of a run that has been published: no step of it runs again."""
+    return bill_of(run), run.savings()
+
+
+def _figures(rates: Rates | None) -> list[tuple[str, str, Callable[[RunBill, Savings | None], float | None]]]:
+    figures: list[tuple[str, str, Callable[[RunBill, Savings | None], float | None]]] = [
+        ("core-seconds used", "rows", lambda bill, _: bill.counted.used),
+        ("core-seconds idle", "rows", lambda bill, _: bill.counted.idle),
+        ("core-seconds lost to skew", "rows", lambda bill, _: bill.counted.skew),
+        ("core-seconds of lost tries", "rows", lambda bill, _: bill.lost_seconds),
+        ("core-seconds that plain hashing would have added", "rows", _added),
+    ]
+    if rates:
+        figures.append((f"price, {rates.currency}", "ratio", lambda bill, _: rates.price(bill.held)))
+    return figures
+
+
+def _added(bill: RunBill, savings: Savings | None) -> float | None:
+    plain, _ = bill.replayed(savings)
+    return plain.held - bill.held if plain else None

@@ -1,0 +1,145 @@
+"""The bill of a run, beside the event log that Spark itself writes of the same jobs."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.errors import LedgerError
+from skewless.run.bill import bill_of
+from skewless.run.directory import RunDirectory
+from skewless_spark.engines import stage
+from skewless_spark.entries.pipeline import run_pipeline, run_stages
+from tests.spark.scenario import Quiet, prepared, spec_of, write_input
+
+SLOTS = 2
+ROW_SECONDS = 0.0004
+#: Of a bill beside the log.
+NEAR = 0.05
+
+
+@contextmanager
+def event_log(spark: SparkSession, folder: Path) -> Iterator[list[dict[str, Any]]]:
+    """The events of the block, as Spark's listener (``spark.eventLog.enabled``) writes them: lines of JSON."""
+    folder.mkdir()
+    context: Any = spark.sparkContext._jsc.sc()
+    jvm: Any = spark.sparkContext._jvm
+    settings = context.getConf().set("spark.eventLog.compress", "false").set("spark.eventLog.rolling.enabled", "false")
+    ident, none, place = spark.sparkContext.applicationId, jvm.scala.Option.empty(), jvm.java.net.URI(folder.as_uri())
+    log = jvm.org.apache.spark.scheduler.EventLoggingListener(ident, none, place, settings)
+    events: list[dict[str, Any]] = []
+    log.start()
+    context.addSparkListener(log)
+    try:
+        yield events
+        context.listenerBus().waitUntilEmpty()
+    finally:
+        context.removeSparkListener(log)
+        log.stop()
+    events += [json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines()]
+
+
+def ended_tasks(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in events if one["Event"] == "SparkListenerTaskEnd"]
+
+
+def used(tasks: list[dict[str, Any]]) -> float:
+    """Core-seconds of tasks by the metrics of each."""
+    metrics = [one["Task Metrics"] for one in tasks]
+    return sum(one["Executor Run Time"] + one["Executor Deserialize Time"] for one in metrics) / 1000
+
+
+def waited(tasks: list[dict[str, Any]]) -> float:
+    """Core-seconds without a task once the last one was launched, by sweeping over the moments at which tasks end.
+
+    Of the tasks of a Spark stage, or of several that ran at the same time.
+    """
+    stages = defaultdict(list)
+    for one in tasks:
+        stages[one["Stage ID"]].append((one["Task Info"]["Launch Time"], one["Task Info"]["Finish Time"]))
+    together: list[list[tuple[int, int]]] = []
+    for spans in sorted(stages.values(), key=min):
+        if together and min(spans)[0] < max(end for _, end in together[-1]):
+            together[-1] += spans
+        else:
+            together.append(spans)
+    total = 0
+    for spans in together:
+        last = max(begin for begin, _ in spans)
+        moments = sorted({last, *(end for _, end in spans if end > last)})
+        for begin, end in pairwise(moments):
+            running = sum(start <= begin < stop for start, stop in spans)
+            total += (min(SLOTS, len(spans)) - running) * (end - begin)
+    return total / 1000
+
+
+def skewed_input(folder: Path) -> Path:
+    weights = np.arange(1, 301) ** -1.5
+    drawn = np.random.default_rng(5).choice(300, 3_000, p=weights / weights.sum())
+    table = pa.table({"key": [f"key-{number}" for number in drawn], "at": pa.array([1] * len(drawn), pa.int64())})
+    return write_input(folder / "input", table, files=3)
+
+
+@pytest.mark.parametrize("engine", ["staged", "combine"])
+@pytest.mark.parametrize("function", ["sum", "paced_sum"])
+def test_the_bill_is_that_of_the_event_log(
+    spark: SparkSession, tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, engine: str, function: str
+) -> None:
+    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", str(packages))
+    monkeypatch.setitem(spark.sparkContext.environment, "PACE_ROW_SECONDS", str(ROW_SECONDS))
+    aggregates = {"total": {"function": function, "column": "at"}}
+    routing = {"policy": "static", "reducers": SLOTS}
+    spec = spec_of(skewed_input(tmp_path), "key", aggregates, engine=engine, routing=routing)
+    run = prepared(tmp_path, spec)
+    with event_log(spark, tmp_path / "events") as events:
+        run_pipeline(spark, run, Quiet())
+    tasks, bill = ended_tasks(events), bill_of(run)
+    found = bill.counted
+    assert found.used == pytest.approx(used(tasks), rel=NEAR)
+    assert found.skew == pytest.approx(waited(tasks), rel=NEAR, abs=0.01)
+    assert found.shuffle_bytes == sum(
+        one["Task Metrics"]["Shuffle Write Metrics"]["Shuffle Bytes Written"] for one in tasks
+    )
+    assert found.spilled_bytes == sum(one["Task Metrics"]["Disk Bytes Spilled"] for one in tasks)
+    assert sum(one.tasks for _, one in bill.steps) == len(tasks)
+    assert found.held == pytest.approx(found.used + found.idle + found.skew)
+    assert [name for name, _ in bill.steps] == [
+        *(f"stage {number}" for number in range(run.committed_stages())),
+        "merge",
+        "validate",
+    ]
+    assert (bill.lost, bill.unknown) == ((), 0)
+
+
+def test_a_stage_tried_again_counts_once_and_the_lost_try_apart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(tmp_path, spec_of(skewed_input(tmp_path), "key", {"n": "count"}))
+
+    def unbalanced(*_: object) -> None:
+        raise LedgerError("stage 0", "3,000 rows", "2,999", "nothing was committed")
+
+    with event_log(spark, tmp_path / "events") as events:
+        with monkeypatch.context() as once:
+            once.setattr(stage, "require_kept", unbalanced)
+            with pytest.raises(LedgerError):
+                run_stages(spark, run, Quiet())
+        run_stages(spark, RunDirectory(str(run)), Quiet())
+    bill = bill_of(run)
+    (name, lost), (again, counted) = bill.lost[0], bill.steps[0]
+    assert (name, again, len(bill.lost), bill.unknown) == ("stage 0", "stage 0", 1, 0)
+    assert counted.attempts == (run.committed("stages/0000").attempt,) != lost.attempts
+    assert lost.used_seconds + bill.counted.used == pytest.approx(used(ended_tasks(events)), rel=NEAR)
+    assert lost.tasks == counted.tasks
+    assert bill.held == pytest.approx(bill.counted.held + bill.lost_seconds)
+    assert bill.lost_seconds > lost.used_seconds > 0
