@@ -18,12 +18,16 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.errors import LostRaceError, SpecError
+from skewless.history.figures import figures_of
+from skewless.history.judging import failed_checks, judged
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.standing.night_quality import window_quality
 from skewless.standing.store import StatesStore
+from skewless_lake.publication import nights_of
 from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
+from skewless_spark.quality.figures import NEVER_NULL, column_figures, figure_columns
 from skewless_spark.quality.verdict import Verdict, key_words
 from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.result.staging import staged, staged_frame
@@ -44,8 +48,6 @@ RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES
 COUNTS_ONLY = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 #: A result of at most this many bytes is read as one partition: then no query over it needs a shuffle.
 ONE_PARTITION_BYTES = 16 << 20
-#: Aggregates that give a number for every key, even for a key without a value.
-NEVER_NULL = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "theta_sketch_estimate"})
 
 
 def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
@@ -77,12 +79,15 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     about_ledger = _nothing_in(context, "ledger", _imbalances(ledger))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
-    about_table, about_result = _result_verdicts(context, spark, run, result, rows, own)
+    about_table, about_result, columns = _result_verdicts(context, spark, run, result, rows, own)
+    figures = figures_of(job, run.reports(), ledger, result.count("keys"), columns)
+    bands = judged(job, figures, nights_of(job))
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
         *(_states_checks(context, spark, run, wanted) if (wanted := job.spec.covered.verify) else ()),
+        *failed_checks(bands),
         *about_table,
         *(verdict.check("result") for verdict in about_result),  # the spec's own are the last ones
     )
@@ -94,6 +99,8 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         window=window_quality(job.window, job.part, of_parts.parts, StatesStore(job.window.store), of_parts.newest)
         if job.window
         else None,
+        figures=figures,
+        bands=bands,
     )
     attempt.write(QUALITY_REPORT, report)
     failed = sum(not check.success for check in checks)
@@ -119,11 +126,9 @@ def _batch(source: Any, name: str, frame: Any) -> Any:
     return batches.get_batch({"dataframe": frame})
 
 
-def _spark_batch(context: Any, name: str, frame: DataFrame) -> Any:
+def _spark_batch(context: Any, name: str, frame: DataFrame, engine: Any) -> Any:
     source = great_expectations().datasource.fluent.SparkDatasource
-    from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
-
-    source.execution_engine_override = OneJobEngine
+    source.execution_engine_override = engine
     return _batch(context.data_sources.add_or_update_spark("spark", persist=False), name, frame)
 
 
@@ -233,7 +238,9 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 
 def _result_verdicts(
     context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
-) -> tuple[list[Check], list[Verdict]]:
+) -> tuple[list[Check], list[Verdict], dict[str, tuple[int | None, float | None]]]:
+    from skewless_spark.quality.one_job_engine import OneJobEngine, engine_beside  # noqa: PLC0415  # imports Great Expectations
+
     job, rules = run.job(), tuple[TableRule, ...]()
     if job.spec.output.is_table:  # what is staged is what is published
         in_table = staged(run)
@@ -251,13 +258,17 @@ def _result_verdicts(
         of_table = []
         if rules:
             of_table = rule_checks(frame, rules, OutputPart.of(job).values, job.output_path, job.spec.result_key)
+        engine = engine_beside(figure_columns(job, frame))
         with planned_once(spark) if small else nullcontext():
-            verdicts = _verdicts(_spark_batch(context, "result", frame), held, job.spec.result_key)
-            unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
+            verdicts = _verdicts(_spark_batch(context, "result", frame, engine), held, job.spec.result_key)
+            unique = _verdicts(
+                _spark_batch(context, "keys", keys, OneJobEngine), [_keys_unique([*columns, _NULL_FLAG])]
+            )
     finally:
         frame.unpersist()
     skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
-    return of_table, [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
+    about = [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
+    return of_table, about, column_figures(job, engine.found)
 
 
 def _unobservable(expectation: Expectation, result: StepCommit) -> bool:

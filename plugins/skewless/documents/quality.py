@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
+from skewless.documents.nights import Bands, Measured
 from skewless.documents.window import NewestRow
 
 #: How many failed checks a sentence names.
@@ -33,6 +34,7 @@ _BUILT_IN = {
     ("result", "expect_column_sum_to_be_between", ""): "{column} adds up to the rows of the input",
     ("result", "expect_column_values_to_not_be_null", ""): "every key has a value of {column}",
     ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
+    ("bands", "within_the_band", ""): "{column} as in the nights around",
     ("states", "kept_states_are_those_of_all_rows", ""): "a sample of keys is what all rows of the window give",
     ("states", "expect_column_sum_to_be_between", ""): "none of them: {column}",
 }  # fmt: skip
@@ -52,7 +54,7 @@ class Check(Frozen):
     """One expectation's verdict.
 
     Attributes:
-        subject: "ledger", "result", or "states": keys that were computed from all rows, too.
+        subject: "ledger", "result", "bands" that fail a run, or "states": keys that were computed from all rows, too.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         observed: what was observed, as text; "" where nothing is observed but failures.
         sentence: name and numbers in one line.
@@ -204,6 +206,8 @@ class QualityReport(Document):
         success: whether every check held; a report that says otherwise than its checks is refused.
         keys: rows of the result.
         window: of a run with a window, what is measured of its parts.
+        figures: what later nights are compared with, if the run is published.
+        bands: the figures beside those of the nights around; None if the spec switches that off.
     """
 
     success: bool
@@ -211,6 +215,8 @@ class QualityReport(Document):
     checks: tuple[Check, ...]
     ledger: Ledger
     window: WindowQuality | None = None
+    figures: dict[str, Measured] = Field(default_factory=dict)
+    bands: Bands | None = None
 
     def named(self, own: int) -> tuple[tuple[str, Check], ...]:
         """The checks with what they expect in words.

@@ -6,7 +6,7 @@
     RUN/result/attempts/ID/...       RUN/result/COMMIT.json
     RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
     RUN/times/stage-0.json ...       for people, not part of any commit, as is
-    RUN/savings.json
+    RUN/savings.json                 RUN/finality.json (of a job with a window)
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes where nobody else does, and
 only a COMMIT makes its files count. Beside the attempts of a step lie the records of its fence, which nobody reads once
@@ -25,6 +25,7 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLines
+from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.documents.savings import Savings
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
@@ -134,6 +135,8 @@ STAGE_REPORT = "report.json"
 PART_LINES = "parts.json"
 WINDOW_CHOICE = "windows.json"
 SAVINGS = "savings.json"
+#: What its publication has told of finality.
+FINALITY = "finality.json"
 
 PUBLISH_STEP = "publish"
 
@@ -227,6 +230,10 @@ class RunDirectory(Storage):
     def savings(self) -> Savings | None:
         """What the run has saved; None of a run that is not published, or was before such a document was written."""
         return self.read(SAVINGS, Savings) if self.exists(SAVINGS) else None
+
+    def finality(self) -> Finality | None:
+        """What its publication has told of finality; None without a window, or before it."""
+        return self.read(FINALITY, Finality) if self.exists(FINALITY) else None
 
     def part_lines(self) -> PartLines:
         """The ledger lines of a window and of its parts; none without a window, or before the result is committed."""

@@ -74,6 +74,12 @@ class Quality(Frozen):
         "greatest value in each part.",
         examples=["clicked_at"],
     )  # fmt: skip
+    bands: Literal["warn", "off", "fail"] = Field(
+        default="warn",
+        description="If figures of the run (rows, keys, rows without a key, rows of the heaviest key, means and nulls "
+        "of the result) are outside of the band of the nights around it: the run says so, or does not look, or fails.",
+        examples=["fail"],
+    )
 
 
 _LONGEST, _MOST = 1000, 16
@@ -142,6 +148,12 @@ class Window(Frozen):
         "than that, or with all those of all parts.",
         examples=[60],
     )  # fmt: skip
+    final_after: int | None = Field(
+        default=None, ge=1, le=_LONGEST,
+        description="A day is told to be final at the latest so many days after it; by default as soon as the delays "
+        "of earlier days say so.",
+        examples=[7],
+    )  # fmt: skip
     states: PathText | None = Field(
         default=None, min_length=1,
         description="Where states are kept: a folder or a URL; by default beside the folder of the output.",
@@ -189,6 +201,7 @@ class NoWindow(NamedTuple):
     columns: tuple[str, ...] = ()
     states: str | None = None
     verify: int | None = None
+    final_after: int | None = None
     kept_parts: int | None = 0
 
 

@@ -120,7 +120,8 @@ def aggregation_tasks(
         **spark,
     )
     validate = ValidateOperator(task_id="validate", **spark)
-    publish = PublishOperator(task_id="publish", asset=asset or result_asset(spec), group=group)
+    final = spec.window is not None and spec.schedule.unit == "day"
+    publish = PublishOperator(task_id="publish", asset=asset or result_asset(spec), group=group, final=final)
     runs >> merge >> validate >> publish
     return Ends(prepare, publish)
 
