@@ -146,8 +146,8 @@ def _window(run: RunDirectory, console: Console) -> None:
         for reason in part.reasons if part.before_rows else ():
             say(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     _states(run, console)
-    for line in told.sentences if (told := run.finality()) is not None else ():
-        say(console, line)
+    for sentence in told.sentences if (told := run.finality()) is not None else ():
+        say(console, sentence)
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:

@@ -76,10 +76,13 @@ def curve_of(came: Sequence[Came], horizon: int) -> list[float]:
     >>> curve_of([(0, 90), (2, 100)], 3)
     [0.9, 0.9, 1.0, 1.0]
     """
-    seen = [(delay, rows) for delay, rows in came if delay <= horizon]
-    last = seen[-1][1]
-    rows = [next(count for delay, count in reversed(seen) if delay <= day) for day in range(horizon + 1)]
-    return [1.0 if one == last else min(one, last) / max(one, last) for one in rows]
+    seen = {delay: rows for delay, rows in came if delay <= horizon}
+    rows, last = seen[0], seen[max(seen)]
+    curve = []
+    for delay in range(horizon + 1):
+        rows = seen.get(delay, rows)
+        curve.append(1.0 if rows == last else min(rows, last) / max(rows, last))
+    return curve
 
 
 def settled_at(curve: Sequence[float]) -> int:

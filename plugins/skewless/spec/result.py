@@ -81,6 +81,12 @@ class Quality(Frozen):
         examples=["fail"],
     )
 
+    @field_validator("bands", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, bands: Any) -> Any:
+        """YAML takes a bare ``off`` for false."""
+        return "off" if bands is False else bands
+
 
 _LONGEST, _MOST = 1000, 16
 #: With a list of lengths: the column of the result that says which one a row is of.
