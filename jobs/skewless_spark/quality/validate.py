@@ -22,7 +22,6 @@ from skewless.history.figures import figures_of
 from skewless.history.judging import failed_checks, judged
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.standing.night_quality import window_quality
-from skewless.standing.store import StatesStore
 from skewless_lake.publication import nights_of
 from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.all_rows import results_of_all_rows, sampled
@@ -96,9 +95,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
-        window=window_quality(job.window, job.part, of_parts.parts, StatesStore(job.window.store), of_parts.newest)
-        if job.window
-        else None,
+        window=window_quality(job.window, of_parts.newest) if job.window else None,
         figures=figures,
         bands=bands,
     )

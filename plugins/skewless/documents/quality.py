@@ -134,27 +134,6 @@ class Freshness(Frozen):
         return tuple(told)
 
 
-class Volume(Frozen):
-    """The rows of the run's own part beside those of earlier parts of the same weekday, and hour.
-
-    The band is the median and three standard deviations to either side, inclusive. These are estimated by the median
-    distance from the median, times 1.4826 as in a normal distribution, which one odd day does not move; and by the root
-    of the median, as rows that come independently of each other vary, if that is more.
-    """
-
-    part: str
-    rows: Count
-    compared: dict[str, Count]
-    median: float
-    low: float
-    high: float
-
-    @property
-    def usual(self) -> bool:
-        """Whether the rows are within the band."""
-        return self.low <= self.rows <= self.high
-
-
 class LateRows(Frozen):
     """Rows, before a map, of files that came, or were replaced, in an older part that had states.
 
@@ -174,24 +153,16 @@ class WindowQuality(Frozen):
 
     Attributes:
         freshness: of each part of which something is known.
-        volume: of the run's own part; None with fewer than three earlier parts of its weekday.
         late: rows that came late, by the part they belong to.
     """
 
     freshness: tuple[Freshness, ...] = ()
-    volume: Volume | None = None
     late: tuple[LateRows, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was measured, for people."""
         told = [sentence for one in self.freshness[-1:] for sentence in one.sentences]
-        if (own := self.volume) is not None:
-            warning = "" if own.usual else "WARNING: "
-            told.append(
-                f"{warning}{own.part} has {own.rows:,} rows; {len(own.compared)} earlier parts of its weekday: "
-                f"median {own.median:,.0f}, usual from {own.low:,.0f} to {own.high:,.0f}"
-            )
         for late in self.late:
             parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
             left_out = ", and were left out" if late.ignored else ""

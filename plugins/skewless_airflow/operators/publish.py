@@ -92,7 +92,7 @@ class PublishOperator(BaseOperator):
             return
         self.outlets = [*self.outlets, self.final]
         of_final = context["outlet_events"][self.final]
-        days = [one.model_dump(mode="json", include={"part", "delay", "by"}) for one in finality.final]
+        days: list[JsonValue] = [one.model_dump(mode="json", include={"part", "delay", "by"}) for one in finality.final]
         of_final.extra = {"run": str(run), "final": days}
         of_final.add_partitions([one.part for one in finality.final])
 
