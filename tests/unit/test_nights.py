@@ -107,6 +107,13 @@ def test_figures_below_zero_have_a_band_too() -> None:
     assert _left(band, -100.0, -49.0, 20.0) == [True, False, True]
 
 
+def test_figures_of_all_magnitudes_have_a_band_of_numbers() -> None:
+    band = usual(_figures([10.0 ** (300 if at % 2 else -300) for at in range(40)]), FIRST + 40)
+    assert _left(band, 1.0) == [False]
+    assert band is not None
+    assert all(map(math.isfinite, band[:3]))
+
+
 @given(st.lists(st.floats(-1e12, 1e12, allow_subnormal=False), min_size=FEWEST, max_size=70), st.integers(-40, 120))
 def test_a_band_is_always_one(values: list[float], day: int) -> None:
     nights = [one for one in _figures(values) if one.day != FIRST + day]
@@ -179,7 +186,7 @@ def _known(values: Sequence[float]) -> JobNights:
 
 def test_a_day_counts_once_by_its_latest_turn_and_the_newest_days_stay() -> None:
     kept = JobNights()
-    for day, turn, rows in ((0, 2, 10.0), (1, 1, 20.0), (0, 1, 30.0), (0, 3, 40.0)):
+    for day, turn, rows in ((0, 2, 10.0), (1, 1, 20.0), (0, 3, 40.0), (0, 1, 30.0)):
         kept = with_run(kept, _job(day, turn), {"rows": (rows, 0)}, _ledger({}))
     assert [(one.part, one.turn, one.figures["rows"][0]) for one in kept.nights] == [
         (_name(0), 3, 40.0),
@@ -300,6 +307,11 @@ def test_a_day_is_final_when_the_delays_of_earlier_days_say_so() -> None:
     # The tenth day has been looked at for long enough on the 19th: what is in its window is final then, up to the 16th.
     assert {name: one.delay for name, one in final.items()} == {_name(day): max(3, 18 - day) for day in range(9, 27)}
     assert {one.by for one in final.values()} == {"curve"}
+
+
+def test_a_day_whose_rows_come_and_go_is_final_when_they_stay() -> None:
+    *_, (kept, job) = _nights(30, {1: 5, 3: -5})
+    assert finality_of(kept, job).delay == 3
 
 
 def test_days_that_change_for_as_long_as_they_are_seen_are_final_by_the_deadline_alone() -> None:

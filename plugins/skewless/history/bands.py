@@ -33,6 +33,9 @@ _DEVIATION = 1.4826
 #: the standard deviations of events that come independently.
 _EVENTS, _INDEPENDENT = 10.0, 4.0
 
+#: The logarithm of what is still a number.
+_LARGEST = 700.0
+
 Values = npt.NDArray[np.float64]
 
 
@@ -81,7 +84,7 @@ def usual(nights: Sequence[Figure], day: int, of_rows: int = 0) -> Usual | None:
         least = max(least, _INDEPENDENT / np.sqrt(max(0.0, np.exp(middle) - shift) * of_rows + _EVENTS))
     ends = [min(low, middle - least), middle, max(high, middle + least)]
     if logs:
-        ends = [max(0.0, np.exp(one) - shift) for one in ends]
+        ends = [max(0.0, np.exp(min(one, _LARGEST)) - shift) for one in ends]
     return Usual(float(ends[0]), float(ends[1]), float(ends[2]), len(near), by_weekday)
 
 
