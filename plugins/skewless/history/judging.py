@@ -27,7 +27,7 @@ def judged(job: Job, figures: Mapping[str, Measured], store: NightsStore) -> Ban
     outcome: Literal["warned", "failed"] = "failed" if asked == "fail" else "warned"
     try:
         nights = store.newest()
-    except SkewlessError as err:
+    except (SkewlessError, OSError) as err:
         return Bands(problem=str(err), outcome=outcome)
     return bands_of(job.part, shape_of(job), figures, nights, outcome)
 
