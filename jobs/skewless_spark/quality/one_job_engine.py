@@ -28,12 +28,17 @@ class OneJobEngine(SparkDFExecutionEngine):
     The parent class runs a query for each selection of rows. What is computed is the same.
 
     Attributes:
-        beside: aggregates over all rows that the first such query computes, too, see ``engine_beside``.
+        beside: aggregates of ours over all rows, which the first such query computes beside those that are asked for.
         found: their values, as soon as they are known.
     """
 
     beside: ClassVar[Mapping[str, Column]] = {}
     found: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def with_aggregates(cls, beside: Mapping[str, Column], found: dict[str, Any]) -> type[OneJobEngine]:
+        """An engine that computes some aggregates, too, and puts their values into a mapping."""
+        return type(cls.__name__, (cls,), {"beside": beside, "found": found})
 
     def resolve_metric_bundle(
         self, metric_fn_bundle: Iterable[MetricComputationConfiguration]
@@ -77,11 +82,6 @@ class OneJobEngine(SparkDFExecutionEngine):
         column = metric.metric_domain_kwargs["column"]
         whole = isinstance(self.dataframe.schema[column].dataType, IntegralType)
         return F.sum(F.col(column).cast("decimal(38,0)")) if whole else one.metric_fn
-
-
-def engine_beside(aggregates: Mapping[str, Column]) -> type[OneJobEngine]:
-    """An engine whose first query over all rows computes some aggregates of ours beside those that are asked for."""
-    return type("OneJobEngineBeside", (OneJobEngine,), {"beside": aggregates, "found": {}})
 
 
 def _are_all(rows: IDDict) -> bool:

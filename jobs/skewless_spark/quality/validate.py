@@ -6,11 +6,12 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import StepCommit
@@ -78,8 +79,9 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     about_ledger = _nothing_in(context, "ledger", _imbalances(ledger))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
-    about_table, about_result, columns = _result_verdicts(context, spark, run, result, rows, own)
-    figures = figures_of(job, run.reports(), ledger, result.count("keys"), columns)
+    of_columns = dict[str, Any]()
+    about_table, about_result = _result_verdicts(context, spark, run, result, rows, own, of_columns)
+    figures = figures_of(job, run.reports(), ledger, result.count("keys"), column_figures(job, of_columns))
     bands = judged(job, figures, nights_of(job))
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
@@ -123,9 +125,13 @@ def _batch(source: Any, name: str, frame: Any) -> Any:
     return batches.get_batch({"dataframe": frame})
 
 
-def _spark_batch(context: Any, name: str, frame: DataFrame, engine: Any) -> Any:
+def _spark_batch(
+    context: Any, name: str, frame: DataFrame, beside: Mapping[str, Column] = MappingProxyType({}), found: Any = None
+) -> Any:
     source = great_expectations().datasource.fluent.SparkDatasource
-    source.execution_engine_override = engine
+    from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
+
+    source.execution_engine_override = OneJobEngine.with_aggregates(beside, found) if beside else OneJobEngine
     return _batch(context.data_sources.add_or_update_spark("spark", persist=False), name, frame)
 
 
@@ -234,10 +240,10 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 
 
 def _result_verdicts(
-    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
-) -> tuple[list[Check], list[Verdict], dict[str, tuple[int | None, float | None]]]:
-    from skewless_spark.quality.one_job_engine import OneJobEngine, engine_beside  # noqa: PLC0415  # imports Great Expectations
-
+    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation],
+    of_columns: dict[str, Any],
+) -> tuple[list[Check], list[Verdict]]:  # fmt: skip
+    """The checks of the table, and the verdicts; what ``figure_columns`` computes beside them is put into a mapping."""
     job, rules = run.job(), tuple[TableRule, ...]()
     if job.spec.output.is_table:  # what is staged is what is published
         in_table = staged(run)
@@ -255,17 +261,15 @@ def _result_verdicts(
         of_table = []
         if rules:
             of_table = rule_checks(frame, rules, OutputPart.of(job).values, job.output_path, job.spec.result_key)
-        engine = engine_beside(figure_columns(job, frame))
+        beside = figure_columns(job, frame)
         with planned_once(spark) if small else nullcontext():
-            verdicts = _verdicts(_spark_batch(context, "result", frame, engine), held, job.spec.result_key)
-            unique = _verdicts(
-                _spark_batch(context, "keys", keys, OneJobEngine), [_keys_unique([*columns, _NULL_FLAG])]
-            )
+            batch = _spark_batch(context, "result", frame, beside, of_columns)
+            verdicts = _verdicts(batch, held, job.spec.result_key)
+            unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()
     skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
-    about = [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
-    return of_table, about, column_figures(job, engine.found)
+    return of_table, [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
 
 
 def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
