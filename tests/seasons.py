@@ -104,7 +104,7 @@ def settled_in_time(random: np.random.Generator, kind: str) -> Iterator[tuple[st
     """Of each day for which a delay is told: whether it has all but one row in a thousand by then."""
     days = arrivals(random, kind)
     for day in range(HORIZON + 1, NIGHTS, 4):
-        delays = delays_of(days[:day], day, HORIZON)
+        delays = delays_of(days[:day], range(1, day + 1), HORIZON)
         if delays is not None:
             yield "final", f"{kind}: a delay is told", delays.final is not None
             if delays.final is not None:

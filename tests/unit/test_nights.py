@@ -349,7 +349,13 @@ def test_an_old_day_that_is_restated_counts_by_what_is_there_now() -> None:
 
 def test_days_whose_first_night_was_not_seen_say_nothing() -> None:
     days = [Arrivals(part=_name(day), came=((3, 1000),)) for day in range(30)]
-    assert delays_of(days, FIRST + 40, 9) is None
+    assert delays_of(days, range(FIRST, FIRST + 40), 9) is None
+
+
+def test_days_that_nobody_looked_at_for_long_enough_say_nothing() -> None:
+    days = [Arrivals(part=_name(day), came=((0, 1000),)) for day in range(30)]
+    assert delays_of(days, range(FIRST, FIRST + 40), 9) is not None
+    assert delays_of(days, range(FIRST, FIRST + 18), 9) is None, "the job stood still after the 18th night"
 
 
 def test_a_band_is_told_in_one_line() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -47,13 +47,14 @@ def horizon_of(longest: int | None) -> int:
     return min(MOST_DAYS, MOST_DAYS if longest is None else longest - 1)
 
 
-def delays_of(arrivals: Sequence[Arrivals], today: int, horizon: int) -> Delays | None:
-    """How days come, by those that were looked at from their own night on, for long enough; None if they are few.
+def delays_of(arrivals: Sequence[Arrivals], nights: Collection[int], horizon: int) -> Delays | None:
+    """How days come, by those that were looked at from their own night to the last one; None if they are few.
 
     Args:
-        today: the ordinal of the newest day that a run has computed.
+        nights: the ordinals of the days that runs have computed. A day that was not looked at ``horizon`` days later
+            says nothing: nobody knows what came meanwhile.
     """
-    whole = [one for one in arrivals if one.came[0][0] == 0 and today - day_of(one.part) >= horizon]
+    whole = [one for one in arrivals if one.came[0][0] == 0 and day_of(one.part) + horizon in nights]
     if len(whole) < FEWEST or horizon < 1:
         return None
     curves = [curve_of(one.came, horizon) for one in whole]

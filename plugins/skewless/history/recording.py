@@ -47,7 +47,7 @@ def with_arrivals(kept: JobNights, job: Job, ledger: Ledger) -> JobNights:
         if not came or came[-1][1] != now:
             found = (*came, (max(0, today - day_of(part.name)), now))
             known[part.name] = Arrivals(part=part.name, came=found, final=known[part.name].final if came else None)
-    delays = delays_of(list(known.values()), today, horizon_of(job.spec.lengths[-1]))
+    delays = delays_of(list(known.values()), _nights(kept), horizon_of(job.spec.lengths[-1]))
     for one in _final(known, job, today, delays):
         known[one.part] = known[one.part].model_copy(update={"final": one})
     arrivals = sorted(known.values(), key=lambda one: one.part)[-MOST_NIGHTS:]
@@ -67,7 +67,7 @@ def _final(known: dict[str, Arrivals], job: Job, today: int, delays: Delays | No
 
 def finality_of(kept: JobNights, job: Job) -> Finality:
     """What a run tells, once its own rows are among those that are kept."""
-    delays = delays_of(kept.arrivals, _today(kept, job), horizon_of(job.spec.lengths[-1]))
+    delays = delays_of(kept.arrivals, _nights(kept), horizon_of(job.spec.lengths[-1]))
     bounds = [one for one in (delays and delays.final, job.spec.covered.final_after) if one is not None]
     by_part = {one.part: one.final for one in kept.arrivals}
     mine = (job.part.name, job.turn)
@@ -88,6 +88,10 @@ def finality_of(kept: JobNights, job: Job) -> Finality:
         final=tuple(final for final in by_part.values() if final is not None and (final.run, final.turn) == mine),
         after=changed,
     )
+
+
+def _nights(kept: JobNights) -> set[int]:
+    return {day_of(one.part) for one in kept.nights}
 
 
 def _today(kept: JobNights, job: Job) -> int:
