@@ -304,8 +304,9 @@ def test_a_day_is_final_when_the_delays_of_earlier_days_say_so() -> None:
         f"as a rule, 97.6% of the rows of {_name(29)} have come, by 21 earlier days",
         f"{_name(29)} is final 3 days after it, on {_name(32)}, as expected of 95.5% of days",
     )
-    # The tenth day has been looked at for long enough on the 19th: what is in its window is final then, up to the 16th.
-    assert {name: one.delay for name, one in final.items()} == {_name(day): max(3, 18 - day) for day in range(9, 27)}
+    # The tenth day has been looked at for long enough on the 19th: then the days of its window and of the week before
+    # are final, up to the 16th.
+    assert {name: one.delay for name, one in final.items()} == {_name(day): max(3, 18 - day) for day in range(2, 27)}
     assert {one.by for one in final.values()} == {"curve"}
 
 
@@ -323,6 +324,29 @@ def test_days_that_change_for_as_long_as_they_are_seen_are_final_by_the_deadline
     assert [(one.part, one.delay, one.by) for one in told.final] == [(_name(24), 5, "deadline")]
     assert (told.delay, told.expected) == (5, 0.0)
     assert told.sentences[1].endswith("by the deadline")
+
+
+def test_a_deadline_lies_within_the_window() -> None:
+    with pytest.raises(ValueError, match="final_after below the longest length, 10, as older days are not seen"):
+        Window(length=10, final_after=10)
+    assert Window(length="all", final_after=10).final_after == 10
+
+
+def test_a_day_of_a_far_future_makes_no_other_day_final() -> None:
+    *_, (kept, _) = _nights(12, {1: 5}, final_after=9)
+    stray = _job(20_000, rows={20_000: 1}, final_after=9)
+    kept = with_run(kept, stray, {}, _ledger({20_000: 1}))
+    job = _job(12, rows={12: 1000}, final_after=9)
+    kept = with_run(kept, job, {}, _ledger({12: 1000}))
+    assert kept.arrivals[-2].came == ((0, 1000),)
+    assert [one.part for one in finality_of(kept, job).final] == [_name(3)]
+
+
+def test_a_day_whose_last_nights_were_missed_is_final_a_little_later() -> None:
+    *_, (kept, _) = _nights(9, {}, final_after=9)
+    job = _job(14, rows={14: 1000}, final_after=9)
+    told = finality_of(with_run(kept, job, {}, _ledger({14: 1000})), job)
+    assert [(one.part, one.delay) for one in told.final] == [(_name(day), 14 - day) for day in range(6)]
 
 
 def test_rows_after_a_day_was_final_are_counted_and_told() -> None:

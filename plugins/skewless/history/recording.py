@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger
 from skewless.documents.nights import MOST_NIGHTS, Arrivals, FinalDay, Finality, JobNights, Measured, Night
 from skewless.history.figures import shape_of
-from skewless.history.finality import Delays, day_of, delays_of, horizon_of
+from skewless.history.finality import MOST_DAYS, Delays, day_of, delays_of, horizon_of
+
+#: A day that has left the window is told to be final so many days later at most: if nights were missed meanwhile.
+GRACE_DAYS = 7
 
 
 def with_run(kept: JobNights, job: Job, figures: dict[str, Measured], ledger: Ledger) -> JobNights:
@@ -43,26 +47,26 @@ def with_arrivals(kept: JobNights, job: Job, ledger: Ledger) -> JobNights:
     rows = {line.part: line.rows for line in ledger.parts}
     for part in job.covered.parts:
         came = known[part.name].came if part.name in known else ()
-        now = rows.get(part.name, 0) + (part.ignored_rows or 0)
-        if not came or came[-1][1] != now:
-            found = (*came, (max(0, today - day_of(part.name)), now))
+        now, after = rows.get(part.name, 0) + (part.ignored_rows or 0), max(0, today - day_of(part.name))
+        if not came or (came[-1][1] != now and after <= MOST_DAYS):
+            found = (*came, (after, now))
             known[part.name] = Arrivals(part=part.name, came=found, final=known[part.name].final if came else None)
     delays = delays_of(list(known.values()), _nights(kept), horizon_of(job.spec.lengths[-1]))
-    for one in _final(known, job, today, delays):
+    for one in list(_final(known, job, today, delays)):
         known[one.part] = known[one.part].model_copy(update={"final": one})
     arrivals = sorted(known.values(), key=lambda one: one.part)[-MOST_NIGHTS:]
     return kept.model_copy(update={"arrivals": tuple(arrivals)})
 
 
-def _final(known: dict[str, Arrivals], job: Job, today: int, delays: Delays | None) -> Iterator[FinalDay]:
-    deadline = job.spec.covered.final_after
-    for part in job.covered.parts:
-        after = today - day_of(part.name)
+def _final(known: Mapping[str, Arrivals], job: Job, today: int, delays: Delays | None) -> Iterator[FinalDay]:
+    deadline, seen = job.spec.covered.final_after, horizon_of(job.spec.lengths[-1])
+    for part, one in known.items():
+        after = today - day_of(part)
         by_curve = delays is not None and delays.final is not None and after >= delays.final
-        if known[part.name].final is None and (by_curve or (deadline is not None and after >= deadline)):
-            yield FinalDay(
-                part=part.name, delay=after, by="curve" if by_curve else "deadline", run=job.part.name, turn=job.turn
-            )
+        by_deadline = deadline is not None and after >= deadline
+        if one.final is None and after <= seen + GRACE_DAYS and (by_curve or by_deadline):
+            by: Literal["curve", "deadline"] = "curve" if by_curve else "deadline"
+            yield FinalDay(part=part, delay=after, by=by, run=job.part.name, turn=job.turn)
 
 
 def finality_of(kept: JobNights, job: Job) -> Finality:
@@ -95,5 +99,9 @@ def _nights(kept: JobNights) -> set[int]:
 
 
 def _today(kept: JobNights, job: Job) -> int:
-    """The newest day that was computed: an old day that is restated sees what is there now, not what was then."""
-    return max([job.date.toordinal(), *(day_of(one.part) for one in kept.arrivals)])
+    """The newest day that was computed: an old day that is restated sees what is there now, not what was then.
+
+    A day of a far future, which somebody has named by mistake, is none.
+    """
+    own = job.date.toordinal()
+    return max([own, *(day for one in kept.arrivals if (day := day_of(one.part)) <= own + MOST_DAYS)])

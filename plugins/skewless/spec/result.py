@@ -173,6 +173,10 @@ class Window(Frozen):
             raise unmet("no keep with length all, which needs the states of all parts", str(self.keep))
         if self.keep is not None and needed is not None and self.keep < needed:
             raise unmet(f"keep of at least the longest length, {needed}", str(self.keep))
+        if self.final_after is not None and needed is not None and self.final_after >= needed:
+            raise unmet(
+                f"final_after below the longest length, {needed}, as older days are not seen", str(self.final_after)
+            )
         if self.verify is not None and self.late == "ignore":
             raise unmet("late: recompute or fail with verify, which reads all rows", "late: ignore")
         return self
