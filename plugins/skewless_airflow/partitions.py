@@ -12,7 +12,7 @@ from airflow.sdk import Asset
 
 from skewless.errors import SpecError
 from skewless.spec.part import SECOND, Part, PartUnit, hours_of, part_named
-from skewless.spec.schedule import PARTS_ASSET
+from skewless.spec.schedule import FINAL_ASSET, PARTS_ASSET
 
 #: A day, or an hour; Airflow's own timetables write minutes and seconds, too. An offset from UTC would be another hour.
 _KEY = re.compile(rf"(\d{{4}}-\d\d-\d\d)(?:T(\d\d{SECOND}?)(?::[0-5]\d){{0,2}})?", re.ASCII)
@@ -25,6 +25,11 @@ def parts_asset(name: str) -> Asset:
     without one starts no partitioned DAG (``airflow.assets.manager``).
     """
     return Asset(name=f"{name}{PARTS_ASSET}")
+
+
+def final_asset(name: str) -> Asset:
+    """The asset of the days of a result that are final: each of its events has such a day as its partition key."""
+    return Asset(name=f"{name}{FINAL_ASSET}")
 
 
 def parts_of_key(key: str, timezone: str, unit: PartUnit) -> tuple[Part, ...]:

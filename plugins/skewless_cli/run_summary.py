@@ -96,6 +96,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         of_window["late_parts"] = {part.name: delay for part, delay in window.late()}
         of_window |= {"late_files_ignored": window.ignored_files, "late_rows_ignored": window.ignored_rows}
         of_window["window_plan"] = _window_plan(run)
+        of_window["finality"] = told.model_dump(mode="json", exclude={"version"}) if (told := run.finality()) else None
     return {
         "run_dir": str(run),
         "result_path": result_path(run),

@@ -148,6 +148,8 @@ def _window(run: RunDirectory, console: Console) -> None:
         for reason in part.reasons if part.before_rows else ():
             say(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     _states(run, console)
+    for sentence in told.sentences if (told := run.finality()) is not None else ():
+        say(console, sentence)
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:
@@ -185,7 +187,10 @@ def _quality(run: RunDirectory, console: Console) -> None:
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
     for line in failed:
         say(console, f"  {line}")
-    for line in quality.window.sentences if quality.window else ():
+    for line in (
+        *(quality.window.sentences if quality.window else ()),
+        *(quality.bands.sentences if quality.bands else ()),
+    ):
         say(console, f"  {line}")
 
 

@@ -6,17 +6,22 @@ Whatever asks a table raises UnreachableError if its store or its catalog does n
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import threading
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import suppress
+from functools import partial
 
 from skewless.documents.job import Job
+from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.documents.savings import Savings
 from skewless.errors import RunDirectoryError, SkewlessError, SpecError
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
-from skewless.run.publication.places import beside_table, turns_folder
+from skewless.history.recording import finality_of, tells_finality, with_run
+from skewless.history.store import NightsStore
+from skewless.run.directory import FINALITY, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
+from skewless.run.publication.places import beside, beside_table, turns_folder
 from skewless.run.publication.publish import Turns, publish, require_passed
 from skewless.run.publication.records import (
     PUBLISHED,
@@ -38,6 +43,38 @@ from skewless_leases import open_store
 def turns_of(target: OutputPart) -> Turns:
     """The turns of the parts of a table."""
     return StoredTurns(open_store(f"{beside_table(target.path, target.root)}/turns"))
+
+
+log = logging.getLogger(__name__)
+
+
+def nights_of(job: Job) -> NightsStore:
+    """Where the nights of a job are kept; of a job of hours, those of its hour."""
+    path = job.output_path
+    folder = beside_table(path, job.root) if job.spec.output.is_table else str(beside(path))
+    return NightsStore("/".join([folder, "nights", job.spec.name, *([job.hour[:2]] if job.hour else [])]))
+
+
+def keep_night(run: RunDirectory) -> Finality | None:
+    """Add a published run to the nights of its job, unless that was done before; what it tells of finality, if it does.
+
+    Publishing does not fail by it: the log says so, and the night is not among those that later ones are compared with.
+    """
+    try:
+        job, record, report = run.job(), record_of(run), run.quality()
+        if record is None or record.superseded is not None or report is None:
+            return None
+        if (told := run.finality()) is not None:
+            return told
+        tells = tells_finality(job)
+        store = nights_of(job)
+        store.change(partial(with_run, job=job, figures=report.figures, ledger=report.ledger))
+        if tells:
+            run.write_once(FINALITY, finality_of(store.newest(), job))
+        return run.finality()
+    except (SkewlessError, OSError) as err:
+        log.warning("the figures of this night are not kept: %s", err)
+        return None
 
 
 #: How long it may take to tell what a run has saved.

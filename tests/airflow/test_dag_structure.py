@@ -472,8 +472,9 @@ def test_a_job_that_waits_for_assets_names_them(schedule: dict[str, object], wai
     [
         ({"asset": "skewless:other"}, ["skewless:other/parts"]),
         ({"asset": ["skewless:a", "orders"]}, ["skewless:a/parts", "orders"]),
+        ({"asset": "skewless:other/final"}, ["skewless:other/final"]),
     ],
-    ids=["one", "several"],
+    ids=["one", "several", "final"],
 )
 def test_a_job_waits_for_each_part_of_the_results_of_others_if_its_spec_says_so(
     schedule: dict[str, object], waits_for: list[str]
@@ -497,6 +498,11 @@ def test_a_job_waits_for_each_part_of_the_results_of_others_if_its_spec_says_so(
 def test_what_contradicts_a_cron_expression_is_refused(more: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         _spec(schedule={"cron": "0 2 * * *", **more})
+
+
+def test_final_days_are_waited_for_by_their_keys_alone() -> None:
+    with pytest.raises(ValueError, match="partitioned: true, as events of final days have partition keys"):
+        _spec(schedule={"asset": "skewless:other/final"})
 
 
 @pytest.mark.parametrize("partitioned", [True, False])

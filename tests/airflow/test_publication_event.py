@@ -24,7 +24,8 @@ from sqlalchemy.event import listen, remove
 
 from benchmarks.simulation import Simulation
 from skewless.documents.job import PinnedTable
-from skewless.run.directory import RunDirectory
+from skewless.documents.nights import FinalDay, Finality
+from skewless.run.directory import FINALITY, RunDirectory
 from skewless.run.publication.places import turns_folder
 from skewless.run.publication.publish import publish
 from skewless.run.publication.records import superseded_by
@@ -158,6 +159,35 @@ def test_what_a_run_with_a_partition_key_publishes_starts_only_what_waits_for_it
         remove(DagRun, "before_insert", with_key)
     assert ("skewless:python_tokens", "of-the-run") in _keys("keyed")
     assert _woken() == ["waits_for_parts"]
+
+
+def test_each_day_that_is_final_has_an_event_with_its_own_key(played: Simulation, dags_folder: Path) -> None:
+    played.play()
+    day = played.job.date
+    days = tuple(
+        FinalDay(part=str(day - dt.timedelta(days=back)), delay=back, by="curve", run=str(day), turn=1)
+        for back in (7, 3)
+    )
+    for turn, night in enumerate((NIGHT, LATE), 1):
+        run = _validated(played, "telling", night, turn)
+        run.write_once(FINALITY, Finality(part=str(day), final=days[turn - 1 : turn]))
+    text = _PUBLISHING.replace('"publishing"', '"telling"').replace('tokens"))', 'tokens"), final=True)')
+    (dags_folder / "telling.py").write_text(text)
+    dag = DagBag(dags_folder).dags["telling"]
+    result, final = "skewless:python_tokens", "skewless:python_tokens/final"
+    known = {(result, None), (f"{result}/parts", str(day))}
+    assert str(dag.test(logical_date=NIGHT, run_after=NIGHT).state) == "success"
+    assert _keys("telling") == known | {(final, one.part) for one in days[:1]}
+    assert str(dag.test(logical_date=LATE, run_after=LATE).state) == "success"
+    assert _keys("telling") == known | {(final, one.part) for one in days}
+    assert str(dag.test(logical_date=LATE, run_after=LATE).state) == "success"
+    assert len(_final_days()) == 2, "what is cleared tells nothing again"
+
+
+def _final_days() -> list[str]:
+    with create_session() as session:
+        of_final = select(AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        return list(session.scalars(of_final.where(AssetModel.name == "skewless:python_tokens/final")))
 
 
 def _events() -> list[dict[str, Any]]:

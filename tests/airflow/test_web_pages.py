@@ -20,7 +20,8 @@ from fastapi.testclient import TestClient
 from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.job import PinnedTable
-from skewless.documents.ledger import PartLine, PartLines, balance
+from skewless.documents.ledger import Ledger, PartLine, PartLines, balance
+from skewless.documents.nights import Band
 from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.steps import Failure
@@ -32,7 +33,7 @@ from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
 from skewless_airflow.web.rendering.words import day, required_words
-from skewless_airflow.web.views.quality import Mark, observed_line
+from skewless_airflow.web.views.quality import Mark, QualityView, band_line, observed_line
 from skewless_airflow.web.views.stage import read_stage, read_stages
 from tests import airflow_setting
 from tests.airflow.players import await_that
@@ -41,6 +42,7 @@ from tests.airflow.web_scenario import (
     EVIL,
     OTHER_DAG,
     Moments,
+    band,
     large_run,
     make_dags,
     served,
@@ -641,6 +643,29 @@ def test_a_value_that_checks_observe_is_a_line_over_runs(viewer: TestClient) -> 
     assert line is not None
     assert (line.points, line.low, line.high) == ("5,18.0 25,2.0", "0", "1,000")
     assert observed_line(values[:2]) is None
+
+
+def test_figures_are_shown_with_their_bands_over_days(viewer: TestClient) -> None:
+    text = _page(viewer, "finished", "quality")
+    assert "1 of 2 figures within their bands" in text
+    assert "WARNING: mean of &lt;img src=x onerror=alert(1)&gt;: 200; usual for the weekday, by 30 nights" in text
+    assert EVIL not in text
+    assert text.count("! warned") == 1
+    assert re.search(r'<polygon points="5,[\d.]+ 5,[\d.]+"/><polyline points="5,[\d.]+"/><circle', text)
+
+
+def test_the_line_of_a_band_is_in_the_order_of_days_each_by_its_newest_run() -> None:
+    def of(*bands: Band) -> QualityView:
+        return QualityView(True, 1, 0, (), Ledger(lines=(), input_rows=0, state_rows=0, problems=()), bands=bands)
+
+    runs = [
+        ("a", "2026-11-19", of(band("rows", 100.0))), ("b", "2026-11-18", of(band("rows", 80.0), band("keys", 9.0))),
+        ("c", "2026-11-19", of(band("rows", 120.0))), ("d", "2026-11-17", None),
+    ]  # fmt: skip
+    line = band_line(band("rows", 160.0), "2026-11-20", runs)
+    # From 80, at the bottom, to 160, at the top: a box of 16 in height.
+    assert (line.days, line.points, line.own) == (3, "5,18.0 15,10.0 25,2.0", (25, 2.0))
+    assert line.band == "5,10.0 15,10.0 25,10.0 25,18.0 15,18.0 5,18.0"
 
 
 def test_failed_checks_are_listed_first_with_their_keys_and_those_of_the_spec_apart_from_the_built_in_ones(

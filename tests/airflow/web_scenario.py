@@ -20,6 +20,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.comparison import Comparison, DifferingKey, Sides
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
+from skewless.documents.nights import Band, Bands
 from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.documents.savings import Savings
 from skewless.documents.steps import Span, StepBill, StepTimes
@@ -51,6 +52,15 @@ OTHER_DAG = "other"
 #: May read DAGs, but not their runs; runs, but not their tasks.
 NO_RUNS, NO_TASKS = "noruns", "notasks"
 USERS = {"admin": "admin", "viewer": "viewer", "nobody": "", NO_RUNS: "viewer", NO_TASKS: "viewer"}
+
+
+def band(figure: str, value: float, middle: float = 100.0) -> Band:
+    """A figure beside a band of a fifth to either side."""
+    low, high = 0.8 * middle, 1.2 * middle
+    return Band(
+        figure=figure, share=False, value=value, low=low, middle=middle, high=high, nights=30, by_weekday=True,
+        outcome="passed" if low <= value <= high else "warned",
+    )  # fmt: skip
 
 
 @contextmanager
@@ -230,7 +240,9 @@ class Moments:
                 update={"keys": () if success else (FailingKey(key="/page/1", found="60,000"), FailingKey(key=EVIL))}
             ),
         )  # fmt: skip
-        attempt.write(QUALITY_REPORT, QualityReport(success=success, keys=400, checks=checks, ledger=ledger))
+        bands = Bands(nights=30, checks=(band("rows", 90.0), band(f"mean of {EVIL}", 200.0)))
+        report = QualityReport(success=success, keys=400, checks=checks, ledger=ledger, bands=bands)
+        attempt.write(QUALITY_REPORT, report)
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})
         return self
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 52_200,
-    "lines of tests": 54_850,
-    "words of pages": 58_700,
-    "fields of a spec": 107,
-    "conditions on an axis": 95,
+    "lines of the product": 53_050,
+    "lines of tests": 55_500,
+    "words of pages": 60_000,
+    "fields of a spec": 109,
+    "conditions on an axis": 96,
 }
 #: How far a figure may be below its ceiling before the ceiling is to be lowered.
 SLACK = 0.05

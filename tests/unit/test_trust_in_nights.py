@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,12 @@ from hypothesis import strategies as st
 
 from skewless.aggregates.shipped.space_saving import SPACE_SAVING, SpaceSavingOptions
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
-from skewless.documents.ledger import PartLine
 from skewless.documents.quality import LateRows, WindowQuality
-from skewless.documents.window import JobWindow, NewestRow, PartVersion, SeenFile, WindowPart, WindowSpan
+from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
 from skewless.spec.part import Part, part_place, parts_between
 from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
-from skewless.standing.night_quality import freshness, late_rows, volume, window_quality
+from skewless.standing.night_quality import freshness, late_rows
 from skewless.standing.parts import newest_row
-from skewless.standing.store import StatesStore
 
 DAY = Part(dt.date(2026, 11, 20))
 
@@ -116,27 +113,10 @@ def test_rows_are_late_by_as_many_parts_as_lie_between_and_uncounted_ones_are_no
     assert [(late.rows, late.ignored) for late in late_rows(left_out)] == [(4, True)]
 
 
-def test_the_band_of_a_weekday_is_not_moved_by_one_odd_day() -> None:
-    usual = {"a": 10_000, "b": 10_050, "c": 9_950, "d": 90_000}
-    found = volume(DAY, 10_100, usual)
-    assert found is not None
-    assert found.median == 10_025
-    assert found.usual
-    fewer = volume(DAY, 9_000, usual)
-    assert fewer is not None
-    assert not fewer.usual
-    # Three days of exactly as many rows do not make a band without width.
-    same = volume(DAY, 105, dict.fromkeys("abc", 100))
-    assert same is not None
-    assert (same.low, same.high, same.usual) == (70, 130, True)
-    assert volume(DAY, 10, dict.fromkeys("ab", 100)) is None
-
-
 def test_what_was_measured_is_told_in_sentences_and_only_that() -> None:
     assert WindowQuality().sentences == ()
     told = WindowQuality(
         freshness=tuple(freshness(_window(_part(19, _file("a"))))),
-        volume=volume(DAY, 9_000, dict.fromkeys("abcd", 10_000)),
         late=(LateRows(part="2026-11-18", delay=2, rows=1_234),),
     )
     tagged = _window(_part(18, _file("a")), _part(19, _file("a", "tag:x")))
@@ -146,25 +126,8 @@ def test_what_was_measured_is_told_in_sentences_and_only_that() -> None:
     )
     assert told.sentences == (
         "newest file of 2026-11-19: modified 1970-01-01 00:00:05 UTC",
-        "WARNING: 2026-11-20 has 9,000 rows; 4 earlier parts of its weekday: median 10,000, usual from 9,700 to 10,300",
         "1,234 rows of 2026-11-18 came late, by 2 parts",
     )
-
-
-def test_a_part_is_compared_with_kept_parts_of_its_weekday(tmp_path: Path) -> None:
-    store = StatesStore(str(tmp_path))
-    for weeks, rows in ((1, 100), (2, 110), (3, 90), (9, 5_000)):
-        name = str(DAY.date - dt.timedelta(weeks=weeks))
-        store.commit(PartVersion(part=name, fingerprint="f", run="r", files=(), rows=rows, states=()))
-    store.commit(PartVersion(part="2026-11-19", fingerprint="f", run="r", files=(), rows=7, states=()))
-    (tmp_path / "parts" / "2026-11-06" / "versions" / "0002.json").write_text("damaged")
-    lines = [PartLine(part=DAY.name, unchanged_rows=0, new_rows=95, taken_out_rows=0)]
-    assert window_quality(_window(_part(20)), DAY, lines, store).volume is None  # only two can be read
-    (tmp_path / "parts" / "2026-11-06" / "versions" / "0002.json").unlink()
-    found = window_quality(_window(_part(20)), DAY, lines, store).volume
-    assert found is not None
-    assert found.compared == {"2026-11-13": 100, "2026-11-06": 110, "2026-10-30": 90}
-    assert found.rows == 95
 
 
 def _listed(*files: tuple[str, int]) -> Listed:

@@ -5,10 +5,10 @@ Importing this module imports Great Expectations: see ``skewless_spark.quality.e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import partial, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 from great_expectations.core import IDDict
 from great_expectations.execution_engine.execution_engine import MetricComputationConfiguration
@@ -26,7 +26,19 @@ class OneJobEngine(SparkDFExecutionEngine):
     """Aggregates over different rows, such as those that are not null in each column, in one query.
 
     The parent class runs a query for each selection of rows. What is computed is the same.
+
+    Attributes:
+        beside: aggregates of ours over all rows, which the first such query computes beside those that are asked for.
+        found: their values, as soon as they are known.
     """
+
+    beside: ClassVar[Mapping[str, Column]] = {}
+    found: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def with_aggregates(cls, beside: Mapping[str, Column], found: dict[str, Any]) -> type[OneJobEngine]:
+        """An engine that computes some aggregates, too, and puts their values into a mapping."""
+        return type(cls.__name__, (cls,), {"beside": beside, "found": found})
 
     def resolve_metric_bundle(
         self, metric_fn_bundle: Iterable[MetricComputationConfiguration]
@@ -42,14 +54,20 @@ class OneJobEngine(SparkDFExecutionEngine):
             {metric: f"b{branch}_{number}" for number, metric in enumerate(aggregates)}
             for branch, (_, aggregates) in enumerate(selections.values())
         ]
+        of_all = next((at for at, (rows, _) in enumerate(selections.values()) if _are_all(rows)), None)
+        beside = {} if self.found or of_all is None else self.beside
         branches = [
             self.get_domain_records(dict(rows))
-            .agg(*(column.alias(names[branch][metric]) for metric, column in aggregates.items()))
+            .agg(
+                *(column.alias(names[branch][metric]) for metric, column in aggregates.items()),
+                *(column.alias(name) for name, column in beside.items() if branch == of_all),
+            )
             .withColumn(_BRANCH, F.lit(branch))
             for branch, (rows, aggregates) in enumerate(selections.values())
         ]
         both = partial(DataFrame.unionByName, allowMissingColumns=True)
         found = {row[_BRANCH]: row for row in reduce(both, branches).collect()}
+        self.found.update({name: found[of_all][name] for name in beside})
         return {
             metric: convert_to_json_serializable(data=whole_as_int(found[branch][name]))
             for branch, metrics in enumerate(names)
@@ -64,6 +82,10 @@ class OneJobEngine(SparkDFExecutionEngine):
         column = metric.metric_domain_kwargs["column"]
         whole = isinstance(self.dataframe.schema[column].dataType, IntegralType)
         return F.sum(F.col(column).cast("decimal(38,0)")) if whole else one.metric_fn
+
+
+def _are_all(rows: IDDict) -> bool:
+    return not any(rows.get(name) for name in ("column", "row_condition", "filter_conditions"))
 
 
 def whole_as_int(value: Any) -> Any:

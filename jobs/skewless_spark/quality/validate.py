@@ -6,11 +6,12 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import StepCommit
@@ -18,13 +19,16 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.errors import LostRaceError, SpecError
+from skewless.history.figures import figures_of
+from skewless.history.judging import failed_checks, judged
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.standing.night_quality import window_quality
-from skewless.standing.store import StatesStore
+from skewless_lake.publication import nights_of
 from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
+from skewless_spark.quality.figures import NEVER_NULL, column_figures, figure_columns
 from skewless_spark.quality.verdict import Verdict, key_words
 from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.result.staging import staged, staged_frame
@@ -45,8 +49,6 @@ RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES
 COUNTS_ONLY = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 #: A result of at most this many bytes is read as one partition: then no query over it needs a shuffle.
 ONE_PARTITION_BYTES = 16 << 20
-#: Aggregates that give a number for every key, even for a key without a value.
-NEVER_NULL = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "theta_sketch_estimate"})
 
 
 def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
@@ -78,12 +80,16 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     about_ledger = _nothing_in(context, "ledger", _imbalances(ledger))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
-    about_table, about_result, types = _result_verdicts(context, spark, run, result, rows, own)
+    of_columns = dict[str, Any]()
+    about_table, about_result, types = _result_verdicts(context, spark, run, result, rows, own, of_columns)
+    figures = figures_of(job, run.reports(), ledger, result.count("keys"), column_figures(job, of_columns))
+    bands = judged(job, figures, nights_of(job))
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
         *(_states_checks(context, spark, run, wanted) if (wanted := job.spec.covered.verify) else ()),
+        *failed_checks(bands),
         *about_table,
         *(verdict.check("result") for verdict in about_result),  # the spec's own are the last ones
     )
@@ -93,9 +99,9 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         checks=checks,
         ledger=ledger,
         columns=types,
-        window=window_quality(job.window, job.part, of_parts.parts, StatesStore(job.window.store), of_parts.newest)
-        if job.window
-        else None,
+        window=window_quality(job.window, of_parts.newest) if job.window else None,
+        figures=figures,
+        bands=bands,
     )
     attempt.write(QUALITY_REPORT, report)
     failed = sum(not check.success for check in checks)
@@ -121,11 +127,13 @@ def _batch(source: Any, name: str, frame: Any) -> Any:
     return batches.get_batch({"dataframe": frame})
 
 
-def _spark_batch(context: Any, name: str, frame: DataFrame) -> Any:
+def _spark_batch(
+    context: Any, name: str, frame: DataFrame, beside: Mapping[str, Column] = MappingProxyType({}), found: Any = None
+) -> Any:
     source = great_expectations().datasource.fluent.SparkDatasource
     from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
 
-    source.execution_engine_override = OneJobEngine
+    source.execution_engine_override = OneJobEngine.with_aggregates(beside, found) if beside else OneJobEngine
     return _batch(context.data_sources.add_or_update_spark("spark", persist=False), name, frame)
 
 
@@ -234,8 +242,10 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 
 
 def _result_verdicts(
-    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
-) -> tuple[list[Check], list[Verdict], dict[str, str]]:
+    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation],
+    of_columns: dict[str, Any],
+) -> tuple[list[Check], list[Verdict], dict[str, str]]:  # fmt: skip
+    """The checks of the table, the verdicts, and the types of columns; figures of columns are put into a mapping."""
     job, rules = run.job(), tuple[TableRule, ...]()
     if job.spec.output.is_table and last_step_of(job.spec).publishes:  # what is staged is what is published
         in_table = staged(run)
@@ -253,8 +263,10 @@ def _result_verdicts(
         of_table = []
         if rules:
             of_table = rule_checks(frame, rules, OutputPart.of(job).values, job.output_path, job.spec.result_key)
+        beside = figure_columns(job, frame)
         with planned_once(spark) if small else nullcontext():
-            verdicts = _verdicts(_spark_batch(context, "result", frame), held, job.spec.result_key)
+            batch = _spark_batch(context, "result", frame, beside, of_columns)
+            verdicts = _verdicts(batch, held, job.spec.result_key)
             unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()

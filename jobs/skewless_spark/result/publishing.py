@@ -6,11 +6,12 @@ import datetime as dt
 
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import Publication
-from skewless_lake.publication import keep_savings, publish_run
+from skewless_lake.publication import keep_night, keep_savings, publish_run
 
 
 def publish_now(run: RunDirectory) -> Publication:
     """Publish the committed result of a run (``skewless_lake.publication.publish_run``); it needs no Spark."""
     published = publish_run(run, dt.datetime.now(tz=dt.UTC))
     keep_savings(run)
+    keep_night(run)
     return published

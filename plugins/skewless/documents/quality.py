@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
+from skewless.documents.nights import Bands, Measured
 from skewless.documents.window import NewestRow
 
 #: How many failed checks a sentence names.
@@ -33,6 +34,7 @@ _BUILT_IN = {
     ("result", "expect_column_sum_to_be_between", ""): "{column} adds up to the rows of the input",
     ("result", "expect_column_values_to_not_be_null", ""): "every key has a value of {column}",
     ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
+    ("bands", "within_the_band", ""): "{column} as in the nights around",
     ("states", "kept_states_are_those_of_all_rows", ""): "a sample of keys is what all rows of the window give",
     ("states", "expect_column_sum_to_be_between", ""): "none of them: {column}",
 }  # fmt: skip
@@ -52,7 +54,7 @@ class Check(Frozen):
     """One expectation's verdict.
 
     Attributes:
-        subject: "ledger", "result", or "states": keys that were computed from all rows, too.
+        subject: "ledger", "result", "bands" that fail a run, or "states": keys that were computed from all rows, too.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         observed: what was observed, as text; "" where nothing is observed but failures.
         sentence: name and numbers in one line.
@@ -132,27 +134,6 @@ class Freshness(Frozen):
         return tuple(told)
 
 
-class Volume(Frozen):
-    """The rows of the run's own part beside those of earlier parts of the same weekday, and hour.
-
-    The band is the median and three standard deviations to either side, inclusive. These are estimated by the median
-    distance from the median, times 1.4826 as in a normal distribution, which one odd day does not move; and by the root
-    of the median, as rows that come independently of each other vary, if that is more.
-    """
-
-    part: str
-    rows: Count
-    compared: dict[str, Count]
-    median: float
-    low: float
-    high: float
-
-    @property
-    def usual(self) -> bool:
-        """Whether the rows are within the band."""
-        return self.low <= self.rows <= self.high
-
-
 class LateRows(Frozen):
     """Rows, before a map, of files that came, or were replaced, in an older part that had states.
 
@@ -172,24 +153,16 @@ class WindowQuality(Frozen):
 
     Attributes:
         freshness: of each part of which something is known.
-        volume: of the run's own part; None with fewer than three earlier parts of its weekday.
         late: rows that came late, by the part they belong to.
     """
 
     freshness: tuple[Freshness, ...] = ()
-    volume: Volume | None = None
     late: tuple[LateRows, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was measured, for people."""
         told = [sentence for one in self.freshness[-1:] for sentence in one.sentences]
-        if (own := self.volume) is not None:
-            warning = "" if own.usual else "WARNING: "
-            told.append(
-                f"{warning}{own.part} has {own.rows:,} rows; {len(own.compared)} earlier parts of its weekday: "
-                f"median {own.median:,.0f}, usual from {own.low:,.0f} to {own.high:,.0f}"
-            )
         for late in self.late:
             parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
             left_out = ", and were left out" if late.ignored else ""
@@ -205,6 +178,8 @@ class QualityReport(Document):
         keys: rows of the result.
         columns: the Spark SQL type of each column of the result.
         window: of a run with a window, what is measured of its parts.
+        figures: what later nights are compared with, if the run is published.
+        bands: the figures beside those of the nights around; None if the spec switches that off.
     """
 
     success: bool
@@ -213,6 +188,8 @@ class QualityReport(Document):
     ledger: Ledger
     columns: dict[str, str] = Field(default_factory=dict)
     window: WindowQuality | None = None
+    figures: dict[str, Measured] = Field(default_factory=dict)
+    bands: Bands | None = None
 
     def named(self, own: int) -> tuple[tuple[str, Check], ...]:
         """The checks with what they expect in words.

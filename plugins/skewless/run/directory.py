@@ -8,7 +8,7 @@
     RUN/comparison/attempts/ID/...   RUN/comparison/COMMIT.json (of a job in the shadow of another one)
     RUN/times/stage-0.json ...       for people, not part of any commit, as are
     RUN/times/again/stage-0-ID.json  of tries beside it, and
-    RUN/savings.json
+    RUN/savings.json                 RUN/finality.json (of a job with a window)
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes where nobody else does, and
 only a COMMIT makes its files count. Beside the attempts of a step lie the records of its fence, which nobody reads once
@@ -28,6 +28,7 @@ from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLines
+from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.documents.savings import Savings
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
@@ -148,6 +149,8 @@ STAGE_REPORT = "report.json"
 PART_LINES = "parts.json"
 WINDOW_CHOICE = "windows.json"
 SAVINGS = "savings.json"
+#: What its publication has told of finality.
+FINALITY = "finality.json"
 
 PUBLISH_STEP = "publish"
 
@@ -251,6 +254,10 @@ class RunDirectory(Storage):
     def savings(self) -> Savings | None:
         """What the run has saved; None of a run that is not published, or was before such a document was written."""
         return self.read(SAVINGS, Savings) if self.exists(SAVINGS) else None
+
+    def finality(self) -> Finality | None:
+        """What its publication has told of finality; None without a window, or before it."""
+        return self.read(FINALITY, Finality) if self.exists(FINALITY) else None
 
     def part_lines(self) -> PartLines:
         """The ledger lines of a window and of its parts; none without a window, or before the result is committed."""

@@ -74,6 +74,18 @@ class Quality(Frozen):
         "greatest value in each part.",
         examples=["clicked_at"],
     )  # fmt: skip
+    bands: Literal["warn", "off", "fail"] = Field(
+        default="warn",
+        description="If figures of the run (rows, keys, rows without a key, rows of the heaviest key, means and nulls "
+        "of the result) are outside of the band of the nights around it: the run says so, or does not look, or fails.",
+        examples=["fail"],
+    )
+
+    @field_validator("bands", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, bands: Any) -> Any:
+        """YAML takes a bare ``off`` for false."""
+        return "off" if bands is False else bands
 
 
 _LONGEST, _MOST = 1000, 16
@@ -142,6 +154,12 @@ class Window(Frozen):
         "than that, or with all those of all parts.",
         examples=[60],
     )  # fmt: skip
+    final_after: int | None = Field(
+        default=None, ge=1, le=_LONGEST,
+        description="A day is told to be final at the latest so many days after it; by default as soon as the delays "
+        "of earlier days say so.",
+        examples=[7],
+    )  # fmt: skip
     states: PathText | None = Field(
         default=None, min_length=1,
         description="Where states are kept: a folder or a URL; by default beside the folder of the output.",
@@ -155,6 +173,10 @@ class Window(Frozen):
             raise unmet("no keep with length all, which needs the states of all parts", str(self.keep))
         if self.keep is not None and needed is not None and self.keep < needed:
             raise unmet(f"keep of at least the longest length, {needed}", str(self.keep))
+        if self.final_after is not None and needed is not None and self.final_after >= needed:
+            raise unmet(
+                f"final_after below the longest length, {needed}, as older days are not seen", str(self.final_after)
+            )
         if self.verify is not None and self.late == "ignore":
             raise unmet("late: recompute or fail with verify, which reads all rows", "late: ignore")
         return self
@@ -189,6 +211,7 @@ class NoWindow(NamedTuple):
     columns: tuple[str, ...] = ()
     states: str | None = None
     verify: int | None = None
+    final_after: int | None = None
     kept_parts: int | None = 0
 
 

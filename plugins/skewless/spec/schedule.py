@@ -19,6 +19,8 @@ _NAMES = {"@quarterly": "0 0 1 */3 *"}
 RESULT_ASSET = "skewless:"
 #: Behind it: the name of the asset whose events have the parts as their partition keys.
 PARTS_ASSET = "/parts"
+#: The same, of the days that are final.
+FINAL_ASSET = "/final"
 #: A run catches up so many skipped parts.
 MOST_CAUGHT_UP = 48
 #: Any day serves: whether there is a next moment does not depend on it.
@@ -116,6 +118,13 @@ class Schedule(Frozen):
             raise unmet("either cron or asset", "both")
         if self.partitioned and self.asset is None:
             raise unmet("partitioned beside asset, whose events have the partition keys", "partitioned alone")
+        return self
+
+    @model_validator(mode="after")
+    def _final_days_have_keys(self) -> Self:
+        of_final = [name for name in self.assets if name.startswith(RESULT_ASSET) and name.endswith(FINAL_ASSET)]
+        if of_final and not self.partitioned:
+            raise unmet("partitioned: true, as events of final days have partition keys", shortened(of_final[0]))
         return self
 
     @property

@@ -20,7 +20,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessor
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.step_names import last_step_of
 from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
-from skewless.spec.schedule import RESULT_ASSET, Schedule
+from skewless.spec.schedule import FINAL_ASSET, RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow.dag_file import beside_caller, list_import_errors, read_spec
 from skewless_airflow.dags.task_group import aggregation_tasks, task_defaults
@@ -117,7 +117,8 @@ def _timetable(spec: JobSpec) -> PartTimetable | PartitionedAssetTimetable | lis
     schedule, most = spec.schedule, spec.airflow.catchup
     if schedule.partitioned:
         _require_keys(schedule)
-        assets = [parts_asset(name) if name.startswith(RESULT_ASSET) else Asset(name=name) for name in schedule.assets]
+        results = {name for name in schedule.assets if name.startswith(RESULT_ASSET) and not name.endswith(FINAL_ASSET)}
+        assets = [parts_asset(name) if name in results else Asset(name=name) for name in schedule.assets]
         mapper = PartMapper(unit=schedule.unit, timezone=schedule.timezone)
         # A mapper of a plugin is of the core's class, as a timetable is; the SDK's is of those that Airflow ships.
         return PartitionedAssetTimetable(assets=AssetAll(*assets), default_partition_mapper=mapper)  # type: ignore[arg-type]

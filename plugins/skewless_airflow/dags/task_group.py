@@ -126,21 +126,22 @@ def aggregation_tasks(
         **spark,
     )
     validate = ValidateOperator(task_id="validate", **spark)
-    last = LAST_TASKS[last_step_of(spec).name](asset or result_asset(spec), spark)
+    last = LAST_TASKS[last_step_of(spec).name](spec, asset or result_asset(spec), spark)
     runs >> merge >> validate >> last
     return Ends(prepare, last)
 
 
-def _publish(asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
-    return PublishOperator(task_id=PUBLISH.name, asset=asset, group=spark["group"])
+def _publish(spec: JobSpec, asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
+    final = spec.window is not None and spec.schedule.unit == "day"
+    return PublishOperator(task_id=PUBLISH.name, asset=asset, group=spark["group"], final=final)
 
 
-def _compare(_asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
+def _compare(_spec: JobSpec, _asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
     return CompareOperator(task_id=COMPARE.name, **spark)
 
 
-#: The last task of a run by the name of its last step, made of the asset and of the arguments of Spark's steps.
-LAST_TASKS: Mapping[str, Callable[[Asset, Mapping[str, Any]], BaseOperator]] = {
+#: The last task of a run by the name of its last step, made of the spec, the asset and the arguments of Spark's steps.
+LAST_TASKS: Mapping[str, Callable[[JobSpec, Asset, Mapping[str, Any]], BaseOperator]] = {
     PUBLISH.name: _publish,
     COMPARE.name: _compare,
 }

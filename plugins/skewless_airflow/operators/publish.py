@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, push_links, quality_page, skew_page
 from skewless_airflow.operators import end_with_sentence
-from skewless_airflow.partitions import parts_asset
+from skewless_airflow.partitions import final_asset, parts_asset
 from skewless_airflow.run_store import run_directory
 
 log = structlog.get_logger(__name__)
@@ -27,14 +27,18 @@ class PublishOperator(BaseOperator):
     The same holds of the asset of its parts, whose event has the part as its partition key. As a task can give the
     event of an alias no key, that one is an outlet itself, and is left out where there is nothing to tell. In a run
     with a partition key Airflow gives it to the event of the alias, too, which then starts partitioned DAGs only.
+    A third asset has an event for each day that has become final, if the job can tell.
+
+    Args:
+        final: whether it can: it has a window of days.
     """
 
     operator_extra_links = (SkewReportLink(), QualityReportLink())
 
-    def __init__(self, *, asset: Asset, group: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, asset: Asset, group: str = "", final: bool = False, **kwargs: Any) -> None:
         self.alias = AssetAlias(name=asset.name)
-        self.parts = parts_asset(asset.name)
-        super().__init__(outlets=[self.alias, self.parts], **kwargs)
+        self.parts, self.final = parts_asset(asset.name), final_asset(asset.name) if final else None
+        super().__init__(outlets=[self.alias, self.parts, *([self.final] if self.final else [])], **kwargs)
         self.asset, self.group = asset, group
 
     def execute(self, context: Context) -> None:
@@ -43,7 +47,7 @@ class PublishOperator(BaseOperator):
         from skewless.run.step_times import timed_step
         from skewless.run.summary import run_facts
         from skewless_airflow.observability.metrics import emit_result
-        from skewless_lake.publication import keep_savings, publish_run
+        from skewless_lake.publication import keep_night, keep_savings, publish_run
 
         push_links(context)
         self.outlets = [self.alias]
@@ -53,7 +57,7 @@ class PublishOperator(BaseOperator):
             again = record_of(run) is not None
             with timed_step(run, "publish", time.time):
                 published = publish_run(run, dt.datetime.now(tz=dt.UTC))
-                savings = keep_savings(run)
+                savings, finality = keep_savings(run), keep_night(run)
             if (over := published.superseded) is not None:
                 log.warning(
                     "superseded: a later run of the day has published", path=published.path, turn=published.turn,
@@ -69,6 +73,8 @@ class PublishOperator(BaseOperator):
         emit_result(published, self.dag_id)
         if savings is not None:
             log.info(savings.sentence)
+        for sentence in finality.sentences if finality is not None else ():
+            log.info(sentence)
         if again and self._told(dag_run):
             log.info("the asset event of this run exists already, so none is added")
             return
@@ -84,6 +90,13 @@ class PublishOperator(BaseOperator):
         self.outlets = [self.alias, self.parts]
         told.extra = facts
         told.add_partitions(run.job().part.name)
+        if self.final is None or finality is None or not finality.final:
+            return
+        self.outlets = [*self.outlets, self.final]
+        of_final = context["outlet_events"][self.final]
+        days: list[JsonValue] = [one.model_dump(mode="json", include={"part", "delay", "by"}) for one in finality.final]
+        of_final.extra = {"run": str(run), "final": days}
+        of_final.add_partitions([one.part for one in finality.final])
 
     def _told(self, dag_run: Any) -> bool:
         """Whether the run has its event: Airflow writes it together with the success of the task."""

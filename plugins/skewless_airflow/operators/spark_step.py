@@ -241,7 +241,10 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             from skewless.documents.quality import QualityReport
             from skewless.run.publication.publish import require_passed
 
-            require_passed(run, run.committed_document(commit, QUALITY_REPORT, QualityReport))
+            report = run.committed_document(commit, QUALITY_REPORT, QualityReport)
+            require_passed(run, report)
+            for sentence in report.bands.left if report.bands else ():
+                log.warning(sentence)
         log.info("committed", attempt=commit.attempt, files=len(commit.files), **commit.counts)
 
 

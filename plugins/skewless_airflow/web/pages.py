@@ -36,7 +36,7 @@ from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.parts_over_time import read_parts_history
-from skewless_airflow.web.views.quality import histories, observed_line, read_quality
+from skewless_airflow.web.views.quality import band_line, histories, observed_line, read_quality
 from skewless_airflow.web.views.run import has_stages, read_comparison, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_job, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
@@ -207,6 +207,7 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
         saved=saving(window, read_stages(directory)) if window else None,
         choice=choice_of(directory) if window else None,
         measured=report.window if report else None,
+        finality=directory.finality() if window else None,
         most=_MOST_PARTS,
     )
 
@@ -247,6 +248,7 @@ def quality(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep)
         job=job,
         quality=found,
         history=histories(found.checks, past) if found else [],
+        bands=[(one, band_line(one, job.date if job else "", past)) for one in found.bands] if found else [],
         observed_line=observed_line,
     )
 

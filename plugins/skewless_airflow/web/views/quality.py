@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.documents.ledger import Ledger
+from skewless.documents.nights import Band
 from skewless.documents.quality import FailingKey
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.run_folders import kept_by
@@ -54,6 +55,8 @@ class QualityView:
     Attributes:
         measured: of a run with a window, what was measured of its parts, and fails nothing.
         sentence: how many checks failed, and what each found; "" if none did.
+        bands: figures beside those of the nights around.
+        told: how many of them are as usual, and which are not.
     """
 
     success: bool
@@ -63,6 +66,8 @@ class QualityView:
     ledger: Ledger
     measured: tuple[str, ...] = ()
     sentence: str = ""
+    bands: tuple[Band, ...] = ()
+    told: tuple[str, ...] = ()
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:
@@ -129,6 +134,55 @@ def observed_line(marks: Sequence[Mark]) -> ObservedLine | None:
     return ObservedLine(points, f"{low:,g}", f"{high:,g}", words)
 
 
+@dataclass(frozen=True)
+class BandLine:
+    """A figure over the latest days, each by its newest run, in a box as ``ObservedLine`` has it.
+
+    Attributes:
+        band: the corners of the area between the bands' ends, as SVG has them.
+        points: of the figure.
+        own: where the run's own point is.
+        days: for how many there is room.
+        words: the lines for a reader who does not see them.
+    """
+
+    band: str
+    points: str
+    own: tuple[float, float]
+    days: int
+    words: str
+
+
+def band_line(own: Band, day: str, runs: Sequence[tuple[str, str, QualityView | None]]) -> BandLine:
+    """A figure of a run of a day, and its bands, among those of other days."""
+    found = {
+        other: band
+        for _, other, quality in runs
+        if quality is not None
+        for band in quality.bands
+        if band.figure == own.figure
+    }
+    found[day] = own
+    days = sorted(found)
+    ends = [end for band in found.values() for end in (band.low, band.high, band.value)]
+    low, span = min(ends), max(ends) - min(ends) or 1.0
+    at = {name: 10 * place + 5 for place, name in enumerate(days)}
+
+    def point(name: str, value: float) -> str:
+        return f"{at[name]},{18 - 16 * (value - low) / span:.1f}"
+
+    above, below = ([point(name, end) for name, end in of] for of in (
+        [(name, found[name].high) for name in days], [(name, found[name].low) for name in reversed(days)]
+    ))  # fmt: skip
+    return BandLine(
+        band=" ".join([*above, *below]),
+        points=" ".join(point(name, found[name].value) for name in days),
+        own=(at[day], round(18 - 16 * (own.value - low) / span, 1)),
+        days=len(days),
+        words=f"{own.sentence}; {len(days)} days from {days[0]} to {days[-1]}",
+    )
+
+
 def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, QualityView | None]]) -> list[list[Mark]]:
     """For each check its outcomes over runs."""
     found: list[list[Mark]] = [[] for _ in checks]
@@ -183,4 +237,6 @@ def read_quality(run: RunDirectory) -> QualityView:
         ledger=report.ledger,
         measured=report.window.sentences if report.window else (),
         sentence="" if report.success else ": ".join(report.failed_words(own)),
+        bands=report.bands.checks if report.bands else (),
+        told=report.bands.sentences if report.bands else (),
     )

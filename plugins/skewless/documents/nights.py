@@ -1,0 +1,175 @@
+"""What is kept of the nights of a job, and what they tell about one: bands of its figures, and when a day is final."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from skewless.document import Count, Document, Frozen
+
+#: Of so many nights figures are kept: of the newest ones.
+MOST_NIGHTS = 200
+#: A figure, and of how many rows or keys it is a share; 0 if it is no share.
+Measured = tuple[float, Count]
+#: How many days after its own a day was looked at, and the rows that it had then.
+Came = tuple[Count, Count]
+
+
+class Night(Frozen):
+    """The figures of the newest publication of a part.
+
+    Attributes:
+        turn: of the run; a later one takes its place.
+        shape: a digest of what the figures are of, see ``skewless.history.figures.shape_of``.
+    """
+
+    part: str
+    turn: Count
+    shape: str
+    figures: dict[str, Measured]
+
+
+class FinalDay(Frozen):
+    """A day that is final.
+
+    Attributes:
+        delay: how many days after it that was told.
+        by: the delay curve of earlier days, or the deadline.
+        run: the part of the run that has told it, and ``turn`` that run's turn.
+    """
+
+    part: str
+    delay: Count
+    by: Literal["curve", "deadline"]
+    run: str
+    turn: Count
+
+
+class Arrivals(Frozen):
+    """How the rows of a day have come.
+
+    Attributes:
+        came: what its rows were, each time that they had changed, in the order of time.
+        final: whether and how it was told to be final.
+    """
+
+    part: str
+    came: Annotated[tuple[Came, ...], Field(min_length=1)]
+    final: FinalDay | None = None
+
+
+class JobNights(Document):
+    """The published nights of a job, by part, oldest first, each once."""
+
+    nights: Annotated[tuple[Night, ...], Field(max_length=MOST_NIGHTS)] = ()
+    arrivals: Annotated[tuple[Arrivals, ...], Field(max_length=MOST_NIGHTS)] = ()
+
+
+class Band(Frozen):
+    """A figure of the run beside the band of the nights around it.
+
+    Attributes:
+        figure: what it is, in words.
+        share: whether it is a share of rows or keys.
+        low: the least that is usual, inclusive; ``high`` the most.
+        nights: how many nights the band is of; ``by_weekday`` says whether it is that of the weekday.
+    """
+
+    figure: str
+    share: bool
+    value: float
+    low: float
+    middle: float
+    high: float
+    nights: Count
+    by_weekday: bool
+    outcome: Literal["passed", "warned", "failed"]
+
+    @property
+    def sentence(self) -> str:
+        """The figure and its band."""
+        value, low, middle, high = (self.told(one) for one in (self.value, self.low, self.middle, self.high))
+        of = "for the weekday, " if self.by_weekday else ""
+        return f"{self.figure}: {value}; usual {of}by {self.nights} nights: {low} to {high}, about {middle}"
+
+    def told(self, number: float) -> str:
+        """A value of the figure, as text."""
+        if self.share:
+            return f"{number:.3%}"
+        return f"{number:,.0f}" if abs(number) >= 100 else f"{number:,.4g}"
+
+
+class Bands(Frozen):
+    """The bands of a run.
+
+    Attributes:
+        nights: earlier nights of the same spec that it could be compared with.
+        checks: the figures that have a band.
+        problem: why the nights could not be read; empty if they could.
+        outcome: of the problem; the checks have their own.
+    """
+
+    nights: Count = 0
+    checks: tuple[Band, ...] = ()
+    problem: str = ""
+    outcome: Literal["passed", "warned", "failed"] = "passed"
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """What is not as usual, or could not be judged, for people."""
+        told = [one.sentence for one in self.checks if one.outcome != "passed"]
+        return (*([f"bands could not be judged: {self.problem}"] if self.problem else []), *told)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """How many figures are as usual, and each that is not, for people."""
+        if not self.checks and not self.problem:
+            return (f"no bands yet: {self.nights} earlier nights of this spec are known",)
+        held = sum(one.outcome == "passed" for one in self.checks)
+        word = "WARNING" if "failed" not in {self.outcome, *(one.outcome for one in self.checks)} else "FAILED"
+        return (f"{held} of {len(self.checks)} figures within their bands", *(f"{word}: {one}" for one in self.left))
+
+
+class Finality(Document):
+    """What a publication tells about finality.
+
+    Attributes:
+        part: that of the run.
+        share: of its rows that have come by now, as a rule: the median of earlier days; None where they are too few.
+        delay: how many days after its own it will be final; None if that is not known.
+        final_on: the day of that.
+        days: how many earlier days this is known by.
+        expected: the share of days that have all but one row in a thousand by then; 0 if the deadline says when.
+        final: the days that have become final.
+        after: rows that came, or changed, in days after these were final.
+    """
+
+    part: str
+    share: float | None = None
+    delay: Count | None = None
+    final_on: dt.date | None = None
+    days: Count = 0
+    expected: float = 0.0
+    final: tuple[FinalDay, ...] = ()
+    after: dict[str, Count] = Field(default_factory=dict)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is known, for people."""
+        told = []
+        if self.share is not None:
+            told.append(
+                f"as a rule, {self.share:.1%} of the rows of {self.part} have come, by {self.days} earlier days"
+            )
+        if self.delay is not None and self.final_on is not None:
+            sure = f"as expected of {self.expected:.1%} of days" if self.expected else "by the deadline"
+            told.append(f"{self.part} is final {_days(self.delay)} after it, on {self.final_on}, {sure}")
+        told += [f"{one.part} is final, {_days(one.delay)} after it, by the {one.by}" for one in self.final]
+        told += [f"{rows:,} rows of {part} came after it was final" for part, rows in self.after.items()]
+        return tuple(told)
+
+
+def _days(count: int) -> str:
+    return "1 day" if count == 1 else f"{count:,} days"
