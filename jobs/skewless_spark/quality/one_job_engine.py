@@ -8,25 +8,63 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import partial, reduce
+from operator import and_, or_
 from typing import Any
 
 from great_expectations.core import IDDict
 from great_expectations.execution_engine.execution_engine import MetricComputationConfiguration
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 from great_expectations.util import convert_to_json_serializable
-from great_expectations.validator.metric_configuration import MetricConfigurationID
+from great_expectations.validator.metric_configuration import MetricConfiguration, MetricConfigurationID
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-_BRANCH = "branch"
+_BRANCH, _CONDITION = "branch", ".condition"
 
 
 class OneJobEngine(SparkDFExecutionEngine):
     """Aggregates over different rows, such as those that are not null in each column, in one query.
 
     The parent class runs a query for each selection of rows. What is computed is the same.
+
+    Attributes:
+        unexpected: by the name of a map metric, such as ``column_values.between``, the condition of a row that is
+            considered and unexpected: of the expectation that was evaluated last.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.unexpected: dict[str, Column] = {}
+
+    def resolve_metrics(
+        self,
+        metrics_to_resolve: Iterable[MetricConfiguration],
+        metrics: dict[MetricConfigurationID, Any] | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
+    ) -> dict[MetricConfigurationID, Any]:
+        """The values of metrics; the conditions among them are kept in ``unexpected``."""
+        found: dict[MetricConfigurationID, Any] = super().resolve_metrics(
+            metrics_to_resolve, metrics, runtime_configuration
+        )
+        for (name, *_), value in found.items():
+            if name.endswith(_CONDITION):
+                condition, rows, _ = value
+                self.unexpected[name.removesuffix(_CONDITION)] = self._considered(rows) & condition
+        return found
+
+    @staticmethod
+    def _considered(rows: dict[str, Any]) -> Column:
+        """Whether a row is among those that are considered, as ``get_domain_records`` of the parent class has it."""
+        held = [F.expr(one.condition) for one in rows.get("filter_conditions") or ()]
+        nulls = [F.col(rows[name]).isNull() for name in ("column_A", "column_B") if name in rows]
+        nulls = nulls or [F.col(name).isNull() for name in rows.get("column_list", ())]
+        ignored = rows.get("ignore_row_if", "never")
+        if ignored in {"both_values_are_missing", "all_values_are_missing"}:
+            held.append(~reduce(and_, nulls))
+        elif ignored in {"either_value_is_missing", "any_value_is_missing"}:
+            held.append(~reduce(or_, nulls))
+        return reduce(and_, held, F.lit(True))
 
     def resolve_metric_bundle(
         self, metric_fn_bundle: Iterable[MetricComputationConfiguration]
