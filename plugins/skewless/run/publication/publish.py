@@ -165,9 +165,9 @@ class Validated(NamedTuple):
 
         If keys are in quarantine, it is the validation that has written all others.
         """
-        whole = self.verdict if self.report.quarantine else self.result
-        kept = whole.of_kind("published") or whole.of_kind("result")
         held = self.verdict.of_kind("quarantined")
+        whole = self.verdict if held else self.result
+        kept = whole.of_kind("published") or whole.of_kind("result")
         return {f"part-{number:05d}": file for number, file in enumerate(kept)} | {
             f"{QUARANTINE}/part-{number:05d}": file for number, file in enumerate(held)
         }
