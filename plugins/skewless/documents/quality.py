@@ -255,10 +255,14 @@ class QualityReport(Document):
         """Rows of the result that are published."""
         return self.keys - (self.quarantine.keys if self.quarantine else 0)
 
-    def warnings(self, own: int) -> list[str]:
-        """What a published result does not hold, and what is left out of it; ``own`` as for ``named``."""
+    def warnings(self, own: int, *, values: bool = True) -> list[str]:
+        """What a published result does not hold, and what is left out of it; ``own`` as for ``named``.
+
+        Args:
+            values: whether keys and values may be in them, which not everybody may see who sees counts.
+        """
         left_out = [self.quarantine.sentence] if self.quarantine else []
-        return left_out + [words for check, words in self._not_held(own) if not check.fails]
+        return left_out + [words for check, words in self._not_held(own, values=values) if not check.fails][:MOST_NAMED]
 
     def named(self, own: int) -> tuple[tuple[str, Check], ...]:
         """The checks with what they expect in words.
@@ -273,13 +277,14 @@ class QualityReport(Document):
         """What each check that failed expects and has found; ``own`` as for ``named``."""
         return [words for check, words in self._not_held(own) if check.fails]
 
-    def _not_held(self, own: int) -> list[tuple[Check, str]]:
+    def _not_held(self, own: int, *, values: bool = True) -> list[tuple[Check, str]]:
         found = []
         for place, (name, check) in enumerate(self.named(own), start=own - len(self.checks)):
             required = f", {check.required}" if place >= 0 and check.required else ""
             if not check.success:
                 verdict = "" if check.severity == "fail" else f"{check.verdict}: "
-                found.append((check, f"{verdict}{name}{required} ({check.found_in_keys})"))
+                told = check.found_in_keys if values else check.found.partition(BEFORE_EXAMPLES)[0]
+                found.append((check, f"{verdict}{name}{required} ({told})"))
         return found
 
     def failed_words(self, own: int) -> tuple[str, str]:

@@ -27,6 +27,7 @@ class CheckView:
         required: the arguments, as text.
         found: the outcome, as text.
         keys: some of the keys that fail, with what was found in them.
+        verdict: passed, failed, warned or quarantined.
     """
 
     name: str
@@ -40,6 +41,7 @@ class CheckView:
     observed: str
     found: str
     keys: tuple[FailingKey, ...] = ()
+    verdict: str = "passed"
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
@@ -54,6 +56,7 @@ class QualityView:
     Attributes:
         measured: of a run with a window, what was measured of its parts, and fails nothing.
         sentence: how many checks failed, and what each found; "" if none did.
+        quarantine: how many keys are left out of the published result; "" if none is.
     """
 
     success: bool
@@ -63,13 +66,15 @@ class QualityView:
     ledger: Ledger
     measured: tuple[str, ...] = ()
     sentence: str = ""
+    quarantine: str = ""
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:
-        """The checks that failed; then all others by who asks for them and what they are about; each with a title."""
+        """The checks that failed, and those that do not keep the result back; then all others by who asks for them and what they are about; each with a title."""
         held = [check for check in self.checks if check.success]
         titles = {
             "Failed checks": list(self.failed),
+            "Warnings and quarantine": [c for c in self.checks if c.verdict in {"warned", "quarantined"}],
             "Checks of this job's spec": [check for check in held if check.own],
             "Built-in checks of the result": [c for c in held if not c.own and c.subject != "ledger"],
             "Built-in checks of the ledger": [c for c in held if not c.own and c.subject == "ledger"],
@@ -79,7 +84,7 @@ class QualityView:
     @property
     def failed(self) -> tuple[CheckView, ...]:
         """The checks that failed."""
-        return tuple(check for check in self.checks if not check.success)
+        return tuple(check for check in self.checks if check.verdict == "failed")
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,7 @@ def read_quality(run: RunDirectory) -> QualityView:
                 check.observed,
                 check.found,
                 check.keys,
+                check.verdict,
             )
         )
     return QualityView(
@@ -183,4 +189,5 @@ def read_quality(run: RunDirectory) -> QualityView:
         ledger=report.ledger,
         measured=report.window.sentences if report.window else (),
         sentence="" if report.success else ": ".join(report.failed_words(own)),
+        quarantine=report.quarantine.sentence if report.quarantine else "",
     )
