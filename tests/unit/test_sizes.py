@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 50_400,
-    "lines of tests": 53_350,
-    "words of pages": 56_850,
+    "lines of the product": 51_100,
+    "lines of tests": 53_800,
+    "words of pages": 57_550,
     "fields of a spec": 102,
     "conditions on an axis": 96,
 }

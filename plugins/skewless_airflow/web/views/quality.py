@@ -70,7 +70,7 @@ class QualityView:
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:
-        """The checks that failed, and those that do not keep the result back; then all others by who asks for them and what they are about; each with a title."""
+        """Titles with their checks: those that failed, warned or quarantine; all others by who asks for them."""
         held = [check for check in self.checks if check.success]
         titles = {
             "Failed checks": list(self.failed),
