@@ -18,26 +18,25 @@ from pyspark.sql import SparkSession
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.places import turns_folder
 from skewless.run.publication.records import manifest_of
-from skewless.run.publication.release import published_run
+from skewless.run.publication.release import begin_release, published_run
 from skewless.run.summary import run_facts
 from skewless_leases import Turns, open_store
 from skewless_spark.quality.expectations import OF_ROWS, great_expectations
-from skewless_spark.quality.release import begin_release
 from tests.spark.scenario import Told
 from tests.spark.test_quality import BAD, CALLS, Scene, expecting, report_of
 
 #: The total of each key on each night; each key has two rows.
-NIGHTS = {
+NIGHTS: dict[str, dict[str, int | None]] = {
     "2026-11-20": {"a": 10, "b": 20, "<b>": 900, "n": None, "c": 30},
     "2026-11-21": {"a": 10, "b": 20, "<b>": 800, "n": 5, "c": 30},
     "2026-11-22": {"a": 10, "b": 20, "<b>": 40, "n": 5, "c": 30},
 }
 FIRST, SECOND, THIRD = NIGHTS
-BOUND = {
+BOUND: dict[str, Any] = {
     "type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 100},
     "severity": "quarantine", "at_most": 2,
 }  # fmt: skip
-NEVER_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "total"}, "severity": "warn"}
+NOT_NULL: dict[str, Any] = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "total"}}
 Command = Callable[..., Told]
 
 
@@ -93,7 +92,7 @@ def shop(spark: SparkSession, tmp_path: Path, command_here: Command) -> Shop:  #
 def test_each_severity_is_told_on_a_real_run_and_every_key_is_published_or_in_quarantine(shop: Shop) -> None:
     held = {**BOUND, "type": "expect_column_values_to_be_unique", "kwargs": {"column": "k"}, "severity": "fail"}
     del held["at_most"]
-    shop.spec(BOUND, NEVER_NULL, held)
+    shop.spec(BOUND, {**NOT_NULL, "severity": "warn"}, held)
     told = shop.tell("run", FIRST)
     assert told.returncode == 0, told.stderr
     assert "1 keys in quarantine, of 2 rows of the input" in told.stdout
@@ -243,7 +242,7 @@ def test_expectations_of_rows_are_those_that_great_expectations_maps() -> None:
 #: What a spec may not say: changes of it, and a part of the sentence.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no threshold": ({"at_most": None}, "at_most with severity quarantine"),
-    "two thresholds": ({"kwargs": {**BOUND["kwargs"], "mostly": 0.9}}, "at_most in place of mostly"),  # type: ignore[dict-item]
+    "two thresholds": ({"kwargs": {**BOUND["kwargs"], "mostly": 0.9}}, "at_most in place of mostly"),
     "a threshold of fail": ({"severity": "fail"}, "severity warn or quarantine with at_most, or mostly"),
     "nobody": ({"at_most": 0}, "a number of keys, at least 1, or a share between 0 and 1"),
     "half a key": ({"at_most": 1.5}, "a number of keys, at least 1, or a share between 0 and 1"),
