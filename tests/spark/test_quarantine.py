@@ -15,6 +15,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from deploy import PROJECT
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.places import turns_folder
 from skewless.run.publication.records import manifest_of
@@ -27,9 +28,9 @@ from tests.spark.test_quality import BAD, CALLS, Scene, expecting, report_of
 
 #: The total of each key on each night; each key has two rows.
 NIGHTS: dict[str, dict[str, int | None]] = {
-    "2026-11-20": {"a": 10, "b": 20, "<b>": 900, "n": None, "c": 30},
-    "2026-11-21": {"a": 10, "b": 20, "<b>": 800, "n": 5, "c": 30},
-    "2026-11-22": {"a": 10, "b": 20, "<b>": 40, "n": 5, "c": 30},
+    "2026-11-20": {"a": 10, "b": 20, "pen": 900, "n": None, "c": 30},
+    "2026-11-21": {"a": 10, "b": 20, "pen": 800, "n": 5, "c": 30},
+    "2026-11-22": {"a": 10, "b": 20, "pen": 40, "n": 5, "c": 30},
 }
 FIRST, SECOND, THIRD = NIGHTS
 BOUND: dict[str, Any] = {
@@ -97,12 +98,12 @@ def test_each_severity_is_told_on_a_real_run_and_every_key_is_published_or_in_qu
     assert told.returncode == 0, told.stderr
     assert "1 keys in quarantine, of 2 rows of the input" in told.stdout
     assert (
-        "quarantined: total: values between, max_value=100 (1 of 4 values unexpected (25.00%); in <b>: 900)"
+        "quarantined: total: values between, max_value=100 (1 of 4 values unexpected (25.00%); in pen: 900)"
         in told.stdout
     )
     assert "warned: total: values not null (1 of 5 values unexpected (20.00%); in n)" in told.stdout
     assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "c": 30}
-    assert shop.held(FIRST) == {"<b>": ("expect_column_values_to_be_between(total, max_value=100)", "900")}
+    assert shop.held(FIRST) == {"pen": ("expect_column_values_to_be_between(total, max_value=100)", "900")}
     run = shop.run(FIRST)
     report, facts = run.quality(), run_facts(run)["quality"]
     assert report is not None
@@ -129,9 +130,9 @@ def test_a_key_that_fails_for_several_nights_is_left_out_of_each_and_a_window_ha
     for day in (FIRST, SECOND, THIRD):
         told = shop.tell("run", day)
         assert told.returncode == 0, told.stderr
-    assert [set(shop.held(day)) for day in (FIRST, SECOND, THIRD)] == [{"<b>"}] * 3
+    assert [set(shop.held(day)) for day in (FIRST, SECOND, THIRD)] == [{"pen"}] * 3
     assert shop.published(SECOND) == {"a": 20, "b": 40, "n": 5, "c": 60}
-    assert [shop.held(day)["<b>"][1] for day in (FIRST, SECOND, THIRD)] == ["900", "1700", "840"], "of two days each"
+    assert [shop.held(day)["pen"][1] for day in (FIRST, SECOND, THIRD)] == ["900", "1700", "840"], "of two days each"
     assert shop.published(THIRD) == {"a": 20, "b": 40, "n": 10, "c": 60}
     for file in shop.day(THIRD).glob("part-*"):
         totals = pq.read_table(file)["total"].to_pylist()
@@ -147,15 +148,15 @@ def test_a_result_of_another_format_has_its_keys_in_quarantine_as_parquet(shop: 
     shop.spec({**BOUND, "at_most": 0.2}, output={"path": "out", "format": form})
     assert shop.tell("run", FIRST).returncode == 0
     lines = "".join(file.read_text() for file in shop.day(FIRST).glob(f"part-*.{form}"))
-    assert set(re.findall(r"\b[abnc]\b|<b>", lines)) - {"n", "k"} == {"a", "b", "c"}
-    assert set(shop.held(FIRST)) == {"<b>"}
+    assert set(re.findall(r"\b(?:[abc]|pen)\b", lines)) == {"a", "b", "c"}
+    assert set(shop.held(FIRST)) == {"pen"}
 
 
 def test_released_keys_are_published_once_more_whatever_was_killed(shop: Shop) -> None:
     shop.spec({**BOUND, "kwargs": {"column": "total", "max_value": 25}})
     shop.tell("run", FIRST)
     first = shop.run(FIRST)
-    assert set(shop.held(FIRST)) == {"<b>", "c"}
+    assert set(shop.held(FIRST)) == {"pen", "c"}
     told = shop.tell("release", FIRST, "x")
     assert told.returncode == 2
     assert "expected keys in quarantine in" in told.stderr
@@ -163,18 +164,18 @@ def test_released_keys_are_published_once_more_whatever_was_killed(shop: Shop) -
     assert (told.returncode, "nothing was published" in told.stdout) == (0, True), "it is published already"
     # Killed when the run of the release had begun, and had a turn: it is the same run that goes on.
     turns = Turns(open_store(turns_folder(first.job().output_path)))
-    begun = begin_release(first, [("<b>",)], turns, "")
-    told = shop.tell("release", FIRST, "<b>")
+    begun = begin_release(first, [("pen",)], turns, "")
+    told = shop.tell("release", FIRST, "pen")
     assert "1 keys were released, 1 stay in quarantine" in told.stdout
     assert str(shop.run(FIRST)) == str(begun)
-    assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "<b>": 900}
+    assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "pen": 900}
     assert set(shop.held(FIRST)) == {"c"}
     before = manifest_of(shop.day(FIRST))
-    assert shop.tell("release", FIRST, "<b>").returncode == 0
+    assert shop.tell("release", FIRST, "pen").returncode == 0
     assert manifest_of(shop.day(FIRST)) == before, "it was published once"
     told = shop.tell("release", FIRST)
     assert "1 keys were released, 0 stay in quarantine" in told.stdout
-    assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "<b>": 900, "c": 30}
+    assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "pen": 900, "c": 30}
     assert not (shop.day(FIRST) / "_quarantine").exists()
     assert "no keys are in quarantine" in shop.tell("release", FIRST).stdout
     last = shop.run(FIRST).quality()
@@ -183,7 +184,7 @@ def test_released_keys_are_published_once_more_whatever_was_killed(shop: Shop) -
     assert (last.quarantine.keys, last.quarantine.released) == (0, 2)
     # What was released then is of an older turn than a run of today, which has its own keys in quarantine.
     shop.tell("run", FIRST)
-    assert set(shop.held(FIRST)) == {"<b>", "c"}
+    assert set(shop.held(FIRST)) == {"pen", "c"}
 
 
 @pytest.mark.parametrize("severity", ["warn", "quarantine"])
@@ -237,6 +238,26 @@ def test_expectations_of_rows_are_those_that_great_expectations_maps() -> None:
     of = {kind for kind in CALLS if issubclass(gx.expectations.registry.get_expectation_impl(kind), maps)}
     assert of - OF_ROWS == {"expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list"}
     assert of >= OF_ROWS
+
+
+def test_the_tutorial_of_the_page_does_what_it_says(shop: Shop) -> None:
+    told = (PROJECT / "docs/operate.md").read_text().partition("\n## When an expectation does not hold\n")[2]
+    page = told.partition("\n## ")[0]
+    shop.spec()
+    written = yaml.safe_load(Path(shop.spec()).read_text()) | yaml.safe_load(page.split("```")[1].removeprefix("yaml"))
+    (shop.folder / "spec.yaml").write_text(yaml.safe_dump(written, sort_keys=False))
+    for pattern in re.findall(r"^out/\S+", page, re.MULTILINE):
+        assert not list(shop.folder.glob(pattern))
+    commands = re.findall(
+        r"skewless (run|release) shop\.yaml --date (2026-11-20)(?: (\w+))?$", page.replace("`", "\n"), re.MULTILINE
+    )
+    assert [(name, key) for name, _, key in commands] == [("run", ""), ("release", "pen"), ("release", "")]
+    for name, day, key in commands:
+        assert shop.tell(name, day, *filter(None, [key])).returncode == 0
+        assert ("pen" in shop.published(day)) == (name == "release")
+        assert all(list(shop.folder.glob(path)) for path in re.findall(r"^out/\S+", page, re.MULTILINE)) == (
+            name == "run"
+        )
 
 
 #: What a spec may not say: changes of it, and a part of the sentence.
