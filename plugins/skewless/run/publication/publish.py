@@ -318,10 +318,11 @@ def build(run: RunDirectory, validated: Validated, place: Place, by: Identity, t
 
 
 def _fill(building: Path, run: RunDirectory, validated: Validated, version: VersionManifest) -> None:
-    ending, files = run.job().spec.output.file_format, []
+    kind, files = run.job().spec.output.file_format, []
     for begin, file in validated.files.items():
         run.verify(file)
-        copy = building / f"{begin}-{version.name}{'' if begin.startswith(QUARANTINE) else f'.{ending}'}"
+        ending = "" if begin.startswith(QUARANTINE) else f".{kind}"
+        copy = building / f"{begin}-{version.name}{ending}"
         copy.parent.mkdir(exist_ok=True)
         run.fs.get_file(f"{run.root}/{file.path}", str(copy))
         sync_file(copy)
@@ -331,8 +332,9 @@ def _fill(building: Path, run: RunDirectory, validated: Validated, version: Vers
     manifest = building / MANIFEST
     manifest.write_text(version.model_copy(update={"files": tuple(files)}).sealed(), encoding="utf-8")
     sync_file(manifest)
-    for folder in {(building / file.name).parent for file in files} | {building}:
-        sync_folder(folder)
+    if (building / QUARANTINE).exists():
+        sync_folder(building / QUARANTINE)
+    sync_folder(building)
 
 
 def faults_of(folder: Path, manifest: VersionManifest) -> list[str]:
