@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from benchmarks.simulation import Simulation
 from skewless.documents.commit import CommittedFile
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
-from skewless.documents.quality import Check, FailingKey, QualityReport
+from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
 from skewless.documents.savings import Savings
 from skewless.documents.steps import Span, StepTimes
 from skewless.planner.first_plan import first_plan
@@ -194,8 +194,8 @@ class Moments:
         attempt.commit(files, counts)
         return self
 
-    def validate(self, success: bool = True) -> Moments:
-        """The verdict."""
+    def validate(self, success: bool = True, severity: Literal["fail", "quarantine"] = "fail") -> Moments:
+        """The verdict; of severity quarantine, three keys are left out."""
         rows = sum(report.processed_rows for report in self.simulation.reports)
         ledger = balance(self.simulation.job, self.simulation.reports, rows)
         attempt = self.run.new_attempt(QUALITY_STEP)
@@ -208,10 +208,16 @@ class Moments:
                 "expect_column_values_to_be_between(occurrences, max_value=5): "
                 f"1 of 400 values unexpected, for example ({EVIL}): 7",
             ).model_copy(
-                update={"keys": () if success else (FailingKey(key="/page/1", found="60,000"), FailingKey(key=EVIL))}
+                update={
+                    "keys": () if success else (FailingKey(key="/page/1", found="60,000"), FailingKey(key=EVIL)),
+                    "severity": severity,
+                }
             ),
         )  # fmt: skip
-        attempt.write(QUALITY_REPORT, QualityReport(success=success, keys=400, checks=checks, ledger=ledger))
+        left_out = Quarantine(keys=3, rows=70) if severity == "quarantine" else None
+        good = success or left_out is not None
+        report = QualityReport(success=good, keys=400, checks=checks, ledger=ledger, quarantine=left_out)
+        attempt.write(QUALITY_REPORT, report)
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})
         return self
 

@@ -275,7 +275,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "a table", "a column of its own"])
-def test_what_cannot_be_meant_is_refused_in_one_sentence(shop: Shop, name: str) -> None:
+def test_what_cannot_be_meant_is_refused_in_one_sentence(tmp_path: Path, command_here: Command, name: str) -> None:
+    shop = Shop(tmp_path, command_here)  # no Spark is needed
     changes, sentence = REFUSED.get(name, ({}, ""))
     fields: dict[str, Any] = {}
     if name == "a table":

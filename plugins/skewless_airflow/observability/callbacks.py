@@ -51,8 +51,8 @@ def run_warnings(dag_id: str, run_id: str) -> list[str]:
     """What the published result of a run does not hold, and how many keys are left out of it."""
     from skewless.run.directory import RunDirectory
 
-    run = RunDirectory(run_location(dag_id, run_id))
     with contextlib.suppress(SkewlessError):
+        run = RunDirectory(run_location(dag_id, run_id))
         if (quality := run.quality()) is not None:
             return quality.warnings(len(run.job().spec.quality.expectations))
     return []
