@@ -9,11 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport, Quarantine
+from skewless.errors import SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication.publish import faults_of, publishing
 from skewless.run.publication.records import QUARANTINE, manifest_of
+from skewless.run.publication.release import keys_named, published_run
 from tests.faults.killed import Point
 from tests.publication.days import DAY, NOW, published, turns_of, validated
 
@@ -67,6 +71,35 @@ def test_a_publication_that_ends_after_any_step_shows_both_or_neither_and_both_w
         assert not list(out.rglob("*.parquet"))[1:], "no glob of an ending finds what is in quarantine"
         if len(done) < stop:
             return
+
+
+def test_the_run_that_has_published_a_day_is_found_unless_it_is_gone_or_another_one(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(SpecError, match="no run has published here"):
+        published_run(out / DAY)
+    published(apart(tmp_path / "run", out, 1))
+    assert published_run(out / DAY).root == str(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "gone")
+    apart(tmp_path / "run", out, 2)
+    with pytest.raises(SpecError, match="is no longer in"):
+        published_run(out / DAY)
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "found"),
+    [
+        ("a b", 1, ("a b",)), ("[x", 1, ("[x",)), ('["a", null]', 2, ("a", None)), ("[null]", 1, (None,)),
+        ("a", 2, None), ("[1]", 1, None), ('["a"]', 2, None),
+    ],
+)  # fmt: skip
+def test_a_key_is_named_by_its_text_or_by_a_json_list(
+    given: str, columns: int, found: tuple[str | None, ...] | None
+) -> None:
+    if found is not None:
+        assert keys_named([given], columns) == [found]
+        return
+    with pytest.raises(SpecError, match="KEY: expected a text, or for"):
+        keys_named([given], columns)
 
 
 _PUBLISH = """

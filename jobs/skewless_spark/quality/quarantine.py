@@ -60,7 +60,8 @@ def set_apart(
     failing = [one for one, check in zip(own, last, strict=True) if check.verdict == "quarantined"]
     if not failing or any(check.fails for check in checks):
         return None
-    flags = {f"fails_{at}": F.coalesce(cast("Column", one.condition), F.lit(False)) for at, one in enumerate(failing)}
+    longer = "_" * max(map(len, result.columns))  # so that no column of the result has the name of a flag
+    flags = {f"{longer}{at}": F.coalesce(cast("Column", one.condition), F.lit(False)) for at, one in enumerate(failing)}
     found = split(spark, attempt, job, _with_reasons(result, failing, flags), flags)
     wrong = [
         f"{flagged:,} rows in quarantine of {one.unexpected:,} that fail {one.name}"

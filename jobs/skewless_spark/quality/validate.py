@@ -161,8 +161,9 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation], key: Sequence[str
 
 def _sampled(batch: Any, expectation: Expectation, wanted: Mapping[str, Any]) -> Verdict:
     """The verdict with samples; and of an expectation of rows, with the condition of one that fails it."""
-    verdict = Verdict.of(expectation, _as_json(batch.validate(expectation, result_format=wanted)))
     of_rows = getattr(batch.data.execution_engine, "unexpected", {})  # pandas has none
+    of_rows.clear()
+    verdict = Verdict.of(expectation, _as_json(batch.validate(expectation, result_format=wanted)))
     return replace(verdict, condition=of_rows.get(getattr(expectation, "map_metric", None)))
 
 

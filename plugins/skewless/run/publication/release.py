@@ -21,11 +21,14 @@ _BESIDE = "--release-"
 
 
 def published_run(target: Path) -> RunDirectory:
-    """The run whose result lies in the folder of a day; a ``SpecError`` if none of ours does."""
+    """The run whose result lies in the folder of a day; a ``SpecError`` if none of ours does, or if it is gone."""
     manifest = manifest_of(target)
     if manifest is None:
         raise SpecError.saying(str(target), "no run has published here, or its manifest is gone", "run the day first")
-    return RunDirectory(manifest.by.run)
+    run = RunDirectory(manifest.by.run)
+    if not run.exists("job.json") or identity_of(run).job != manifest.by.job:
+        raise SpecError.saying(str(target), f"the run that has published it is no longer in {run}", "run the day again")
+    return run
 
 
 def keys_named(given: Sequence[str], columns: int) -> list[tuple[str | None, ...]]:
