@@ -101,7 +101,7 @@ def test_each_severity_is_told_on_a_real_run_and_every_key_is_published_or_in_qu
         "quarantined: total: values between, max_value=100 (1 of 4 values unexpected (25.00%); in pen: 900)"
         in told.stdout
     )
-    assert "warned: total: values not null (1 of 5 values unexpected (20.00%); in n)" in told.stdout
+    assert "warned: total: values not null (1 of 5 values unexpected (20.00%); in n: null)" in told.stdout
     assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "c": 30}
     assert shop.held(FIRST) == {"pen": ("expect_column_values_to_be_between(total, max_value=100)", "900")}
     run = shop.run(FIRST)

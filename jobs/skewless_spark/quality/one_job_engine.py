@@ -29,13 +29,13 @@ class OneJobEngine(SparkDFExecutionEngine):
     The parent class runs a query for each selection of rows. What is computed is the same.
 
     Attributes:
-        unexpected: by the name of a map metric, such as ``column_values.between``, the condition of a row that is
-            considered and unexpected: of the expectation that was evaluated last.
+        conditions: by the name of a map metric, such as ``column_values.between``, which values are unexpected, and
+            of which rows, as it was evaluated last.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.unexpected: dict[str, Column] = {}
+        self.conditions: dict[str, tuple[Column, dict[str, Any]]] = {}
 
     def resolve_metrics(
         self,
@@ -43,15 +43,22 @@ class OneJobEngine(SparkDFExecutionEngine):
         metrics: dict[MetricConfigurationID, Any] | None = None,
         runtime_configuration: dict[str, Any] | None = None,
     ) -> dict[MetricConfigurationID, Any]:
-        """The values of metrics; the conditions among them are kept in ``unexpected``."""
+        """The values of metrics; the conditions among them are kept."""
         found: dict[MetricConfigurationID, Any] = super().resolve_metrics(
             metrics_to_resolve, metrics, runtime_configuration
         )
         for (name, *_), value in found.items():
             if name.endswith(_CONDITION):
-                condition, rows, _ = value
-                self.unexpected[name.removesuffix(_CONDITION)] = self._considered(rows) & condition
+                condition, rows, columns = value
+                self.conditions[name.removesuffix(_CONDITION)] = condition, {**rows, **columns}
         return found
+
+    def unexpected(self, metric: str) -> Column | None:
+        """Whether a row is considered and unexpected by a map metric, as it was evaluated last; None if it was not."""
+        if metric not in self.conditions:
+            return None
+        condition, rows = self.conditions[metric]
+        return self._considered(rows) & condition
 
     @staticmethod
     def _considered(rows: dict[str, Any]) -> Column:

@@ -161,10 +161,14 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation], key: Sequence[str
 
 def _sampled(batch: Any, expectation: Expectation, wanted: Mapping[str, Any]) -> Verdict:
     """The verdict with samples; and of an expectation of rows, with the condition of one that fails it."""
-    of_rows = getattr(batch.data.execution_engine, "unexpected", {})  # pandas has none
-    of_rows.clear()
+    from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
+
+    engine, metric = batch.data.execution_engine, getattr(expectation, "map_metric", None)
+    of_rows = isinstance(engine, OneJobEngine) and metric is not None
+    if of_rows:
+        engine.conditions.clear()
     verdict = Verdict.of(expectation, _as_json(batch.validate(expectation, result_format=wanted)))
-    return replace(verdict, condition=of_rows.get(getattr(expectation, "map_metric", None)))
+    return replace(verdict, condition=engine.unexpected(metric)) if of_rows else verdict
 
 
 def _as_json(result: Any) -> dict[str, Any]:
