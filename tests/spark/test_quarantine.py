@@ -137,10 +137,6 @@ def test_a_key_that_fails_for_several_nights_is_left_out_of_each_and_a_window_ha
     for file in shop.day(THIRD).glob("part-*"):
         totals = pq.read_table(file)["total"].to_pylist()
         assert totals == sorted(totals, reverse=True)
-    # Windows of one night: the third has nothing to leave out, and no folder of quarantine.
-    shop.spec(BOUND, window=1, output={"path": "one"})
-    assert shop.tell("run", THIRD).returncode == 0
-    assert not list((shop.folder / "one").rglob("_quarantine"))
 
 
 @pytest.mark.parametrize("form", ["json", pytest.param("csv", marks=pytest.mark.long)])
@@ -187,7 +183,7 @@ def test_released_keys_are_published_once_more_whatever_was_killed(shop: Shop) -
     assert set(shop.held(FIRST)) == {"pen", "c"}
 
 
-@pytest.mark.parametrize("severity", ["warn", "quarantine"])
+@pytest.mark.parametrize("severity", ["quarantine", pytest.param("warn", marks=pytest.mark.long)])
 def test_an_expectation_that_raised_fails_the_run_whatever_its_severity(
     spark: SparkSession, tmp_path: Path, severity: str
 ) -> None:
@@ -199,6 +195,7 @@ def test_an_expectation_that_raised_fails_the_run_whatever_its_severity(
     assert report.quarantine is None
 
 
+@pytest.mark.long
 def test_the_keys_apart_are_those_that_great_expectations_counts(spark: SparkSession, tmp_path: Path) -> None:
     """For each expectation of rows, with nulls, NaN, and rows that it does not consider."""
     held = [
