@@ -19,7 +19,7 @@ from skewless.spec.result import QUARANTINE_COLUMNS
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.output_formats import in_order, published_files
 from skewless_spark.sources.uris import quoted
-from skewless_spark.states.committed_files import QUARANTINED, RESULT, write_files, written
+from skewless_spark.states.committed_files import QUARANTINED, RESULT, read_files, write_files, written
 
 #: Where an attempt at the validation writes the keys that are published, and those in quarantine.
 _KEPT, _HELD = "kept", "quarantine"
@@ -96,20 +96,22 @@ def split(spark: SparkSession, attempt: Attempt, job: Job, marked: DataFrame, fl
     columns = [_column(name) for name in marked.columns if name not in {*QUARANTINE_COLUMNS, *flags}]
     output, calls = job.spec.output, job.spec.aggregates
     counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
-    counted = Observation("keys in quarantine")
-    rows = F.sum(_column(counts[0])) if counts else F.count(F.lit(1))
-    held = marked.where(F.col(_REASON).isNotNull()).coalesce(1)
-    held = held.observe(counted, rows.alias("rows"), *(F.count_if(flag).alias(flag) for flag in flags))
+    counted, held = Observation("keys in quarantine"), marked.where(F.col(_REASON).isNotNull()).coalesce(1)
+    if flags:
+        held = held.observe(counted, *(F.count_if(flag).alias(flag) for flag in flags))
     write_files(held.select(*columns, *QUARANTINE_COLUMNS), attempt, _HELD)
     kept = marked.where(F.col(_REASON).isNull()).select(*columns)
     write_files(in_order(kept, output) if output.sort else kept.coalesce(output.files), attempt, _KEPT)
     of_held = written(attempt, QUARANTINED, _HELD, keep_empty=True)
     of_kept = written(attempt, RESULT, _KEPT) or written(attempt, RESULT, _KEPT, keep_empty=True)[:1]
+    rows: int | None = 0 if counts else None
+    if counts and any(file.rows for file in of_held):
+        rows = int(read_files(spark, attempt.run, of_held).agg(F.sum(_column(counts[0]))).collect()[0][0])
     return Split(
         (*of_kept, *published_files(spark, attempt, of_kept, job), *of_held),
         sum(file.rows for file in of_kept),
         sum(file.rows for file in of_held),
-        int(counted.get["rows"] or 0) if counts else None,
+        rows,
         tuple(int(counted.get[flag]) for flag in flags),
     )
 
