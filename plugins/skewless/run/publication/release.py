@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.commit import StepCommit
 from skewless.errors import SpecError
@@ -88,7 +91,11 @@ def _copy_step(run: RunDirectory, into: RunDirectory, commit: StepCommit) -> Non
 
 
 def _copy(run: RunDirectory, into: RunDirectory, path: str) -> None:
-    target = f"{into.root}/{path}"
+    """Copy a file, which nobody sees before it is whole: an object store does so by itself."""
+    target, of_disk = f"{into.root}/{path}", isinstance(into.fs, LocalFileSystem)
     into.fs.makedirs(target.rpartition("/")[0], exist_ok=True)
-    with run.fs.open(f"{run.root}/{path}", "rb") as source, into.fs.open(target, "wb") as out:
+    draft = f"{target}.{secrets.token_hex(8)}.draft" if of_disk else target
+    with run.fs.open(f"{run.root}/{path}", "rb") as source, into.fs.open(draft, "wb") as out:
         shutil.copyfileobj(source, out, 1 << 20)
+    if of_disk:
+        Path(draft).replace(target)
