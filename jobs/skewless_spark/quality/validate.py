@@ -161,10 +161,8 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation], key: Sequence[str
 
 def _sampled(batch: Any, expectation: Expectation, wanted: Mapping[str, Any]) -> Verdict:
     """The verdict with samples; and of an expectation of rows, with the condition of one that fails it."""
-    from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
-
     engine, metric = batch.data.execution_engine, getattr(expectation, "map_metric", None)
-    of_rows = isinstance(engine, OneJobEngine) and metric is not None
+    of_rows = metric is not None and hasattr(engine, "unexpected")  # the engine of pandas has no such conditions
     if of_rows:
         engine.conditions.clear()
     verdict = Verdict.of(expectation, _as_json(batch.validate(expectation, result_format=wanted)))

@@ -68,7 +68,9 @@ class Verdict:
         if self.fault or spec.severity == "fail":
             return check
         if spec.too_many(self.unexpected, keys):
-            return check.model_copy(update={"success": False, "sentence": f"{check.sentence}; at most {spec.at_most}"})
+            found, before, examples = check.sentence.partition(BEFORE_EXAMPLES)
+            sentence = f"{found}, at most {spec.at_most} may be{before}{examples}"
+            return check.model_copy(update={"success": False, "sentence": sentence})
         if spec.severity == "quarantine" and self.unexpected and self.condition is None:
             return check.model_copy(update={"sentence": f"{check.sentence}; which keys these are cannot be told"})
         return check.model_copy(update={"severity": spec.severity})
