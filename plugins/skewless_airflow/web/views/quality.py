@@ -189,5 +189,5 @@ def read_quality(run: RunDirectory) -> QualityView:
         ledger=report.ledger,
         measured=report.window.sentences if report.window else (),
         sentence="" if report.success else ": ".join(report.failed_words(own)),
-        quarantine=report.quarantine.sentence if report.quarantine else "",
+        quarantine=report.quarantine.sentence if report.quarantine and report.quarantine.keys else "",
     )
