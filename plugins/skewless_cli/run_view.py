@@ -181,11 +181,12 @@ def _quality(run: RunDirectory, console: Console) -> None:
     if quality is None:
         console.print("data quality: not validated yet")
         return
-    failed = quality.failures(len(run.job().spec.quality.expectations))
+    own = len(run.job().spec.quality.expectations)
+    failed = quality.failures(own)
     verdict = "passed" if quality.success else "FAILED"
-    held = len(quality.checks) - len(failed)
+    held = sum(check.success for check in quality.checks)
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
-    for line in failed:
+    for line in [*failed, *quality.warnings(own)]:
         say(console, f"  {line}")
     for line in (
         *(quality.window.sentences if quality.window else ()),

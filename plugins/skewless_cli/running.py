@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ from skewless.errors import InputError, QualityError, SpecError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication.records import record_of
+from skewless.run.publication.release import published_run
 from skewless.run.step_times import timed
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
@@ -39,6 +40,7 @@ from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, ru
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec, skipped_parts, what_is_read
+from skewless_spark.quality.release import release
 from skewless_spark.quality.verification import Differences, differences, require_same_input
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
@@ -111,6 +113,30 @@ def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
     path = output_location(spec, part, root, where)
     about = roll_back(OutputPart(spec.output, path, absolute_root(root), part), dt.datetime.now(tz=dt.UTC))
     return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
+
+
+def release_keys(spec: JobSpec, where: str, part: Part, root: str, keys: Sequence[str], master: str | None) -> str:
+    """Publish a day once more, with keys that are in quarantine; what came of it, in words.
+
+    Raises:
+        SpecError: the output is a table, nobody has published the day, or a key is not known there.
+    """
+    if spec.output.is_table:
+        raise SpecError.saying(f"{where}, field output.format", "a table has no keys in quarantine")
+    path = f"{output_location(spec, part, root, where)}/{part.folder(spec.output.partition)}"
+    run = published_run(Path(path))
+    with ExitStack() as stack:
+        done = release(
+            lambda: stack.enter_context(_session(f"skewless release {spec.name}", master)), run, keys,
+            os.environ.get(RUN_GROUP, ""),
+        )  # fmt: skip
+    if done.publication is None:
+        return (
+            f"{path}: {'none of these keys is' if done.left else 'no keys are'} in quarantine; nothing was published."
+        )
+    if (over := done.publication.superseded) is not None:
+        return f"{path}: superseded by a later run, {over.by.run}; the keys of that day are as that one published them."
+    return f"{path}: {done.keys:,} keys were released, {done.left:,} stay in quarantine; run {done.run}."
 
 
 def clusters_named(given: Sequence[str], master: str | None) -> list[Cluster]:

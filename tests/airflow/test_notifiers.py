@@ -20,6 +20,7 @@ import yaml
 from airflow.sdk import DAG, Context
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.serialization.serialized_objects import DagSerialization
+from fastapi import Request
 
 from skewless.documents.steps import Failure
 from skewless.errors import SpecError
@@ -31,8 +32,11 @@ from skewless_airflow.observability import notifiers
 from skewless_airflow.observability.links import skew_page
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import run_location
+from skewless_airflow.web.rendering.template import page
+from skewless_airflow.web.views.quality import histories, observed_line, read_quality
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
+from tests.airflow.web_scenario import Moments, synthetic_run
 
 pytestmark = airflow_setting.IN_PROCESS
 
@@ -231,6 +235,32 @@ def _late(dag: DAG) -> None:
     kwargs = {**called["kwargs"], "context": {"dag_run": {"dag_id": "small", "dag_run_id": "r"}}}
     module, _, name = called["path"].rpartition(".")
     getattr(import_module(module), name)(**kwargs)
+
+
+def test_a_published_run_that_warns_says_so_in_its_message_and_on_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    night = Moments(run_location("small", "r"), synthetic_run()).prepare().stages().merge()
+    night.validate(success=False, severity="quarantine")
+    facts = notifiers.run_facts_of(NIGHT, "succeeded")
+    assert facts["sentence"].startswith(
+        "Job small, run r, succeeded: 3 keys in quarantine, of 70 rows of the input; quarantined: occurrences: values "
+        "between, max_value=5 (1 of 400 values unexpected; in /page/1: 60,000; "
+    )
+    found = read_quality(night.run)
+    assert found is not None
+    assert (found.success, found.failed, found.held) == (True, (), 3)
+    titles = [title for title, _ in found.sections]
+    assert titles[0] == "Warnings and quarantine"
+    request = Request({"type": "http", "path": "/skewless/dags/small/runs/r/quality", "headers": []})
+    shown = page(
+        request, "quality.html", dag_id="small", run_id="r", group="", job=None, quality=found, going_on=False,
+        history=histories(found.checks, []), observed_line=observed_line,
+    ).body.decode()  # fmt: skip
+    assert "<strong>Quarantine:</strong> 3 keys in quarantine, of 70 rows of the input." in shown
+    assert "! quarantined</span>" in shown
+    assert "Nothing was published" not in shown
 
 
 @pytest.mark.usefixtures("failed_run")

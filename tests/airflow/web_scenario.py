@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from skewless.documents.comparison import Comparison, DifferingKey, Sides
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.nights import Band, Bands
-from skewless.documents.quality import Check, FailingKey, QualityReport
+from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
 from skewless.documents.savings import Savings
 from skewless.documents.steps import Span, StepBill, StepTimes
 from skewless.planner.first_plan import first_plan
@@ -223,8 +223,8 @@ class Moments:
         attempt.commit(files, counts)
         return self
 
-    def validate(self, success: bool = True) -> Moments:
-        """The verdict."""
+    def validate(self, success: bool = True, severity: Literal["fail", "quarantine"] = "fail") -> Moments:
+        """The verdict; of severity quarantine, three keys are left out."""
         rows = sum(report.processed_rows for report in self.simulation.reports)
         ledger = balance(self.simulation.job, self.simulation.reports, rows)
         attempt = self.run.new_attempt(QUALITY_STEP)
@@ -237,11 +237,16 @@ class Moments:
                 "expect_column_values_to_be_between(occurrences, max_value=5): "
                 f"1 of 400 values unexpected, for example ({EVIL}): 7",
             ).model_copy(
-                update={"keys": () if success else (FailingKey(key="/page/1", found="60,000"), FailingKey(key=EVIL))}
+                update={
+                    "keys": () if success else (FailingKey(key="/page/1", found="60,000"), FailingKey(key=EVIL)),
+                    "severity": severity,
+                }
             ),
         )  # fmt: skip
         bands = Bands(nights=30, checks=(band("rows", 90.0), band(f"mean of {EVIL}", 200.0)))
-        report = QualityReport(success=success, keys=400, checks=checks, ledger=ledger, bands=bands)
+        left_out = Quarantine(keys=3, rows=70) if severity == "quarantine" else None
+        good = success or left_out is not None
+        report = QualityReport(success=good, keys=400, checks=checks, ledger=ledger, quarantine=left_out, bands=bands)
         attempt.write(QUALITY_REPORT, report)
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})
         return self

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 53_050,
-    "lines of tests": 55_500,
-    "words of pages": 60_000,
-    "fields of a spec": 109,
+    "lines of the product": 53_750,
+    "lines of tests": 56_000,
+    "words of pages": 60_750,
+    "fields of a spec": 111,
     "conditions on an axis": 96,
 }
 #: How far a figure may be below its ceiling before the ceiling is to be lowered.

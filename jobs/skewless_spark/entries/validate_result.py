@@ -22,7 +22,9 @@ def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
     with step_session(run, "validate") as spark, StepProgress(spark, "validate"):
         report = validate(spark, run)
     require_passed(run, report)
-    return f"all {len(report.checks)} checks passed"
+    warnings = report.warnings(len(run.job().spec.quality.expectations))
+    told = f"{sum(check.success for check in report.checks)} of {len(report.checks)} checks passed"
+    return "; ".join([told, *warnings]) if warnings else f"all {len(report.checks)} checks passed"
 
 
 if __name__ == "__main__":

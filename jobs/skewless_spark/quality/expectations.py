@@ -43,6 +43,15 @@ ALLOWED = frozenset({
     "expect_table_columns_to_match_set", "expect_table_row_count_to_be_between", "expect_table_row_count_to_equal",
 })  # fmt: skip
 
+#: Those of single rows: a row fails them by itself, or beside the other rows. Only these can have keys in quarantine.
+#: The type of a column is that of all rows.
+OF_ROWS = frozenset(
+    one
+    for one in ALLOWED
+    if one.startswith(("expect_column_pair_", "expect_compound_", "expect_multicolumn_", "expect_select_"))
+    or (one.startswith(("expect_column_values_", "expect_column_value_")) and "_type" not in one)
+)
+
 _TO_THE_DRIVER = "brings every distinct value to the driver"
 _NO_ORDER = "needs an order of rows, which a result has not"
 _QUERIES = "runs a query of its own"
@@ -118,6 +127,11 @@ def check_expectations(spec: JobSpec, where: str) -> list[tuple[str, dict[str, A
     """
     columns = (*spec.result_key, *spec.aggregates)
     sketches = frozenset(name for name, call in spec.aggregates.items() if call.publish == "state")
+    if spec.quality.quarantines and spec.output.is_table:
+        raise SpecError(
+            f"{where}, field quality.expectations", "severity fail or warn where the output is a table",
+            "quarantine", "a folder can have keys in quarantine beside it: set output.format: parquet, say",
+        )  # fmt: skip
     spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
         (one.type, _checked_kwargs(one, spot, columns, sketches))
@@ -148,6 +162,9 @@ def _checked_kwargs(
             repr(spec.type),
             nearest(spec.type, ALLOWED),
         )
+    if spec.at_most is not None and spec.type not in OF_ROWS:
+        hint = "severity fail or warn, without at_most"
+        raise SpecError(f"{spot}.at_most", "an expectation of single rows, whose keys can be counted", spec.type, hint)
     # In the form that job.json has, so that what is checked here is what is run later.
     kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
     if MAPPING_KWARG in kwargs:

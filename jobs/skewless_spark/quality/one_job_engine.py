@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import partial, reduce
+from operator import and_, or_
 from typing import Any, ClassVar
 
 from great_expectations.core import IDDict
 from great_expectations.execution_engine.execution_engine import MetricComputationConfiguration
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 from great_expectations.util import convert_to_json_serializable
-from great_expectations.validator.metric_configuration import MetricConfigurationID
+from great_expectations.validator.metric_configuration import MetricConfiguration, MetricConfigurationID
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-_BRANCH = "branch"
+_BRANCH, _CONDITION = "branch", ".condition"
 
 
 class OneJobEngine(SparkDFExecutionEngine):
@@ -30,6 +31,8 @@ class OneJobEngine(SparkDFExecutionEngine):
     Attributes:
         beside: aggregates of ours over all rows, which the first such query computes beside those that are asked for.
         found: their values, as soon as they are known.
+        conditions: by the name of a map metric, such as ``column_values.between``, which values are unexpected, and
+            of which rows, as it was evaluated last.
     """
 
     beside: ClassVar[Mapping[str, Column]] = {}
@@ -39,6 +42,46 @@ class OneJobEngine(SparkDFExecutionEngine):
     def with_aggregates(cls, beside: Mapping[str, Column], found: dict[str, Any]) -> type[OneJobEngine]:
         """An engine that computes some aggregates, too, and puts their values into a mapping."""
         return type(cls.__name__, (cls,), {"beside": beside, "found": found})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conditions: dict[str, tuple[Column, dict[str, Any]]] = {}
+
+    def resolve_metrics(
+        self,
+        metrics_to_resolve: Iterable[MetricConfiguration],
+        metrics: dict[MetricConfigurationID, Any] | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
+    ) -> dict[MetricConfigurationID, Any]:
+        """The values of metrics; the conditions among them are kept."""
+        found: dict[MetricConfigurationID, Any] = super().resolve_metrics(
+            metrics_to_resolve, metrics, runtime_configuration
+        )
+        for (name, *_), value in found.items():
+            if name.endswith(_CONDITION):
+                condition, rows, columns = value
+                self.conditions[name.removesuffix(_CONDITION)] = condition, {**rows, **columns}
+        return found
+
+    def unexpected(self, metric: str) -> Column | None:
+        """Whether a row is considered and unexpected by a map metric, as it was evaluated last; None if it was not."""
+        if metric not in self.conditions:
+            return None
+        condition, rows = self.conditions[metric]
+        return self._considered(rows) & condition
+
+    @staticmethod
+    def _considered(rows: dict[str, Any]) -> Column:
+        """Whether a row is among those that are considered, as ``get_domain_records`` of the parent class has it."""
+        held = [F.expr(one.condition) for one in rows.get("filter_conditions") or ()]
+        nulls = [F.col(rows[name]).isNull() for name in ("column_A", "column_B") if name in rows]
+        nulls = nulls or [F.col(name).isNull() for name in rows.get("column_list", ())]
+        ignored = rows.get("ignore_row_if", "never")
+        if ignored in {"both_values_are_missing", "all_values_are_missing"}:
+            held.append(~reduce(and_, nulls))
+        elif ignored in {"either_value_is_missing", "any_value_is_missing"}:
+            held.append(~reduce(or_, nulls))
+        return reduce(and_, held, F.lit(True))
 
     def resolve_metric_bundle(
         self, metric_fn_bundle: Iterable[MetricComputationConfiguration]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
-from skewless.documents.quality import Check, FailingKey, QualityReport
+from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
 from skewless.errors import LostRaceError, SpecError
 from skewless.history.figures import figures_of
 from skewless.history.judging import failed_checks, judged
@@ -29,6 +30,7 @@ from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.figures import NEVER_NULL, column_figures, figure_columns
+from skewless_spark.quality.quarantine import Split, set_apart
 from skewless_spark.quality.verdict import Verdict, key_words
 from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.result.staging import staged, staged_frame
@@ -80,33 +82,42 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     about_ledger = _nothing_in(context, "ledger", _imbalances(ledger))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
-    of_columns = dict[str, Any]()
-    about_table, about_result, types = _result_verdicts(context, spark, run, result, rows, own, of_columns)
-    figures = figures_of(job, run.reports(), ledger, result.count("keys"), column_figures(job, of_columns))
-    bands = judged(job, figures, nights_of(job))
-    attempt = run.new_attempt(QUALITY_STEP, fence)
-    checks = (
-        *(verdict.check("ledger") for verdict in about_ledger),
-        _ledger_check(ledger),
-        *(_states_checks(context, spark, run, wanted) if (wanted := job.spec.covered.verify) else ()),
-        *failed_checks(bands),
-        *about_table,
-        *(verdict.check("result") for verdict in about_result),  # the spec's own are the last ones
-    )
+    attempt, keys, of_columns = run.new_attempt(QUALITY_STEP, fence), result.count("keys"), dict[str, Any]()
+    with _result_of(spark, run, result) as found:
+        about_table, built_in, about_result = _result_verdicts(context, spark, job, found, rows, keys, own, of_columns)
+        figures = figures_of(job, run.reports(), ledger, keys, column_figures(job, of_columns))
+        bands = judged(job, figures, nights_of(job))
+        checks = (
+            *(verdict.check("ledger") for verdict in about_ledger),
+            _ledger_check(ledger),
+            *(_states_checks(context, spark, run, wanted) if (wanted := job.spec.covered.verify) else ()),
+            *failed_checks(bands),
+            *about_table,
+            *(verdict.check("result") for verdict in built_in),
+            *(
+                verdict.judged(one, keys)
+                for verdict, one in zip(about_result, job.spec.quality.expectations, strict=True)
+            ),
+        )
+        apart = set_apart(spark, attempt, job, found.frame, checks, about_result)
+    if apart is not None:
+        first = len(checks) - len(own)
+        checks = (*checks[:first], _balance_of_keys(*apart, keys), *checks[first:])
     report = QualityReport(
-        success=all(check.success for check in checks),
-        keys=result.count("keys"),
+        success=not any(check.fails for check in checks),
+        keys=keys,
         checks=checks,
         ledger=ledger,
-        columns=types,
+        columns={field.name: field.dataType.simpleString() for field in found.frame.schema.fields},
+        quarantine=Quarantine(keys=apart[0].held, rows=apart[0].rows) if apart else None,
         window=window_quality(job.window, of_parts.newest) if job.window else None,
         figures=figures,
         bands=bands,
     )
     attempt.write(QUALITY_REPORT, report)
-    failed = sum(not check.success for check in checks)
+    failed = sum(check.fails for check in checks)
     try:
-        attempt.commit([], {"checks": len(checks), "failed": failed})
+        attempt.commit(apart[0].files if apart else [], {"checks": len(checks), "failed": failed})
     except LostRaceError as err:
         log.warning("%s", err)
         return run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
@@ -154,12 +165,17 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation], key: Sequence[str
     # An expectation that Spark cannot evaluate fails all that share its job: evaluate those one by one. Samples take a
     # job for each expectation, and most have nothing unexpected.
     sampled_with = {**RESULT_FORMAT, **({"unexpected_index_column_names": [*key]} if key else {})}
-    return [
-        Verdict.of(one.expectation, _as_json(batch.validate(one.expectation, result_format=sampled_with)))
-        if one.fault or one.unexpected
-        else one
-        for one in verdicts
-    ]
+    return [_sampled(batch, one.expectation, sampled_with) if one.fault or one.unexpected else one for one in verdicts]
+
+
+def _sampled(batch: Any, expectation: Expectation, wanted: Mapping[str, Any]) -> Verdict:
+    """The verdict with samples; and of an expectation of rows, with the condition of one that fails it."""
+    engine, metric = batch.data.execution_engine, getattr(expectation, "map_metric", None)
+    of_rows = metric is not None and hasattr(engine, "unexpected")  # the engine of pandas has no such conditions
+    if of_rows:
+        engine.conditions.clear()
+    verdict = Verdict.of(expectation, _as_json(batch.validate(expectation, result_format=wanted)))
+    return replace(verdict, condition=engine.unexpected(metric)) if of_rows else verdict
 
 
 def _as_json(result: Any) -> dict[str, Any]:
@@ -212,6 +228,13 @@ def _ledger_check(ledger: Ledger) -> Check:
     return _own_check("ledger", "ledger_balances", ledger.balanced, numbers, "; ".join(ledger.problems) or numbers)
 
 
+def _balance_of_keys(apart: Split, wrong: str, keys: int) -> Check:
+    """Whether each key of the result is published or in quarantine, and no other: and all that fail in quarantine."""
+    numbers = f"{keys:,} keys of the result, {apart.kept:,} published, {apart.held:,} in quarantine"
+    balanced = apart.kept + apart.held == keys and not wrong
+    return _own_check("quarantine", "keys_balance", balanced, numbers, f"{numbers}; {wrong}" if wrong else numbers)
+
+
 def _own_check(subject: str, kind: str, success: bool, observed: str, words: str, column: str = "") -> Check:
     """A check of ours, which is no expectation of Great Expectations."""
     sentence = f"{kind}({column}): {words}" if column else f"{kind}: {words}"
@@ -241,12 +264,19 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 # The result, as the committed files have it.
 
 
-def _result_verdicts(
-    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation],
-    of_columns: dict[str, Any],
-) -> tuple[list[Check], list[Verdict], dict[str, str]]:  # fmt: skip
-    """The checks of the table, the verdicts, and the types of columns; figures of columns are put into a mapping."""
-    job, rules = run.job(), tuple[TableRule, ...]()
+class _Found(NamedTuple):
+    """The result as it was read: a frame, whether that is small, and the rules of the table that it goes into."""
+
+    frame: DataFrame
+    small: bool
+    rules: tuple[TableRule, ...]
+
+
+@contextmanager
+def _result_of(spark: SparkSession, run: RunDirectory, result: StepCommit) -> Iterator[_Found]:
+    """The result, whose frame is kept in memory or on disk meanwhile."""
+    rules = tuple[TableRule, ...]()
+    job = run.job()
     if job.spec.output.is_table and last_step_of(job.spec).publishes:  # what is staged is what is published
         in_table = staged(run)
         rules = in_table.rules
@@ -256,29 +286,39 @@ def _result_verdicts(
         frame, size = read_files(spark, run, files), sum(file.size_bytes for file in files)
     small = size <= ONE_PARTITION_BYTES
     frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
-    keys, columns = _key_frame(frame, job.spec.result_key)
     try:
-        held = _result_expectations(job, rows, result.count("keys"))
-        held += [one for one in own if not _unobservable(one, result)]
-        of_table = []
-        if rules:
-            of_table = rule_checks(frame, rules, OutputPart.of(job).values, job.output_path, job.spec.result_key)
-        beside = figure_columns(job, frame)
-        with planned_once(spark) if small else nullcontext():
-            batch = _spark_batch(context, "result", frame, beside, of_columns)
-            verdicts = _verdicts(batch, held, job.spec.result_key)
-            unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
+        yield _Found(frame, small, rules)
     finally:
         frame.unpersist()
-    skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
-    of_result = [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
-    return of_table, of_result, {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
 
-def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
-    """Whether there is nothing to observe: an empty result has no mean, and cannot fail an expectation about it."""
-    statistic = great_expectations().expectations.expectation.ColumnAggregateExpectation
-    return result.count("keys") == 0 and isinstance(expectation, statistic)
+def _result_verdicts(
+    context: Any, spark: SparkSession, job: Job, found: _Found, rows: int, keys: int, own: list[Expectation],
+    of_columns: dict[str, Any],
+) -> tuple[list[Check], list[Verdict], list[Verdict]]:  # fmt: skip
+    """The checks of the table's rules, the verdicts on what every result must meet, and those on the spec's own.
+
+    What ``figure_columns`` computes beside them is put into a mapping.
+    """
+    key, of_table = job.spec.result_key, list[Check]()
+    of_key, columns = _key_frame(found.frame, key)
+    held = _result_expectations(job, rows, keys)
+    observed = [one for one in own if keys or not _is_statistic(one)]
+    if found.rules:
+        of_table = rule_checks(found.frame, found.rules, OutputPart.of(job).values, job.output_path, key)
+    with planned_once(spark) if found.small else nullcontext():
+        batch = _spark_batch(context, "result", found.frame, figure_columns(job, found.frame), of_columns)
+        verdicts = _verdicts(batch, [*held, *observed], key)
+        unique = _verdicts(_spark_batch(context, "keys", of_key), [_keys_unique([*columns, _NULL_FLAG])])
+    built_in = [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts[: len(held)]]
+    of_spec = iter(verdicts[len(held) :])
+    # An empty result has no mean, and cannot fail an expectation about it.
+    judged = [next(of_spec) if one in observed else Verdict.nothing_to_observe(one) for one in own]
+    return of_table, built_in, judged
+
+
+def _is_statistic(expectation: Expectation) -> bool:
+    return isinstance(expectation, great_expectations().expectations.expectation.ColumnAggregateExpectation)
 
 
 def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from skewless.documents.quality import BEFORE_EXAMPLES, Check, FailingKey
+from skewless.spec.result import Expectation as ExpectationSpec
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
+    from pyspark.sql import Column
 
 #: The longest text of a value in a sentence, of a list of observed values, and of a fault.
 VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
@@ -31,6 +33,7 @@ class Verdict:
         fault: why it could not be evaluated, in one line; "" if it could.
         names: the names in the result of the columns of a derived frame.
         hidden: a column of a derived frame that is not in the result.
+        condition: of a row that fails it, if the verdict was asked for that, and it is about rows.
     """
 
     expectation: Expectation
@@ -38,6 +41,7 @@ class Verdict:
     fault: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
     hidden: str = ""
+    condition: Column | None = None
 
     @classmethod
     def of(cls, expectation: Expectation, found: dict[str, Any]) -> Self:
@@ -58,24 +62,47 @@ class Verdict:
         """The same verdict with the names that columns have in the result."""
         return replace(self, names=names, hidden=hidden)
 
-    def check(self, subject: str) -> Check:
-        """The verdict as a line of our report."""
-        kind = self.expectation.expectation_type
-        result = self.found["result"]
+    def judged(self, spec: ExpectationSpec, keys: int) -> Check:
+        """The verdict on one of the spec's own expectations, of a result of so many keys."""
+        check = self.check("result")
+        if self.fault or spec.severity == "fail":
+            return check
+        if spec.too_many(self.unexpected, keys):
+            found, before, examples = check.sentence.partition(BEFORE_EXAMPLES)
+            sentence = f"{found}, at most {spec.at_most} may be{before}{examples}"
+            return check.model_copy(update={"success": False, "sentence": sentence})
+        if spec.severity == "quarantine" and self.unexpected and self.condition is None:
+            return check.model_copy(update={"sentence": f"{check.sentence}; which keys these are cannot be told"})
+        return check.model_copy(update={"severity": spec.severity})
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the result that it is about."""
+        return [
+            self.names.get(one, one) for one in _columns(self.expectation.configuration.kwargs) if one != self.hidden
+        ]
+
+    @property
+    def name(self) -> str:
+        """Its type and arguments, as text."""
         given = self.expectation.configuration.kwargs
-        columns = [self.names.get(column, column) for column in _columns(given) if column != self.hidden]
         # `ignore_row_if` is how we evaluate, not what is expected.
         further = [
             f"{name}={_short(value)}" for name, value in given.items() if name not in (*_COLUMNS, "ignore_row_if")
         ]
+        return f"{self.expectation.expectation_type}({', '.join([*self.columns, *further])})"
+
+    def check(self, subject: str) -> Check:
+        """The verdict as a line of our report."""
+        result = self.found["result"]
         observed = _number(result["observed_value"]) if result.get("observed_value") is not None else ""
         return Check(
             subject=subject,
-            expectation=kind,
-            column=", ".join(columns),
+            expectation=self.expectation.expectation_type,
+            column=", ".join(self.columns),
             success=bool(self.found["success"]),
             observed=observed,
-            sentence=f"{kind}({', '.join([*columns, *further])}): {self._numbers(result, observed)}",
+            sentence=f"{self.name}: {self._numbers(result, observed)}",
             keys=self._keys(result),
         )
 

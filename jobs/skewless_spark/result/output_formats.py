@@ -5,7 +5,7 @@ The run directory always has the result as Parquet, which is what is validated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, DataFrameWriter, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -15,8 +15,10 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.errors import LedgerError, SpecError
 from skewless.run.directory import Attempt
+from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec
 from skewless_spark.session.file_systems import require_writer
+from skewless_spark.sources.uris import quoted
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import PUBLISHED, read_files
 
@@ -93,10 +95,20 @@ def sorted_results(results: DataFrame, columns: JobColumns) -> DataFrame:
     Spark draws a sample of the results to cut them into ranges, so they are evaluated twice if there is more than one
     file.
     """
-    output, numbered = columns.job.spec.output, {own: number for number, own in columns.own_names.items()}
+    output = columns.job.spec.output
     if not output.sort:
         return results
-    order = [_ordered(F.col(numbered[name]), descending) for name, descending in output.order]
+    return in_order(results, output, {own: number for number, own in columns.own_names.items()})
+
+
+def in_order(results: DataFrame, output: Output, named: Mapping[str, str] | None = None) -> DataFrame:
+    """Results in the order of an output that has one.
+
+    Args:
+        named: the names of the columns in the frame, if these are not those of the result.
+    """
+    names = {name: quoted(name) for name, _ in output.order} | dict(named or {})
+    order = [_ordered(F.col(names[name]), descending) for name, descending in output.order]
     return results.repartitionByRange(output.files, *order).sortWithinPartitions(*order)
 
 

@@ -23,9 +23,9 @@ from skewless_spark.sources.reading import scanned_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE, read_in_workers, write_in_workers
 
 #: Kinds of files: native states, Python states, results in place of states (see ``results``) and backlog of a stage;
-#: the merged result; and the result in the published format, if that is not Parquet.
+#: the merged result; the result in the published format, if that is not Parquet; and the keys in quarantine.
 NATIVE, PYTHON, EVALUATED, BACKLOG = "native", "python", "evaluated", "backlog"
-RESULT, PUBLISHED = "result", "published"
+RESULT, PUBLISHED, QUARANTINED = "result", "published", "quarantined"
 
 
 #: Rows that the driver reads for Spark have at most this many bytes, in files and in memory. So many are read at once.
@@ -61,7 +61,7 @@ def written(
             ) from None  # fmt: skip
         with opened:
             parquet = open_parquet(opened)
-            file = attempt.described(kind, path, parquet.metadata.num_rows, copied=kind == RESULT)
+            file = attempt.described(kind, path, parquet.metadata.num_rows, copied=kind in {RESULT, QUARANTINED})
             if kind == PYTHON:
                 file = file.model_copy(update={"task": _only_task(parquet.metadata)})
             if reader and file.rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,6 +35,7 @@ _BUILT_IN = {
     ("result", "expect_column_values_to_not_be_null", ""): "every key has a value of {column}",
     ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
     ("bands", "within_the_band", ""): "{column} as in the nights around",
+    ("quarantine", "keys_balance", ""): "keys of the result = keys published + keys in quarantine",
     ("states", "kept_states_are_those_of_all_rows", ""): "a sample of keys is what all rows of the window give",
     ("states", "expect_column_sum_to_be_between", ""): "none of them: {column}",
 }  # fmt: skip
@@ -58,6 +59,8 @@ class Check(Frozen):
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         observed: what was observed, as text; "" where nothing is observed but failures.
         sentence: name and numbers in one line.
+        severity: what it does if it does not hold: the spec's word, or "fail" if it could not be evaluated, or if more
+            keys fail it than may.
         keys: some of the keys whose rows fail it, the largest values first.
     """
 
@@ -68,6 +71,17 @@ class Check(Frozen):
     observed: str
     sentence: str
     keys: tuple[FailingKey, ...] = ()
+    severity: Literal["fail", "warn", "quarantine"] = "fail"
+
+    @property
+    def fails(self) -> bool:
+        """Whether nothing may be published."""
+        return not self.success and self.severity == "fail"
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a word: passed, failed, warned or quarantined."""
+        return "passed" if self.success else f"{self.severity.removesuffix('e')}ed"
 
     @property
     def required(self) -> str:
@@ -170,14 +184,37 @@ class WindowQuality(Frozen):
         return tuple(told)
 
 
+class Quarantine(Frozen):
+    """The keys that are left out of the published result, and lie beside it.
+
+    Attributes:
+        keys: how many rows of the result these are; a row of several windows counts in each.
+        rows: of the input that they stand for; None if the result does not count them.
+        released: keys that were let in again, by somebody who had looked at them.
+    """
+
+    keys: Count
+    rows: Count | None = None
+    released: Count = 0
+
+    @property
+    def sentence(self) -> str:
+        """What is left out, for people."""
+        rows = "" if self.rows is None else f", of {self.rows:,} rows of the input"
+        released = f"; {self.released:,} were released" if self.released else ""
+        return f"{self.keys:,} keys in quarantine{rows}{released}"
+
+
 class QualityReport(Document):
     """All checks of a run, in the order they were run, with the ledger they are about.
 
     Attributes:
-        success: whether every check held; a report that says otherwise than its checks is refused.
-        keys: rows of the result.
+        success: whether the result may be published: no check failed of those that are no warning; a report that says
+            otherwise than its checks is refused.
+        keys: rows of the result: those that are published, and those in quarantine.
         columns: the Spark SQL type of each column of the result.
         window: of a run with a window, what is measured of its parts.
+        quarantine: what is left out; None if nothing is.
         figures: what later nights are compared with, if the run is published.
         bands: the figures beside those of the nights around; None if the spec switches that off.
     """
@@ -188,8 +225,23 @@ class QualityReport(Document):
     ledger: Ledger
     columns: dict[str, str] = Field(default_factory=dict)
     window: WindowQuality | None = None
+    quarantine: Quarantine | None = None
     figures: dict[str, Measured] = Field(default_factory=dict)
     bands: Bands | None = None
+
+    @property
+    def published_keys(self) -> int:
+        """Rows of the result that are published."""
+        return self.keys - (self.quarantine.keys if self.quarantine else 0)
+
+    def warnings(self, own: int, *, values: bool = True) -> list[str]:
+        """What a published result does not hold, and what is left out of it; ``own`` as for ``named``.
+
+        Args:
+            values: whether keys and values may be in them, which not everybody may see who sees counts.
+        """
+        left_out = [self.quarantine.sentence] if self.quarantine else []
+        return left_out + [words for check, words in self._not_held(own, values=values) if not check.fails][:MOST_NAMED]
 
     def named(self, own: int) -> tuple[tuple[str, Check], ...]:
         """The checks with what they expect in words.
@@ -202,11 +254,16 @@ class QualityReport(Document):
 
     def failures(self, own: int) -> list[str]:
         """What each check that failed expects and has found; ``own`` as for ``named``."""
+        return [words for check, words in self._not_held(own) if check.fails]
+
+    def _not_held(self, own: int, *, values: bool = True) -> list[tuple[Check, str]]:
         found = []
         for place, (name, check) in enumerate(self.named(own), start=own - len(self.checks)):
             required = f", {check.required}" if place >= 0 and check.required else ""
             if not check.success:
-                found.append(f"{name}{required} ({check.found_in_keys})")
+                verdict = "" if check.severity == "fail" else f"{check.verdict}: "
+                told = check.found_in_keys if values else check.found.partition(BEFORE_EXAMPLES)[0]
+                found.append((check, f"{verdict}{name}{required} ({told})"))
         return found
 
     def failed_words(self, own: int) -> tuple[str, str]:
@@ -218,7 +275,9 @@ class QualityReport(Document):
     @model_validator(mode="after")
     def _verdict_of_its_checks(self) -> Self:
         """A result is published by ``success`` alone."""
-        failed = sum(not check.success for check in self.checks)
+        if self.quarantine and self.quarantine.keys > self.keys:
+            raise unmet(f"a quarantine of at most {self.keys:,} keys", f"{self.quarantine.keys:,}")
+        failed = sum(check.fails for check in self.checks)
         if self.success != (not failed):
             raise unmet(f"a verdict that follows from its checks, of which {failed} failed", f"success: {self.success}")
         return self

@@ -26,7 +26,7 @@ from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.folder import MAKING
 from skewless.run.objects.location import as_written, open_location
 from skewless.run.publication.places import beside, left_drafts, past_grace, remove
@@ -280,12 +280,12 @@ def _fate(one: FoundRun, newest: bool, current: bool, now: dt.datetime, limits: 
 
 
 def _material(one: FoundRun) -> dict[str, int]:
-    """All files of attempts that no commit lists as a document, with their sizes; the quality step keeps its own."""
+    """All files of attempts that no commit lists as a document, with their sizes."""
     kept: set[str] = set()
-    for step in (*map(stage_step, range(one.run.committed_stages())), RESULT_STEP):
+    for step in (*map(stage_step, range(one.run.committed_stages())), RESULT_STEP, QUALITY_STEP):
         commit = one.run.commit_of(step)
         kept |= {f"{one.run.root}/{file.path}" for file in commit.of_kind(DOCUMENT)} if commit else set()
-    attempts = (f"{one.run.root}/stages/", f"{one.run.root}/{RESULT_STEP}/attempts/")
+    attempts = tuple(f"{one.run.root}/{folder}/" for folder in ("stages", RESULT_STEP, QUALITY_STEP))
     return {
         path: size
         for path, size in one.files.items()

@@ -31,7 +31,9 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
         "quality": {
             "passed": bool(quality and quality.success),
             "expectations": len(checks),
-            "failed": sum(not one.success for one in checks),
+            "failed": sum(one.fails for one in checks),
+            "warnings": [*quality.warnings(len(job.spec.quality.expectations), values=False)] if quality else [],
+            "quarantined_keys": quality.quarantine.keys if quality and quality.quarantine else 0,
             "ledger_balanced": ledger.balanced,
         },
         "balance": {

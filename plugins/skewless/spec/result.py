@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -17,12 +18,28 @@ from pydantic import (
     model_validator,
 )
 
-from skewless.document import Frozen, Tagged, one_of, shortened, unmet
+from skewless.document import LARGEST_COUNT, Frozen, Tagged, one_of, shortened, unmet
 from skewless.spec.input import TABLES, PathText, is_named, refuse_large
 
 
+def _as_at_most(given: Any) -> Any:
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not number or not (0 < given < 1 or (isinstance(given, int) and 1 <= given <= LARGEST_COUNT)):
+        raise unmet("a number of keys, at least 1, or a share between 0 and 1", shortened(given))
+    return given
+
+
+#: What the keys in quarantine have beside the columns of the result: which expectations a row fails, and the values.
+QUARANTINE_COLUMNS = ("quarantine_reason", "quarantine_value")
+#: A number of keys, or a share of them.
+AtMost = Annotated[int | float, BeforeValidator(_as_at_most)]
+
+
 class Expectation(Frozen):
-    """One Great Expectations expectation of the result's columns, by its snake-case type."""
+    """One Great Expectations expectation of the result's columns, by its snake-case type.
+
+    `mostly`, an argument of Great Expectations, says when it holds; `severity`, what happens when it does not.
+    """
 
     type: str = Field(
         pattern=r"^expect_[a-z0-9_]+$",
@@ -32,6 +49,35 @@ class Expectation(Frozen):
     kwargs: dict[str, Any] = Field(
         default_factory=dict, description="Its arguments.", examples=[{"column": "clicks", "min_value": 1}]
     )
+    severity: Literal["fail", "warn", "quarantine"] = Field(
+        default="fail",
+        description="What it does where it does not hold: nothing is published; the result is published, and its "
+        "report, page, event and messages say so; or the keys that fail it are left out of the published result, and "
+        "lie beside it. One that could not be evaluated always fails the run.",
+        examples=["quarantine"],
+    )
+    at_most: AtMost | None = Field(
+        default=None,
+        description="With warn or quarantine, of an expectation of single rows: a number of keys, or a share below 1 "
+        "of all keys of the result. More keys that fail than that fail the run. quarantine requires it.",
+        examples=[100, 0.01],
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.severity == "quarantine" and self.at_most is None:
+            raise unmet("at_most with severity quarantine: more failing keys than that fail the run", "none")
+        if self.severity == "quarantine" and "mostly" in self.kwargs:
+            raise unmet("at_most in place of mostly with severity quarantine", f"mostly: {self.kwargs['mostly']}"[:80])
+        if self.severity == "fail" and self.at_most is not None:
+            raise unmet("severity warn or quarantine with at_most, or mostly among the kwargs", "severity fail")
+        return self
+
+    def too_many(self, failing: int, keys: int) -> bool:
+        """Whether more keys fail it than may; a share is that of the decimal number as it was written."""
+        if self.at_most is None:
+            return False
+        return failing > (self.at_most if self.at_most >= 1 else Decimal(str(self.at_most)) * keys)
 
     @field_validator("kwargs", mode="before")
     @classmethod
@@ -65,7 +111,7 @@ class Quality(Frozen):
 
     expectations: tuple[Expectation, ...] = Field(
         default=(),
-        description="All of them must hold, or nothing is published.",
+        description="Those of severity fail must hold, or nothing is published.",
         examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
     )
     freshness: str | None = Field(
@@ -86,6 +132,11 @@ class Quality(Frozen):
     def _off_is_a_word(cls, bands: Any) -> Any:
         """YAML takes a bare ``off`` for false."""
         return "off" if bands is False else bands
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether keys may be left out of the published result."""
+        return any(one.severity == "quarantine" for one in self.expectations)
 
 
 _LONGEST, _MOST = 1000, 16

@@ -15,7 +15,7 @@ from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input
 from skewless.spec.part import Part, refuse_shared_paths, resolve_path
-from skewless.spec.result import Length, NoWindow, Output, Quality, Window, as_window
+from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Window, as_window
 from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import Schedule
 from skewless.spec.shadow import Shadow
@@ -151,6 +151,8 @@ class JobSpec(Frozen):
                 raise unmet("another name than that of the column of hours in output.partition", repr(partition))
             taken["hour"] = "the partition column of hours"
         taken |= dict.fromkeys(self.covered.columns, "the column that tells windows apart")
+        if self.quality.quarantines:
+            taken |= dict.fromkeys(QUARANTINE_COLUMNS, "a column of the quarantine")
         roles = [(column, "a key column") for column in self.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         for name, role in roles:

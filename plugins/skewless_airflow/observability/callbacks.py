@@ -47,6 +47,17 @@ def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
     return facts
 
 
+def run_warnings(dag_id: str, run_id: str) -> list[str]:
+    """What the published result of a run does not hold, and how many keys are left out of it."""
+    from skewless.run.directory import RunDirectory
+
+    with contextlib.suppress(SkewlessError):
+        run = RunDirectory(run_location(dag_id, run_id))
+        if (quality := run.quality()) is not None:
+            return quality.warnings(len(run.job().spec.quality.expectations))
+    return []
+
+
 def run_of(context: Any) -> tuple[str, str]:
     """DAG and run of a context; in that of a deadline the run is a mapping, as the REST API returns it.
 

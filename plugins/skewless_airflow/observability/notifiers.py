@@ -13,7 +13,7 @@ from airflow.sdk import BaseNotifier, Context
 
 from skewless.errors import SpecError
 from skewless.spec.airflow import AirflowSettings, Notifier
-from skewless_airflow.observability.callbacks import failure_facts, report_lateness, run_of
+from skewless_airflow.observability.callbacks import failure_facts, report_lateness, run_of, run_warnings
 from skewless_airflow.observability.links import skew_page
 
 log = structlog.get_logger(__name__)
@@ -115,6 +115,8 @@ def run_facts_of(context: Any, event: str) -> dict[str, str]:
     if event == "failed":
         steps = {name: said for name, said in failure_facts(dag_id, run_id).items() if name not in _OF_RUN}
         reason = " ".join(f"{step}: {said}" for step, said in steps.items()) or str(context.get("reason") or "")
+    elif event == "succeeded" and (warnings := run_warnings(dag_id, run_id)):
+        reason = f"{'; '.join(warnings)}."
     sentence = f"Job {dag_id}, run {run_id}, {event}{f': {reason}' if reason else '.'} {page}"
     return dict(zip(_FACTS, (dag_id, run_id, event, reason, page, sentence), strict=True))
 

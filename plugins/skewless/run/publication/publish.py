@@ -6,11 +6,11 @@ import datetime as dt
 import secrets
 from collections.abc import Generator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 from fsspec.implementations.local import LocalFileSystem
 
-from skewless.documents.commit import StepCommit
+from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError, SkewlessError
@@ -30,6 +30,7 @@ from skewless.run.publication.places import (
 from skewless.run.publication.records import (
     MANIFEST,
     PUBLISHED,
+    QUARANTINE,
     Identity,
     Overtaken,
     Publication,
@@ -130,13 +131,13 @@ def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
 
 def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[str, None, Publication]:
     """``publish``, step by step: yields the name of each step that is done; it may be stopped after any of them."""
-    job, result = run.job(), run.committed(RESULT_STEP)
-    require_passed(run, run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport))
+    job, validated = run.job(), Validated.of(run)
+    require_passed(run, validated.report)
     place, record = place_of(job), record_of(run)
     if record is not None and record.superseded:
         return record
     try:
-        return (yield from _Publisher(run, job, result, place, turns, now).steps(record))
+        return (yield from _Publisher(run, job, validated, place, turns, now).steps(record))
     except OSError as err:
         came = err.strerror or type(err).__name__
         raise RunDirectoryError.saying(
@@ -144,11 +145,39 @@ def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[s
         ) from None
 
 
+class Validated(NamedTuple):
+    """A result with its verdict, and the commits of both."""
+
+    result: StepCommit
+    verdict: StepCommit
+    report: QualityReport
+
+    @classmethod
+    def of(cls, run: RunDirectory) -> Self:
+        """That of a run; a ``RunDirectoryError`` if one of the two is not committed."""
+        verdict = run.committed(QUALITY_STEP)
+        report = run.committed_document(verdict, QUALITY_REPORT, QualityReport)
+        return cls(run.committed(RESULT_STEP), verdict, report)
+
+    @property
+    def files(self) -> dict[str, CommittedFile]:
+        """The committed files of a version, by what their names in it begin with: those of keys in quarantine, too.
+
+        If keys are in quarantine, it is the validation that has written all others.
+        """
+        held = self.verdict.of_kind("quarantined")
+        whole = self.verdict if held else self.result
+        kept = whole.of_kind("published") or whole.of_kind("result")
+        return {f"part-{number:05d}": file for number, file in enumerate(kept)} | {
+            f"{QUARANTINE}/part-{number:05d}": file for number, file in enumerate(held)
+        }
+
+
 class _Publisher:
     def __init__(
-        self, run: RunDirectory, job: Job, result: StepCommit, place: Place, turns: Turns, now: dt.datetime
+        self, run: RunDirectory, job: Job, validated: Validated, place: Place, turns: Turns, now: dt.datetime
     ) -> None:
-        self.run, self.job, self.result, self.place, self.turns, self.now = run, job, result, place, turns, now
+        self.run, self.job, self.validated, self.place, self.turns, self.now = run, job, validated, place, turns, now
         self.me = identity_of(run)
 
     def steps(self, record: Publication | None) -> Generator[str, None, Publication]:
@@ -189,7 +218,7 @@ class _Publisher:
         make_folder(place.target.parent)
         draft: Path | None = None
         try:
-            draft = build(self.run, self.result, place, self.me, turn)
+            draft = build(self.run, self.validated, place, self.me, turn)
             yield "built"
             # After the draft was made: whoever claims a later turn from now on finds the draft, and moves it away.
             standing = self.turns.claim(place.day, turn, str(self.me))
@@ -244,9 +273,12 @@ class _Publisher:
 
     def _recorded(self, over: Overtaken | None) -> Publication:
         """Write the record. The first one counts: its attempt may have been overtaken before it wrote it."""
-        path, turn = published_path(self.job), self.job.turn
-        rows, keys = self.result.count("rows"), self.result.count("keys")
-        self.run.write_once(PUBLISHED, Publication(path=path, rows=rows, keys=keys, turn=turn, superseded=over))
+        path, turn, report = published_path(self.job), self.job.turn, self.validated.report
+        rows, keys = self.validated.result.count("rows"), report.published_keys
+        record = Publication(
+            path=path, rows=rows, keys=keys, turn=turn, quarantined=report.keys - keys, superseded=over
+        )
+        self.run.write_once(PUBLISHED, record)
         return self.run.read(PUBLISHED, Publication)
 
     def _superseded(self, over: Overtaken) -> Publication:
@@ -265,7 +297,7 @@ def require_passed(run: RunDirectory, report: QualityReport) -> None:
         raise QualityError.saying(count, words, f"the published result of the day is untouched; run {run}")
 
 
-def build(run: RunDirectory, result: StepCommit, place: Place, by: Identity, turn: int) -> Path:
+def build(run: RunDirectory, validated: Validated, place: Place, by: Identity, turn: int) -> Path:
     """Copy the committed files into a draft, on the disk.
 
     While it is built it has another name, so that a half of one is never taken for a version. A ``FileNotFoundError``
@@ -276,7 +308,7 @@ def build(run: RunDirectory, result: StepCommit, place: Place, by: Identity, tur
     building = draft.with_name(f"{name}{BUILDING}")
     building.mkdir()
     try:
-        _fill(building, run, result, VersionManifest(by=by, turn=turn, name=name, files=()))
+        _fill(building, run, validated, VersionManifest(by=by, turn=turn, name=name, files=()))
     except (SkewlessError, OSError):
         remove(building)
         raise
@@ -285,19 +317,23 @@ def build(run: RunDirectory, result: StepCommit, place: Place, by: Identity, tur
     return draft
 
 
-def _fill(building: Path, run: RunDirectory, result: StepCommit, version: VersionManifest) -> None:
-    ending, files = run.job().spec.output.file_format, []
-    for number, file in enumerate(result.of_kind("published") or result.of_kind("result")):
+def _fill(building: Path, run: RunDirectory, validated: Validated, version: VersionManifest) -> None:
+    kind, files = run.job().spec.output.file_format, []
+    for begin, file in validated.files.items():
         run.verify(file)
-        copy = building / f"part-{number:05d}-{version.name}.{ending}"
+        ending = "" if begin.startswith(QUARANTINE) else f".{kind}"
+        copy = building / f"{begin}-{version.name}{ending}"
+        copy.parent.mkdir(exist_ok=True)
         run.fs.get_file(f"{run.root}/{file.path}", str(copy))
         sync_file(copy)
-        files.append(_described(copy))
+        files.append(_described(building, copy))
         if file.content and files[-1].sha256 != file.content:
             raise run.differs_from_commit(file, "other content")
     manifest = building / MANIFEST
     manifest.write_text(version.model_copy(update={"files": tuple(files)}).sealed(), encoding="utf-8")
     sync_file(manifest)
+    if (building / QUARANTINE).exists():
+        sync_folder(building / QUARANTINE)
     sync_folder(building)
 
 
@@ -309,7 +345,7 @@ def faults_of(folder: Path, manifest: VersionManifest) -> list[str]:
         try:
             if path.stat().st_size != file.size_bytes:
                 found.append(f"{file.name} has {path.stat().st_size:,} bytes, not {file.size_bytes:,}")
-            elif _described(path) != file:
+            elif _described(folder, path) != file:
                 found.append(f"{file.name} has other content")
         except OSError as err:
             found.append(f"{file.name}: {err.strerror or type(err).__name__}")
@@ -319,6 +355,6 @@ def faults_of(folder: Path, manifest: VersionManifest) -> list[str]:
     return found + [f"{name} was not published" for name in strange]
 
 
-def _described(path: Path) -> PublishedFile:
+def _described(folder: Path, path: Path) -> PublishedFile:
     sha256 = content_checksum(LocalFileSystem(), str(path))
-    return PublishedFile(name=path.name, size_bytes=path.stat().st_size, sha256=sha256)
+    return PublishedFile(name=str(path.relative_to(folder)), size_bytes=path.stat().st_size, sha256=sha256)

@@ -22,6 +22,10 @@ PUBLISHED = f"{PUBLISH_STEP}/published.json"
 #: The manifest of a version, in its folder. Spark and pyarrow pass over names that begin so; no glob of an ending fits.
 MANIFEST = "_published"
 
+#: The keys in quarantine, beside those that are published: in a folder of its own in that of the day. As its files have
+#: no ending of a format, no glob of one fits them, either.
+QUARANTINE = "_quarantine"
+
 Sha256 = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
 
 
@@ -60,7 +64,7 @@ class PublishedFile(Frozen):
     @field_validator("name")
     @classmethod
     def _plain(cls, name: str) -> str:
-        if not inner_path(name) or "/" in name:
+        if not inner_path(name) or "/" in name.removeprefix(f"{QUARANTINE}/"):
             raise ValueError("should be the name of a file")
         return name
 
@@ -90,7 +94,8 @@ class Publication(Document):
     Attributes:
         path: the published folder.
         rows: rows of the input that it accounts for.
-        keys: rows of the result.
+        keys: rows of the result that are published.
+        quarantined: its rows that are not, and lie beside them.
         superseded: by whom, if a later run of the day published before this one had finished; then the result of this
             run never became visible, or no longer is.
         snapshot: of a table, the snapshot or version that published it.
@@ -100,6 +105,7 @@ class Publication(Document):
     rows: Count
     keys: Count
     turn: Count
+    quarantined: Count = 0
     superseded: Overtaken | None = None
     snapshot: Annotated[int, Field(ge=0)] | None = None
 

@@ -28,6 +28,7 @@ class CheckView:
         required: the arguments, as text.
         found: the outcome, as text.
         keys: some of the keys that fail, with what was found in them.
+        verdict: passed, failed, warned or quarantined.
     """
 
     name: str
@@ -41,6 +42,7 @@ class CheckView:
     observed: str
     found: str
     keys: tuple[FailingKey, ...] = ()
+    verdict: str = "passed"
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
@@ -57,6 +59,7 @@ class QualityView:
         sentence: how many checks failed, and what each found; "" if none did.
         bands: figures beside those of the nights around.
         told: how many of them are as usual, and which are not.
+        quarantine: how many keys are left out of the published result; "" if none is.
     """
 
     success: bool
@@ -68,13 +71,15 @@ class QualityView:
     sentence: str = ""
     bands: tuple[Band, ...] = ()
     told: tuple[str, ...] = ()
+    quarantine: str = ""
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:
-        """The checks that failed; then all others by who asks for them and what they are about; each with a title."""
+        """Titles with their checks: those that failed, warned or quarantine; all others by who asks for them."""
         held = [check for check in self.checks if check.success]
         titles = {
             "Failed checks": list(self.failed),
+            "Warnings and quarantine": [c for c in self.checks if c.verdict in {"warned", "quarantined"}],
             "Checks of this job's spec": [check for check in held if check.own],
             "Built-in checks of the result": [c for c in held if not c.own and c.subject != "ledger"],
             "Built-in checks of the ledger": [c for c in held if not c.own and c.subject == "ledger"],
@@ -84,7 +89,7 @@ class QualityView:
     @property
     def failed(self) -> tuple[CheckView, ...]:
         """The checks that failed."""
-        return tuple(check for check in self.checks if not check.success)
+        return tuple(check for check in self.checks if check.verdict == "failed")
 
 
 @dataclass(frozen=True)
@@ -227,6 +232,7 @@ def read_quality(run: RunDirectory) -> QualityView:
                 check.observed,
                 check.found,
                 check.keys,
+                check.verdict,
             )
         )
     return QualityView(
@@ -239,4 +245,5 @@ def read_quality(run: RunDirectory) -> QualityView:
         sentence="" if report.success else ": ".join(report.failed_words(own)),
         bands=report.bands.checks if report.bands else (),
         told=report.bands.sentences if report.bands else (),
+        quarantine=report.quarantine.sentence if report.quarantine and report.quarantine.keys else "",
     )

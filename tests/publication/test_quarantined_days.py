@@ -1,0 +1,141 @@
+"""A day with keys in quarantine: both are published at once, or neither, whatever was killed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skewless.documents.ledger import balance
+from skewless.documents.quality import QualityReport, Quarantine
+from skewless.errors import SpecError
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
+from skewless.run.publication.publish import faults_of, publishing
+from skewless.run.publication.records import QUARANTINE, manifest_of
+from skewless.run.publication.release import keys_named, published_run
+from tests.faults.killed import Point
+from tests.publication.days import DAY, NOW, published, turns_of, validated
+
+BEFORE = {"a.txt": "old 1", "b.txt": "old 2"}
+#: What readers of an ending see, and what lies in quarantine.
+OLD, NEW = ({"old 1", "old 2"}, set[str]()), ({"kept"}, {"held"})
+
+
+def apart(folder: Path, out: Path, turn: int) -> RunDirectory:
+    """A validated run with a key in quarantine, whose verdict has written the files of both."""
+    run = validated(folder, out, {"whole.txt": "kept and held"}, turn=turn)
+    Path(run.path(f"{QUALITY_STEP}/COMMIT.json")).unlink()
+    quality = run.new_attempt(QUALITY_STEP)
+    files = []
+    for kind, text in (("result", "kept"), ("quarantined", "held")):
+        path = Path(quality.path(f"{kind}.txt"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        files.append(quality.described(kind, str(path), 1, copied=True))
+    ledger = balance(run.job(), [], 0)
+    report = QualityReport(success=True, keys=2, checks=(), ledger=ledger, quarantine=Quarantine(keys=1))
+    quality.write(QUALITY_REPORT, report)
+    quality.commit(files, {})
+    return run
+
+
+def seen(out: Path) -> tuple[set[str], set[str]]:
+    day = out / DAY
+    held = (day / QUARANTINE).iterdir() if (day / QUARANTINE).exists() else ()
+    return {one.read_text() for one in day.glob("*.parquet")}, {one.read_text() for one in held}
+
+
+def test_a_publication_that_ends_after_any_step_shows_both_or_neither_and_both_when_it_is_done_again(
+    tmp_path: Path,
+) -> None:
+    for stop in itertools.count(1):
+        out = tmp_path / str(stop) / "out"
+        published(validated(tmp_path / str(stop) / "old", out, BEFORE))
+        run = apart(tmp_path / str(stop) / "new", out, 2)
+        steps = publishing(run, turns_of(out), NOW)
+        done = [name for _, name in zip(range(stop), steps, strict=False)]
+        assert seen(out) in (OLD, NEW), done
+        assert (seen(out) == NEW) == ("exchanged" in done), done
+        steps.close()
+        record = published(run)
+        assert seen(out) == NEW
+        assert (record.keys, record.quarantined) == (1, 1)
+        manifest = manifest_of(out / DAY)
+        assert manifest is not None
+        assert not faults_of(out / DAY, manifest)
+        assert not list(out.rglob("*.parquet"))[1:], "no glob of an ending finds what is in quarantine"
+        if len(done) < stop:
+            return
+
+
+def test_the_run_that_has_published_a_day_is_found_unless_it_is_gone_or_another_one(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(SpecError, match="no run has published here"):
+        published_run(out / DAY)
+    published(apart(tmp_path / "run", out, 1))
+    assert published_run(out / DAY).root == str(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "gone")
+    apart(tmp_path / "run", out, 2)
+    with pytest.raises(SpecError, match="is no longer in"):
+        published_run(out / DAY)
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "found"),
+    [
+        ("a b", 1, ("a b",)), ("[x", 1, ("[x",)), ('["a", null]', 2, ("a", None)), ("[null]", 1, (None,)),
+        ("a", 2, None), ("[1]", 1, None), ('["a"]', 2, None),
+    ],
+)  # fmt: skip
+def test_a_key_is_named_by_its_text_or_by_a_json_list(
+    given: str, columns: int, found: tuple[str | None, ...] | None
+) -> None:
+    if found is not None:
+        assert keys_named([given], columns) == [found]
+        return
+    with pytest.raises(SpecError, match="KEY: expected a text, or for"):
+        keys_named([given], columns)
+
+
+_PUBLISH = """
+import sys
+from skewless.run.directory import RunDirectory
+from tests.publication.days import published
+published(RunDirectory(sys.argv[1]))
+"""
+
+
+def watched(folder: Path, run: RunDirectory, *words: str) -> int:
+    """Publish in a process that is watched, and perhaps killed; its exit code."""
+    script = folder / "publish.py"
+    script.write_text(_PUBLISH)
+    command = [sys.executable, "-m", "tests.faults.killed", "--root", str(folder), *words, str(script), str(run)]
+    return subprocess.run(command, check=False, capture_output=True).returncode
+
+
+def test_a_publisher_that_is_killed_shows_both_or_neither_and_both_when_it_is_called_again(tmp_path: Path) -> None:
+    def laid_out(name: str) -> tuple[Path, RunDirectory]:
+        folder = tmp_path / name
+        published(validated(folder / "old", folder / "out", BEFORE))
+        return folder, apart(folder / "new", folder / "out", 2)
+
+    folder, run = laid_out("recorded")
+    assert watched(folder, run, "--record", str(tmp_path / "points")) == 0
+    points = [Point(*json.loads(line)) for line in (tmp_path / "points").read_text().splitlines()]
+    held = [one for one in points if f"{QUARANTINE}/part" in one.path and one.action != "read"]
+    built = [one for one in points if one.action == "rename to" and "/drafts/" in one.path]
+    recorded = [one for one in points if one.path == "new/publish/published.json"]
+    chosen = [(held[0], "before", OLD), (held[-1], "after", OLD), (built[0], "after", OLD),
+              (recorded[-1], "before", NEW)]  # fmt: skip
+    for number, (point, when, expected) in enumerate(chosen):
+        folder, run = laid_out(str(number))
+        code = watched(folder, run, "--at", point.name, "--nth", str(point.nth), "--when", when)
+        assert code == -signal.SIGKILL, point
+        assert seen(folder / "out") == expected, point
+        published(run)
+        assert seen(folder / "out") == NEW, point
