@@ -143,7 +143,7 @@ def test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result(
 @pytest.mark.long
 @pytest.mark.parametrize("differences", ["warn", "fail"])
 def test_a_job_in_the_shadow_of_the_published_result_compares_and_publishes_nothing(
-    first_night: Night, root: Path, dags_folder: Path, caplog: pytest.LogCaptureFixture, differences: str
+    first_night: Night, root: Path, dags_folder: Path, differences: str
 ) -> None:
     before = _contents(first_night.run, root)
     beside = "published/words/date={date}"
@@ -156,13 +156,11 @@ def test_a_job_in_the_shadow_of_the_published_result_compares_and_publishes_noth
     assert found is not None
     assert (found.keys, found.differ) == (len(COUNTS), differ)
     assert night.states["compare"] == ("failed" if differ else "success")
-    assert f"{len(COUNTS)} keys, {differ} differ; nothing was published" in caplog.text or differ
     assert "publish" not in night.states
     assert _contents(first_night.run, root) == before
     with create_session() as session:
         made = select(AssetEvent).where(AssetEvent.source_dag_id == night.dag.dag_id)
         assert session.scalars(made).all() == []
-    assert drivers_of(f"/runs/{night.dag.dag_id}/") == []
 
 
 @pytest.mark.long
