@@ -70,6 +70,16 @@ def _compared(ours: DataFrame, theirs: OtherSide, columns: JobColumns, tolerance
     )
     found = _judged(ours, numbered, columns, judged, tolerance)
     counts = _counts(found, judged)
+    told: dict[str, Any] = {"worst": (), "concentrated": ()}
+    if counts["differ"]:
+        kept = found.persist(StorageLevel.DISK_ONLY)  # it is looked at three times more, and may be large
+        try:
+            told = {
+                "worst": _worst(kept.where("differs"), columns, judged, worst),
+                "concentrated": _concentrated(kept, counts["differ"], keys, own),
+            }
+        finally:
+            kept.unpersist()
     return {
         **counts,
         "within_error": tuple(
@@ -78,8 +88,7 @@ def _compared(ours: DataFrame, theirs: OtherSide, columns: JobColumns, tolerance
         "lacking": tuple(one.name for one in columns.bound if one.name not in theirs.columns),
         "types": types,
         "more": tuple(name for name in theirs.columns if name not in own.values()),
-        "worst": _worst(found.where("differs"), columns, judged, worst) if counts["differ"] else (),
-        "concentrated": _concentrated(found, counts["differ"], keys, own) if counts["differ"] else (),
+        **told,
     }
 
 
