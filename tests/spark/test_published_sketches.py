@@ -252,6 +252,7 @@ class Days:
         return run
 
 
+@pytest.mark.long
 def test_days_roll_up_to_a_window_in_sql_alone_after_late_rewritten_and_deleted_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -303,7 +304,7 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("kind", mostly_long(OUTPUTS, "json", "delta"))
+@pytest.mark.parametrize("kind", mostly_long(OUTPUTS, "delta"))
 def test_sketches_are_published_in_every_format_but_csv(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     path = write_input(tmp_path / "in", pa.table({"key": ["a"] * 9, "word": [f"w{n}" for n in range(9)]}), files=2)
     place = "local.marts.clicks" if kind == "iceberg" else str(tmp_path / "out")
