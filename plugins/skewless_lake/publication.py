@@ -18,7 +18,7 @@ from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.documents.savings import Savings
 from skewless.errors import RunDirectoryError, SkewlessError, SpecError
-from skewless.history.recording import finality_of, tells_finality, with_run
+from skewless.history.recording import finality_of, tells_finality, with_night, with_run
 from skewless.history.store import NightsStore
 from skewless.run.directory import FINALITY, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.publication.places import beside, beside_table, turns_folder
@@ -66,15 +66,19 @@ def keep_night(run: RunDirectory) -> Finality | None:
             return None
         if (told := run.finality()) is not None:
             return told
-        tells = tells_finality(job)
-        store = nights_of(job)
-        store.change(partial(with_run, job=job, figures=report.figures, ledger=report.ledger))
-        if tells:
-            run.write_once(FINALITY, finality_of(store.newest(), job))
-        return run.finality()
+        # A release has what an earlier run had pinned.
+        tells = tells_finality(job) and not (report.quarantine and report.quarantine.released)
+        change = partial(with_run, ledger=report.ledger) if tells else with_night
+        kept = nights_of(job).change(partial(change, job=job, figures=report.figures))
     except (SkewlessError, OSError) as err:
         log.warning("the figures of this night are not kept: %s", err)
         return None
+    if not tells:
+        return None
+    told = finality_of(kept, job)
+    with suppress(SkewlessError, OSError):  # it is told all the same
+        run.write_once(FINALITY, told)
+    return told
 
 
 #: How long it may take to tell what a run has saved.

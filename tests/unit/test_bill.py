@@ -19,7 +19,7 @@ from skewless.documents.steps import StepBill
 from skewless.errors import SpecError
 from skewless.replay.savings import savings_of
 from skewless.run.bill import bill_of, rates_of
-from skewless.run.directory import RESULT_STEP, SAVINGS, RunDirectory, stage_step
+from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
 from skewless.run.sizing import advice_of
 from skewless.run.step_times import timed_step
 from skewless.spec.rates import Rates
@@ -83,6 +83,8 @@ def test_what_was_not_measured_is_not_told(unknown: dict[str, Any]) -> None:
     assert night().replayed(savings(**unknown))[0] is None
     assert night(reduce_used_seconds=0.0, reduce_skew_seconds=0.0).replayed(savings()) == (None, None)
     assert night().replayed(None) == (None, None)
+    waited_too_much = savings(over_bound=9.0, against_over_bound=1.0, whole_keys_over_bound=1.0)
+    assert night().replayed(waited_too_much) == (None, None), "less than nothing is no bill"
 
 
 def test_a_run_that_plain_hashing_routed_is_its_own_bill() -> None:
@@ -127,13 +129,14 @@ def test_the_try_that_committed_counts_and_the_others_are_lost(tmp_path: Path) -
     tried(run, "stage 0", stage, commits=False)
     tried(run, "stage 0", stage, commits=True)
     tried(run, "merge", RESULT_STEP, commits=True)
+    tried(run, "compare", COMPARISON_STEP, commits=True)
     Path(run.new_attempt(stage).path("")).mkdir()
     found = bill_of(run)
     assert [(name, bill.attempts) for name, bill in found.steps] == [
-        ("merge", (run.committed(RESULT_STEP).attempt,)), ("stage 0", (run.committed(stage).attempt,)),
+        ("compare", (run.committed(COMPARISON_STEP).attempt,)), ("merge", (run.committed(RESULT_STEP).attempt,)), ("stage 0", (run.committed(stage).attempt,)),
     ]  # fmt: skip
     assert [name for name, _ in found.lost] == ["stage 0", "stage 0"]
-    assert (found.unknown, found.lost_seconds, found.held) == (1, 200.0, 400.0)
+    assert (found.unknown, found.lost_seconds, found.held) == (1, 200.0, 500.0)
 
 
 def test_of_clusters_that_share_a_stage_each_counts(tmp_path: Path) -> None:
@@ -166,6 +169,7 @@ def test_the_price_of_a_core_is_read_from_the_data_root(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("core_hour: 0\ncurrency: EUR\n", "core_hour"),
+        ("core_hour: true\ncurrency: EUR\n", "core_hour"),
         ("core_hour: 1\ncurrency: euros\n", "currency"),
         ("core_hour: 1\ncurrency: EUR\nkey: secret\n", "key"),
         ("- 1\n", "a YAML mapping"),
@@ -250,6 +254,8 @@ def test_the_fewest_cores_are_those_with_which_a_night_takes_a_tenth_longer() ->
     assert cores.then == 32
     assert took - 640 / 64 + 640 / 32 <= 1.1 * took < took - 640 / 64 + 640 / 31
     assert "10%" in cores.reason
+    followed = night(cores=32, held_seconds=3_520.0, used_seconds=640.0, skew_seconds=640.0)
+    assert advice_of(spec, [bill, bill, followed]) == advice_of(spec, [followed]), "other cores are of another size"
     assert not reducers.changes
     assert not memory.changes
 

@@ -24,7 +24,7 @@ from skewless.history.bands import FEWEST, Figure, Usual, left, usual
 from skewless.history.figures import shape_of
 from skewless.history.finality import delays_of
 from skewless.history.judging import WITHIN, bands_of, failed_checks, judged
-from skewless.history.recording import finality_of, with_run
+from skewless.history.recording import finality_of, tells_finality, with_run
 from skewless.history.store import KEPT, NightsStore
 from skewless.spec.part import Part, part_place
 from skewless.spec.reading import parse_spec
@@ -212,7 +212,7 @@ def test_what_is_left_warns_or_fails_or_is_not_looked_at(tmp_path: Path, bands: 
     store = NightsStore(str(tmp_path / "nights"))
     store.change(lambda _: _known(_weekly(30)))
     figures: dict[str, Measured] = {"rows": (400.0, 0), "new": (1.0, 0)}
-    found = judged(_job(30, bands=bands), figures, store)
+    found = judged(_job(30, bands=bands), figures, lambda _: store)
     assert (found.checks[0].outcome if found else None) == outcome
     (sentence,) = found.left if found else ("rows: 400",)
     assert sentence.startswith("rows: 400")
@@ -220,7 +220,7 @@ def test_what_is_left_warns_or_fails_or_is_not_looked_at(tmp_path: Path, bands: 
     assert [one.name(own=False) for one in checks] == ["rows as in the nights around"] * (bands == "fail")
     # What cannot be read passes nothing.
     Path(store.path("0002.json")).write_text("{}")
-    found = judged(_job(30, bands=bands), figures, store)
+    found = judged(_job(30, bands=bands), figures, lambda _: store)
     assert (found.outcome if found else None) == outcome
     assert ("0002.json" in found.sentences[-1]) if found else bands == "off"
     assert [one.expectation for one in failed_checks(found)] == [WITHIN] * (bands == "fail")
@@ -286,7 +286,7 @@ def _nights(days: int, late: dict[int, int], **window: Any) -> Iterator[tuple[Jo
     for today in range(days):
         rows = {day: 1000 + sum(count for after, count in late.items() if after <= today - day)
                 for day in range(max(0, today - 9), today + 1)}  # fmt: skip
-        job = _job(today, rows=rows, **window)
+        job = _job(today, today + 1, rows=rows, **window)
         kept = with_run(kept, job, {}, _ledger(rows))
         assert with_run(kept, job, {}, _ledger(rows)) == kept, "twice is as once"
         yield kept, job
@@ -334,9 +334,9 @@ def test_a_deadline_lies_within_the_window() -> None:
 
 def test_a_day_of_a_far_future_makes_no_other_day_final() -> None:
     *_, (kept, _) = _nights(12, {1: 5}, final_after=9)
-    stray = _job(20_000, rows={20_000: 1}, final_after=9)
+    stray = _job(20_000, 90, rows={20_000: 1}, final_after=9)
     kept = with_run(kept, stray, {}, _ledger({20_000: 1}))
-    job = _job(12, rows={12: 1000}, final_after=9)
+    job = _job(12, 91, rows={12: 1000}, final_after=9)
     kept = with_run(kept, job, {}, _ledger({12: 1000}))
     assert kept.arrivals[-2].came == ((0, 1000),)
     assert [one.part for one in finality_of(kept, job).final] == [_name(3)]
@@ -344,7 +344,7 @@ def test_a_day_of_a_far_future_makes_no_other_day_final() -> None:
 
 def test_a_day_whose_last_nights_were_missed_is_final_a_little_later() -> None:
     *_, (kept, _) = _nights(9, {}, final_after=9)
-    job = _job(14, rows={14: 1000}, final_after=9)
+    job = _job(14, 90, rows={14: 1000}, final_after=9)
     told = finality_of(with_run(kept, job, {}, _ledger({14: 1000})), job)
     assert [(one.part, one.delay) for one in told.final] == [(_name(day), 14 - day) for day in range(6)]
 
@@ -352,7 +352,7 @@ def test_a_day_whose_last_nights_were_missed_is_final_a_little_later() -> None:
 def test_rows_after_a_day_was_final_are_counted_and_told() -> None:
     *_, (kept, _) = _nights(30, {1: 5})
     part = WindowPart(name=_name(25), place=0, late_rows=7, base=1, before_rows=1005, units=(0, 1), ranks=(1,))
-    job = _job(30, rows={30: 1000})
+    job = _job(30, 90, rows={30: 1000})
     window = job.covered.model_copy(
         update={"parts": (part.model_copy(update={"place": part_place(Part(_date(25)))}), *job.covered.parts)}
     )
@@ -366,9 +366,30 @@ def test_rows_after_a_day_was_final_are_counted_and_told() -> None:
 def test_an_old_day_that_is_restated_counts_by_what_is_there_now() -> None:
     """A restated day sees its window as it is tonight, not as it was then: its delays are those until tonight."""
     *_, (kept, _) = _nights(30, {1: 5})
-    restated = with_run(kept, _job(22, turn=2, rows={21: 1100, 22: 1005}), {}, _ledger({21: 1100, 22: 1005}))
+    job = _job(22, turn=90, rows={21: 1100, 22: 1005})
+    restated = with_run(kept, job, {}, _ledger({21: 1100, 22: 1005}))
     came = {one.part: one.came for one in restated.arrivals}
     assert came[_name(21)] == ((0, 1000), (1, 1005), (8, 1100))
+    assert finality_of(restated, job).share is None, "what a day has on its own night says nothing of this one"
+
+
+def test_a_run_that_has_pinned_its_input_before_others_tells_nothing_of_their_days() -> None:
+    *_, (kept, _) = _nights(30, {1: 5})
+    late = with_run(kept, _job(31, turn=5, rows={21: 900, 31: 1000}), {}, _ledger({21: 900, 31: 1000}))
+    assert [one.came for one in late.arrivals] == [*(one.came for one in kept.arrivals), ((0, 1000),)]
+
+
+def test_where_each_day_has_an_output_of_its_own_no_day_is_told_to_be_final() -> None:
+    job = _job(3, rows={3: 1})
+    assert tells_finality(job)
+    output = job.spec.output.model_copy(update={"path": "/out/{date}"})
+    assert not tells_finality(job.model_copy(update={"spec": job.spec.model_copy(update={"output": output})}))
+
+
+@pytest.mark.parametrize("values", [(1e308, -1e308), (0.0, 1e308)])
+def test_figures_beyond_all_numbers_have_no_band_and_fail_nothing(values: tuple[float, float]) -> None:
+    found = usual([Figure(day, values[day % 2]) for day in range(40)], 40)
+    assert found is None or all(map(math.isfinite, found[:3]))
 
 
 def test_days_whose_first_night_was_not_seen_say_nothing() -> None:

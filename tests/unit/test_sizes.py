@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 53_750,
+    "lines of the product": 53_850,
     "lines of tests": 56_000,
-    "words of pages": 60_000,
+    "words of pages": 60_050,
     "fields of a spec": 111,
     "conditions on an axis": 96,
 }

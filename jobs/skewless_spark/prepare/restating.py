@@ -236,10 +236,13 @@ def skipped_parts(run: RunDirectory, spec: JobSpec, part: Part, root: str, where
     if back < 1 or part.date <= spec.schedule.start:
         return ()
     before = [one for one in parts_until(part, back, spec.schedule.timezone)[:-1] if one.date >= spec.schedule.start]
-    newest = next(iter(published_results(spec, before[::-1], root, where)), None)
+    if last_step_of(spec).publishes:
+        newest = next((one for one, *_ in published_results(spec, before[::-1], root, where)), None)
+    else:  # only its runs tell how far it has come
+        newest = max((one for one in _begun(run, spec) if one in before), default=None)
     if newest is None:
         return ()
-    between = [one for one in before if one > newest[0] and spec.schedule.has_run_for(one)]
+    between = [one for one in before if one > newest and spec.schedule.has_run_for(one)]
     begun = _begun(run, spec) if between else set()
     return tuple(one for one in between if one not in begun)
 

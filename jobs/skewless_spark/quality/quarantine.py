@@ -44,6 +44,19 @@ class Split(NamedTuple):
     flagged: tuple[int, ...] = ()
 
 
+def balance_of_keys(kept: int, held: int, keys: int, wrong: str = "") -> Check:
+    """Whether each key of the result is published or in quarantine, and no other.
+
+    Args:
+        wrong: which rows that fail an expectation are not in quarantine; empty if all are.
+    """
+    numbers = f"{keys:,} keys of the result, {kept:,} published, {held:,} in quarantine"
+    return Check(
+        subject="quarantine", expectation="keys_balance", column="", success=kept + held == keys and not wrong,
+        observed=numbers, sentence=f"keys_balance: {numbers}{f'; {wrong}' if wrong else ''}",
+    )  # fmt: skip
+
+
 def set_apart(
     spark: SparkSession, attempt: Attempt, job: Job, result: DataFrame, checks: Sequence[Check], own: Sequence[Verdict]
 ) -> tuple[Split, str] | None:

@@ -20,7 +20,7 @@ from skewless.run.publication.records import Publication, record_of
 from skewless.run.publication.release import begin_release, keys_named
 from skewless.spec.result import QUARANTINE_COLUMNS
 from skewless_leases import Turns, open_store
-from skewless_spark.quality.quarantine import Split, split
+from skewless_spark.quality.quarantine import Split, balance_of_keys, split
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.sources.uris import quoted
 from skewless_spark.states.committed_files import QUARANTINED, RESULT, read_files
@@ -57,6 +57,9 @@ def release(session: Callable[[], SparkSession], run: RunDirectory, given: Seque
     keys = keys_named(given, len(job.spec.key))
     if keys and not _some_in_quarantine(session(), run, before, keys):
         return Released(0, held.keys, None, run)
+    files = (*before.verdict.of_kind(QUARANTINED), *before.result.files)
+    if any(not run.exists(file.path) for file in files):
+        raise SpecError.saying(f"run {run}", "files of its result are gone, by a prune perhaps", "run the day again")
     into = begin_release(run, keys, Turns(open_store(turns_folder(job.output_path))), group)
     if into.commit_of(QUALITY_STEP) is None:
         with suppress(LostRaceError):  # what somebody has written counts who lets the same keys in
@@ -115,5 +118,7 @@ def _let_in(
         came = f"{left.kept:,} to be published and {left.held:,} in quarantine"
         raise LedgerError(f"release of {run}", f"{report.keys:,} keys of the result", came, "nothing was published")
     quarantine = Quarantine(keys=left.held, rows=left.rows, released=held.released + held.keys - left.held)
-    attempt.write(QUALITY_REPORT, report.model_copy(update={"quarantine": quarantine}))
+    balance = balance_of_keys(left.kept, left.held, report.keys)
+    checks = tuple(balance if one.expectation == balance.expectation else one for one in report.checks)
+    attempt.write(QUALITY_REPORT, report.model_copy(update={"quarantine": quarantine, "checks": checks}))
     attempt.commit(left.files if left.held else [], {"checks": len(report.checks), "failed": 0})

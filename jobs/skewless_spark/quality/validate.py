@@ -30,7 +30,7 @@ from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.figures import NEVER_NULL, column_figures, figure_columns
-from skewless_spark.quality.quarantine import Split, set_apart
+from skewless_spark.quality.quarantine import balance_of_keys, set_apart
 from skewless_spark.quality.verdict import Verdict, key_words
 from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.result.staging import staged, staged_frame
@@ -86,7 +86,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     with _result_of(spark, run, result) as found:
         about_table, built_in, about_result = _result_verdicts(context, spark, job, found, rows, keys, own, of_columns)
         figures = figures_of(job, run.reports(), ledger, keys, column_figures(job, of_columns))
-        bands = judged(job, figures, nights_of(job))
+        bands = judged(job, figures, nights_of)
         checks = (
             *(verdict.check("ledger") for verdict in about_ledger),
             _ledger_check(ledger),
@@ -102,7 +102,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         apart = set_apart(spark, attempt, job, found.frame, checks, about_result)
     if apart is not None:
         first = len(checks) - len(own)
-        checks = (*checks[:first], _balance_of_keys(*apart, keys), *checks[first:])
+        checks = (*checks[:first], balance_of_keys(apart[0].kept, apart[0].held, keys, apart[1]), *checks[first:])
     report = QualityReport(
         success=not any(check.fails for check in checks),
         keys=keys,
@@ -226,13 +226,6 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
 def _ledger_check(ledger: Ledger) -> Check:
     numbers = f"{ledger.input_rows:,} rows of input, {ledger.state_rows:,} rows in the states"
     return _own_check("ledger", "ledger_balances", ledger.balanced, numbers, "; ".join(ledger.problems) or numbers)
-
-
-def _balance_of_keys(apart: Split, wrong: str, keys: int) -> Check:
-    """Whether each key of the result is published or in quarantine, and no other: and all that fail in quarantine."""
-    numbers = f"{keys:,} keys of the result, {apart.kept:,} published, {apart.held:,} in quarantine"
-    balanced = apart.kept + apart.held == keys and not wrong
-    return _own_check("quarantine", "keys_balance", balanced, numbers, f"{numbers}; {wrong}" if wrong else numbers)
 
 
 def _own_check(subject: str, kind: str, success: bool, observed: str, words: str, column: str = "") -> Check:

@@ -56,10 +56,13 @@ def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> S
         _Executor(int(one["totalCores"]), one["addTime"] / 1000.0, (one["removeTime"] or ended * 1000.0) / 1000.0)
         for one in seen.executors()
     ]
-    tries = [one for one in seen.tries(jobs) if _tasks(one)]
+    all_tries = seen.tries(jobs)
+    if len(all_tries) < sum(int(job["numCompletedStages"]) + int(job["numFailedStages"]) for job in jobs):
+        raise ValueError("Spark has dropped stages of the step")
+    tries = [one for one in all_tries if _tasks(one)]
     skew = {True: 0.0, False: 0.0}
     for busy in _without_break(seen, tries, sum(one.cores for one in executors) // each):
-        there = sum(one.cores for one in executors if one.removed >= busy.ended)
+        there = sum(one.cores for one in executors if one.added < busy.ended <= one.removed)
         skew[busy.reads] += each * _waited(busy, there // each)
     used = {reads: each * sum(_seconds(one) for one in tries if _reads(one) == reads) for reads in (True, False)}
     return StepBill(

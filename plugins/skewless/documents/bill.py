@@ -97,6 +97,8 @@ class RunBill:
             if over_bound is None:
                 return None
             held = self.held + (over_bound - (savings.over_bound or 1.0)) * per_bound
+            if held <= 0:  # the replay predicts more waiting than there can have been
+                return None
             off = (error * over_bound * per_bound + missed) / held
             return OtherBill(held, off) if off < _WORST_ERROR else None
 

@@ -52,10 +52,12 @@ class Arrivals(Frozen):
 
     Attributes:
         came: what its rows were, each time that they had changed, in the order of time.
+        turn: of the run that looked at it last: one that pinned its input before it knows less.
         final: whether and how it was told to be final.
     """
 
     part: str
+    turn: Count = 0
     came: Annotated[tuple[Came, ...], Field(min_length=1)]
     final: FinalDay | None = None
 

@@ -199,7 +199,9 @@ class Quarantine(Frozen):
 
     @property
     def sentence(self) -> str:
-        """What is left out, for people."""
+        """What is left out, or was, for people."""
+        if not self.keys:
+            return f"{self.released:,} keys were in quarantine, and released"
         rows = "" if self.rows is None else f", of {self.rows:,} rows of the input"
         released = f"; {self.released:,} were released" if self.released else ""
         return f"{self.keys:,} keys in quarantine{rows}{released}"
@@ -241,7 +243,12 @@ class QualityReport(Document):
             values: whether keys and values may be in them, which not everybody may see who sees counts.
         """
         left_out = [self.quarantine.sentence] if self.quarantine else []
-        return left_out + [words for check, words in self._not_held(own, values=values) if not check.fails][:MOST_NAMED]
+        told = [
+            words
+            for check, words in self._not_held(own, values=values)
+            if not check.fails and (check.severity == "warn" or self.published_keys < self.keys)
+        ]
+        return left_out + told[:MOST_NAMED]
 
     def named(self, own: int) -> tuple[tuple[str, Check], ...]:
         """The checks with what they expect in words.

@@ -66,7 +66,7 @@ class StepTimes(Document):
     """What a step took, as it measured itself; of several attempts, the first that ended well.
 
     Attributes:
-        step: ``prepare``, ``stage 0``, ``decision 1``, ``merge``, ``validate`` or ``publish``.
+        step: ``prepare``, ``stage 0``, ``decision 1``, ``merge``, ``validate``, ``publish`` or ``compare``.
         started: when it began, or, if it began with its process, when that was started; seconds since 1970 by the
             clock of its machine.
         seconds: from there to its end.

@@ -62,8 +62,9 @@ def left(band: Usual, value: float) -> bool:
     return not band.low <= value <= band.high
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def usual(nights: Sequence[Figure], day: int, of_rows: int = 0) -> Usual | None:
-    """The band of a figure on a day; None with fewer than ``FEWEST`` nights.
+    """The band of a figure on a day; None with fewer than ``FEWEST`` nights, or where it is beyond all numbers.
 
     Args:
         nights: each of another day, and none of the day itself.
@@ -85,6 +86,8 @@ def usual(nights: Sequence[Figure], day: int, of_rows: int = 0) -> Usual | None:
     ends = [min(low, middle - least), middle, max(high, middle + least)]
     if logs:
         ends = [max(0.0, np.exp(min(one, _LARGEST)) - shift) for one in ends]
+    if not np.isfinite(ends).all():
+        return None
     return Usual(float(ends[0]), float(ends[1]), float(ends[2]), len(near), by_weekday)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from skewless.documents.job import Job
@@ -19,14 +19,14 @@ from skewless.spec.part import Part
 WITHIN = "within_the_band"
 
 
-def judged(job: Job, figures: Mapping[str, Measured], store: NightsStore) -> Bands | None:
+def judged(job: Job, figures: Mapping[str, Measured], store: Callable[[Job], NightsStore]) -> Bands | None:
     """Each figure beside its band; None if the spec switches bands off. Nights that cannot be read pass nothing."""
     asked = job.spec.quality.bands
     if asked == "off":
         return None
     outcome: Literal["warned", "failed"] = "failed" if asked == "fail" else "warned"
     try:
-        nights = store.newest()
+        nights = store(job).newest()
     except (SkewlessError, OSError) as err:
         return Bands(problem=str(err), outcome=outcome)
     return bands_of(job.part, shape_of(job), figures, nights, outcome)

@@ -19,7 +19,8 @@ GRACE_DAYS = 7
 def with_run(kept: JobNights, job: Job, figures: dict[str, Measured], ledger: Ledger) -> JobNights:
     """The same with all that a published run tells, unless a later run of its part is there. Twice is as once."""
     then = with_night(kept, job, figures)
-    if not any((one.part, one.turn) == (job.part.name, job.turn) for one in then.nights):
+    mine = any((one.part, one.turn) == (job.part.name, job.turn) for one in then.nights)
+    if not mine:
         return kept
     return with_arrivals(then, job, ledger) if tells_finality(job) else then
 
@@ -36,8 +37,12 @@ def with_night(kept: JobNights, job: Job, figures: dict[str, Measured]) -> JobNi
 
 
 def tells_finality(job: Job) -> bool:
-    """Whether days of a job can be told to be final: it is one of days, which it looks at for more than one night."""
-    return job.window is not None and job.hour is None and horizon_of(job.spec.lengths[-1]) > 0
+    """Whether days of a job can be told to be final: it is one of days, which it looks at for more than one night.
+
+    Where each day has an output of its own, nights lie apart, and none knows what another has told.
+    """
+    apart = "{date" in job.spec.output.path
+    return job.window is not None and job.hour is None and not apart and horizon_of(job.spec.lengths[-1]) > 0
 
 
 def with_arrivals(kept: JobNights, job: Job, ledger: Ledger) -> JobNights:
@@ -46,11 +51,15 @@ def with_arrivals(kept: JobNights, job: Job, ledger: Ledger) -> JobNights:
     today = _today(kept, job)
     rows = {line.part: line.rows for line in ledger.parts}
     for part in job.covered.parts:
-        came = known[part.name].came if part.name in known else ()
         now, after = rows.get(part.name, 0) + (part.ignored_rows or 0), max(0, today - day_of(part.name))
-        if not came or (came[-1][1] != now and after <= MOST_DAYS):
-            found = (*came, (after, now))
-            known[part.name] = Arrivals(part=part.name, came=found, final=known[part.name].final if came else None)
+        before = known.get(part.name)
+        if before is None:
+            known[part.name] = Arrivals(part=part.name, turn=job.turn, came=((after, now),))
+        elif before.turn < job.turn:
+            came = before.came
+            if came[-1][1] != now and after <= MOST_DAYS:
+                came = (*came, (after, now))
+            known[part.name] = before.model_copy(update={"turn": job.turn, "came": came})
     delays = delays_of(list(known.values()), _nights(kept), horizon_of(job.spec.lengths[-1]))
     for one in list(_final(known, job, today, delays)):
         known[one.part] = known[one.part].model_copy(update={"final": one})
@@ -64,7 +73,7 @@ def _final(known: Mapping[str, Arrivals], job: Job, today: int, delays: Delays |
         after = today - day_of(part)
         by_curve = delays is not None and delays.final is not None and after >= delays.final
         by_deadline = deadline is not None and after >= deadline
-        if one.final is None and after <= seen + GRACE_DAYS and (by_curve or by_deadline):
+        if one.final is None and after <= max(seen, deadline or 0) + GRACE_DAYS and (by_curve or by_deadline):
             by: Literal["curve", "deadline"] = "curve" if by_curve else "deadline"
             yield FinalDay(part=part, delay=after, by=by, run=job.part.name, turn=job.turn)
 
@@ -79,12 +88,12 @@ def finality_of(kept: JobNights, job: Job) -> Finality:
         part.name: rows
         for part, _ in job.covered.late()
         if (final := by_part.get(part.name)) is not None
-        and (final.run, final.turn) != mine
+        and final.run != job.part.name  # another run of the same day has counted them
         and (rows := (part.late_rows or 0) + (part.ignored_rows or 0))
     }
     return Finality(
         part=job.part.name,
-        share=delays.shares[0] if delays else None,
+        share=delays.shares[0] if delays and _today(kept, job) == job.date.toordinal() else None,
         days=delays.days if delays else 0,
         delay=min(bounds, default=None),
         final_on=job.date + dt.timedelta(days=min(bounds)) if bounds else None,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from skewless.documents.nights import JobNights
+from skewless.errors import RunDirectoryError
 from skewless.run.storage import Storage
 
 #: So many documents stay.
@@ -25,25 +26,35 @@ class NightsStore(Storage):
 
     def newest(self) -> JobNights:
         """What is kept; a ``DocumentError`` if the newest document is damaged: without it, the one before counts."""
-        numbers = self._numbers()
-        return self.read(_name(numbers[-1]), JobNights) if numbers else JobNights()
+        return self._listed()[1]
 
-    def change(self, changed: Callable[[JobNights], JobNights]) -> None:
-        """Change what is kept. The change must be one that has no effect when it is made again.
+    def change(self, changed: Callable[[JobNights], JobNights]) -> JobNights:
+        """Change what is kept, and return it. The change must be one that has no effect when it is made again.
 
         It is looked at again after it was written: a writer that slept for long may have taken a number that others
         had gone past and removed.
         """
         while True:
-            numbers = self._numbers()
-            now = self.read(_name(numbers[-1]), JobNights) if numbers else JobNights()
+            numbers, now = self._listed()
             if (then := changed(now)) == now:
-                return
+                return now
             number = numbers[-1] + 1 if numbers else 1
+            if not numbers:  # as the umask says: other users publish and validate, too
+                self.fs.makedirs(self.root, exist_ok=True)
             if self.write_once(_name(number), then):
                 for old in numbers[: -(KEPT - 1)]:
                     with suppress(OSError):
                         self.fs.rm_file(f"{self.root}/{_name(old)}")
+
+    def _listed(self) -> tuple[list[int], JobNights]:
+        """The numbers that there are, and the document of the last one; listed again if others removed it meanwhile."""
+        while numbers := self._numbers():
+            try:
+                return numbers, self.read(_name(numbers[-1]), JobNights)
+            except RunDirectoryError:
+                if numbers[-1] in self._numbers():
+                    raise
+        return [], JobNights()
 
     def _numbers(self) -> list[int]:
         try:

@@ -15,12 +15,13 @@ from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.objects.location import as_written, open_location
 from skewless.run.retention import folders_in
+from skewless.run.step_names import COMPARE, COMPARISON_STEP
 from skewless.run.step_times import AGAIN, TIMES
 from skewless.run.storage import Storage
 from skewless.spec.rates import RATES, Rates
 
 #: What steps of Spark are called in their times, and in the run directory.
-_PLACES = {"merge": RESULT_STEP, "validate": QUALITY_STEP}
+_PLACES = {"merge": RESULT_STEP, "validate": QUALITY_STEP, COMPARE.name: COMPARISON_STEP}
 
 
 class Night(NamedTuple):
@@ -58,14 +59,14 @@ def bill_of(run: RunDirectory) -> RunBill:
     stage each have a bill, which counts if they ended well.
     """
     counted, lost, known = list[tuple[str, StepBill]](), list[tuple[str, StepBill]](), set[str]()
-    for times, again in _times(run):
+    for times, again in sorted(_times(run), key=lambda one: one[0].started):
         if times.bill is None:
             continue
         known.update(times.bill.attempts)
         counts = not again if " on " in times.step else _is_committed(run, times.step, times.bill)
         (counted if counts else lost).append((times.step, times.bill))
     stages = run.committed_stages()
-    places = [*map(stage_step, range(stages + 1)), RESULT_STEP, QUALITY_STEP]
+    places = [*map(stage_step, range(stages + 1)), *_PLACES.values()]
     begun = {folder.rpartition("/")[2] for place in places for folder in _attempts(run, place)}
     return RunBill(tuple(counted), tuple(lost), len(begun - known))
 

@@ -39,17 +39,23 @@ class Advice(NamedTuple):
 def advice_of(spec: JobSpec, nights: Sequence[RunBill]) -> tuple[Advice, ...]:
     """What the bills of the latest nights of a job, oldest first, say about its next one; nothing without cores.
 
+    Nights with other cores than the last one are not looked at.
+
     With ``c`` cores the steps took ``T`` seconds, in which tasks used ``U`` core-seconds. Fewer cores, ``d``, do the
     same work in ``U/d`` instead of ``U/c`` seconds; all else takes as long. So they take at most a tenth longer if
     ``d >= U / (T/10 + U/c)``.
     """
-    nights = nights[-_LATEST:]
-    cores = max((bill.cores for night in nights for _, bill in night.steps), default=0)
+    cores = _cores_of(nights[-1]) if nights else 0
     if not cores:
         return ()
+    nights = [one for one in nights[-_LATEST:] if _cores_of(one) == cores]
     amounts = Amounts.total(night.counted for night in nights)
     enough = _cores(cores, amounts)
     return enough, _reducers(spec, int(enough.then or cores), amounts), _memory(spec, amounts)
+
+
+def _cores_of(night: RunBill) -> int:
+    return max((bill.cores for _, bill in night.steps), default=0)
 
 
 def _cores(cores: int, amounts: Amounts) -> Advice:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from skewless.documents.steps import Span, StepBill, StepTimes
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
+from skewless.run.step_names import COMPARE, PUBLISH
 
 #: Seconds since 1970.
 Clock = Callable[[], float]
@@ -104,7 +105,8 @@ def times_of(run: RunDirectory) -> list[StepTimes]:
     """The times of a run's steps, as far as they were written, by their start."""
     stages = run.committed_stages()
     numbered = [name for stage in range(stages + 1) for name in (f"stage {stage}", f"decision {stage + 1}")]
-    found = (times_of_step(run, step) for step in ("prepare", *numbered, "merge", "validate", "publish"))
+    last = (PUBLISH.name, COMPARE.name)
+    found = (times_of_step(run, step) for step in ("prepare", *numbered, "merge", "validate", *last))
     return sorted((times for times in found if times is not None), key=lambda one: one.started)
 
 

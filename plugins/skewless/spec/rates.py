@@ -22,7 +22,7 @@ class Rates(Frozen):
         currency: in which, by ISO 4217, like EUR.
     """
 
-    core_hour: float = Field(gt=0, le=1_000_000)
+    core_hour: float = Field(strict=True, gt=0, le=1_000_000)
     currency: str = Field(pattern=r"^[A-Z]{3}$")
 
     @classmethod

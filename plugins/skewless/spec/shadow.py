@@ -11,14 +11,14 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from skewless.document import Frozen, unmet
 from skewless.spec.input import TABLES, FileFormat, Input
 
-_QUERY = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.IGNORECASE)
+_QUERY = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|TABLE)\b(?![./-])", re.IGNORECASE)
 
 
 def is_query(other: str) -> bool:
     """Whether the text that names another result is a query.
 
-    >>> is_query("select * from old.clicks"), is_query("/lake/old")
-    (True, False)
+    >>> is_query("select * from old.clicks"), is_query("/lake/old"), is_query("values.csv"), is_query("table/old")
+    (True, False, False, False)
     """
     return _QUERY.match(other) is not None
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from skewless.documents.job import Job
-from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.directory import RunDirectory
+from skewless.run.publication.publish import Validated
 from skewless.run.publication.records import Publication, publication_of
+from skewless.run.step_names import last_step_of
 from skewless.spec.input import is_named
 from skewless_lake.staged import STAGED, StagedResult
 
@@ -77,7 +79,8 @@ def checked_lineage(run: RunDirectory) -> OperatorLineage:
     )
 
     report = run.quality()
-    if report is None:
+    # The output of a job in the shadow of another one may be that other job's.
+    if report is None or not last_step_of(run.job().spec).publishes:
         return OperatorLineage()
     told = [
         Assertion(
@@ -114,9 +117,7 @@ def _written(run: RunDirectory, published: Publication, read: InputDataset) -> O
     from openlineage.client.generated.base import OutputDataset
     from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
 
-    result = run.committed(RESULT_STEP)
-    files = result.of_kind("published") or result.of_kind("result")
-    job = run.job()
+    files, job = Validated.of(run).kept, run.job()
     output, report = job.spec.output, run.quality()
     statistics = OutputStatisticsOutputDatasetFacet(
         rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)

@@ -30,7 +30,7 @@ GAUGES: Mapping[str, str] = {
     "skewless.backlog": "rows that it has left as backlog",
     "skewless.forwarded": "rows whose owner had changed when it began",
     "skewless.max_over_mean": "rows of its longest task over the mean of its tasks; not sent where none were measured",
-    "skewless.published_rows": "rows of the input that the published result accounts for",
+    "skewless.published_rows": "rows of the input that the result accounts for, keys in quarantine included",
     "skewless.published_keys": "rows of the published result",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
@@ -15,6 +15,10 @@ from skewless_airflow.observability.links import QualityReportLink, SkewReportLi
 from skewless_airflow.operators import end_with_sentence
 from skewless_airflow.partitions import final_asset, parts_asset
 from skewless_airflow.run_store import run_directory
+
+if TYPE_CHECKING:
+    from skewless.documents.nights import Finality
+    from skewless.run.directory import RunDirectory
 
 log = structlog.get_logger(__name__)
 
@@ -70,14 +74,23 @@ class PublishOperator(BaseOperator):
                 **({} if published.snapshot is None else {"snapshot": published.snapshot}),
             }  # fmt: skip
         log.info("published", **facts)
-        emit_result(published, self.dag_id)
         if savings is not None:
             log.info(savings.sentence)
         for sentence in finality.sentences if finality is not None else ():
             log.info(sentence)
-        if again and self._told(dag_run):
+        outlets = []
+        if again and self._told(dag_run, self.asset):
             log.info("the asset event of this run exists already, so none is added")
-            return
+        else:
+            emit_result(published, self.dag_id)
+            outlets = self._tell(context, run, facts)
+        if self.final is not None and finality is not None and finality.final:
+            outlets += self._tell_final(context, run, finality, self.final)
+        self.outlets = [self.alias, *outlets]
+
+    def _tell(self, context: Context, run: RunDirectory, facts: dict[str, JsonValue]) -> list[Asset]:
+        """Add the events of the result and of its part; the assets beside the alias that have one."""
+        dag_run = context["dag_run"]
         facts["links"] = {
             "skew": skew_page(dag_run.dag_id, dag_run.run_id),
             "quality": quality_page(dag_run.dag_id, dag_run.run_id),
@@ -86,21 +99,24 @@ class PublishOperator(BaseOperator):
         told = context["outlet_events"][self.parts]
         if not hasattr(told, "add_partitions"):  # before Airflow 3.3
             log.warning("%s has no event: before 3.3, Airflow gives events no partition keys", self.parts.name)
-            return
-        self.outlets = [self.alias, self.parts]
+            return []
         told.extra = facts
         told.add_partitions(run.job().part.name)
-        if self.final is None or finality is None or not finality.final:
-            return
-        self.outlets = [*self.outlets, self.final]
-        of_final = context["outlet_events"][self.final]
-        days: list[JsonValue] = [one.model_dump(mode="json", include={"part", "delay", "by"}) for one in finality.final]
-        of_final.extra = {"run": str(run), "final": days}
-        of_final.add_partitions([one.part for one in finality.final])
+        return [self.parts]
 
-    def _told(self, dag_run: Any) -> bool:
-        """Whether the run has its event: Airflow writes it together with the success of the task."""
-        events = InletEventsAccessors(inlets=[self.asset])[self.asset]
+    def _tell_final(self, context: Context, run: RunDirectory, finality: Finality, asset: Asset) -> list[Asset]:
+        """Add an event for each day that has become final by this run, unless it has them already."""
+        told = context["outlet_events"][asset]
+        if not hasattr(told, "add_partitions") or self._told(context["dag_run"], asset):
+            return []
+        days: list[JsonValue] = [one.model_dump(mode="json", include={"part", "delay", "by"}) for one in finality.final]
+        told.extra = {"run": str(run), "final": days}
+        told.add_partitions([one.part for one in finality.final])
+        return [asset]
+
+    def _told(self, dag_run: Any, asset: Asset) -> bool:
+        """Whether the run has its event of an asset: Airflow writes it together with the success of the task."""
+        events = InletEventsAccessors(inlets=[asset])[asset]
         mine = (dag_run.dag_id, dag_run.run_id, self.task_id)
         return any((one.source_dag_id, one.source_run_id, one.source_task_id) == mine for one in events)
 

@@ -110,7 +110,7 @@ def _same_values_hll(
         return F.hll_sketch_estimate(F.hll_union(one, other, True))
 
     both = merged(result, states[0])
-    return reduce(Column.__and__, (F.abs(merged(one, one) - both) <= 1 for one in (result, states[0])))
+    return reduce(Column.__and__, (merged(one, one) == both for one in (result, states[0])))
 
 
 def _same_values_theta(

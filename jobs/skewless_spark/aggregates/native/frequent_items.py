@@ -136,7 +136,8 @@ def _like_items(
 
 
 def _shown(result: Column, options: ItemsOptions, spark_type: str) -> Column:
-    few = F.call_function("approx_top_k_estimate", _state(result, options, spark_type), F.lit(_SHOWN))
+    few = F.lit(min(_SHOWN, options.max_items_tracked))
+    few = F.call_function("approx_top_k_estimate", _state(result, options, spark_type), few)
     return F.concat(F.lit("a sketch with "), F.to_json(few))
 
 

@@ -160,16 +160,21 @@ class Validated(NamedTuple):
         return cls(run.committed(RESULT_STEP), verdict, report)
 
     @property
-    def files(self) -> dict[str, CommittedFile]:
-        """The committed files of a version, by what their names in it begin with: those of keys in quarantine, too.
+    def held(self) -> tuple[CommittedFile, ...]:
+        """The files of keys in quarantine."""
+        return self.verdict.of_kind("quarantined")
 
-        If keys are in quarantine, it is the validation that has written all others.
-        """
-        held = self.verdict.of_kind("quarantined")
-        whole = self.verdict if held else self.result
-        kept = whole.of_kind("published") or whole.of_kind("result")
-        return {f"part-{number:05d}": file for number, file in enumerate(kept)} | {
-            f"{QUARANTINE}/part-{number:05d}": file for number, file in enumerate(held)
+    @property
+    def kept(self) -> tuple[CommittedFile, ...]:
+        """The files of all other keys: if some are in quarantine, it is the validation that has written these."""
+        whole = self.verdict if self.held else self.result
+        return whole.of_kind("published") or whole.of_kind("result")
+
+    @property
+    def files(self) -> dict[str, CommittedFile]:
+        """The committed files of a version, by what their names in it begin with."""
+        return {f"part-{number:05d}": file for number, file in enumerate(self.kept)} | {
+            f"{QUARANTINE}/part-{number:05d}": file for number, file in enumerate(self.held)
         }
 
 

@@ -93,7 +93,7 @@ class Publication(Document):
 
     Attributes:
         path: the published folder.
-        rows: rows of the input that it accounts for.
+        rows: rows of the input that the result accounts for, keys in quarantine included.
         keys: rows of the result that are published.
         quarantined: its rows that are not, and lie beside them.
         superseded: by whom, if a later run of the day published before this one had finished; then the result of this

@@ -19,8 +19,7 @@ from skewless.errors import SpecError
 from skewless.run.directory import DOCUMENT, RESULT_STEP, SPEC_DOCUMENT, RunDirectory, commit_path, stage_step
 from skewless.run.publication.publish import Turns, draw_turn, with_turn
 from skewless.run.publication.records import identity_of, manifest_of
-
-_BESIDE = "--release-"
+from skewless.run.step_names import RELEASE
 
 
 def published_run(target: Path) -> RunDirectory:
@@ -60,7 +59,7 @@ def begin_release(run: RunDirectory, keys: Iterable[tuple[str | None, ...]], tur
     """
     job = run.job()
     asked = json.dumps([identity_of(run).job, sorted(keys, key=repr)])
-    name = f"{str(run).partition(_BESIDE)[0]}{_BESIDE}{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+    name = f"{str(run).partition(RELEASE)[0]}{RELEASE}{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
     into = RunDirectory(name, group)
     if not into.exists("job.json"):
         turn = draw_turn(job.output_path, turns, allow_gap=job.spec.output.allow_gap)

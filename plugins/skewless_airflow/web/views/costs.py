@@ -11,13 +11,16 @@ from skewless.errors import SkewlessError
 from skewless.run.bill import bill_of, rates_of
 from skewless.run.directory import SAVINGS, RunDirectory
 from skewless.run.sizing import Advice, advice_of
+from skewless.run.step_names import COMPARE
+from skewless.run.step_times import TIMES
 from skewless.spec.rates import Rates
+from skewless.spec.spec import JobSpec
 from skewless_airflow.run_store import data_root
 from skewless_airflow.web.run_folders import kept_by, open_run
-from skewless_airflow.web.views.history import HistoryView, Series
+from skewless_airflow.web.views.history import READING_SECONDS, HistoryView, Series, in_time
 
-#: A bill, and what is known of the run under plain hashing.
-_Night = tuple[RunBill, Savings | None]
+#: A bill, what is known of the run under plain hashing, and its spec.
+_Night = tuple[RunBill, Savings | None, JobSpec]
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,9 @@ class CostsView:
 def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
     """The bills of the runs of a DAG that are shown."""
     runs = [open_run(dag_id, line.run_id, group) for line in history.oldest_first]
-    nights = [_night(run) for run in runs]
-    billed = [(run, night[0]) for run, night in zip(runs, nights, strict=True) if night]
+    read = [_night(run) for run in in_time(runs[::-1], READING_SECONDS)]
+    nights = [None] * (len(runs) - len(read)) + read[::-1]
+    billed = [night for night in nights if night]
     if not billed:
         return CostsView()
     try:
@@ -50,30 +54,33 @@ def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
     except SkewlessError as err:
         rates, note = None, f"Prices are not known: {err}"
     series = (
-        Series(name, unit, tuple(of(*night) if night else None for night in nights))
+        Series(name, unit, tuple(of(*night[:2]) if night else None for night in nights))
         for name, unit, of in _figures(rates)
     )
     return CostsView(
         series=tuple(one for one in series if one.latest is not None),
-        advice=advice_of(billed[-1][0].job().spec, [bill for _, bill in billed]),
+        advice=advice_of(billed[-1][2], [bill for bill, _, _ in billed]),
         note=note,
-        without=sum(bill.unknown for _, bill in billed),
+        without=sum(bill.unknown for bill, _, _ in billed),
     )
 
 
 def _night(run: RunDirectory) -> _Night | None:
     """None for a run without a bill, or whose documents cannot be read: its line says so."""
     try:
-        found = _kept(run) or (bill_of(run), None)
+        found = _published(run) or _compared(run) or _read(run)
     except SkewlessError:
         return None
     return found if found[0].held else None
 
 
-@kept_by(SAVINGS)
-def _kept(run: RunDirectory) -> _Night:
-    """Of a run that has been published: no step of it runs again."""
-    return bill_of(run), run.savings()
+def _read(run: RunDirectory) -> _Night:
+    return bill_of(run), run.savings(), run.job().spec
+
+
+#: Of a run that has ended: no step of it runs again, and its times are written.
+_published = kept_by(SAVINGS)(_read)
+_compared = kept_by(f"{TIMES}/{COMPARE.name}.json")(_read)
 
 
 def _figures(rates: Rates | None) -> list[tuple[str, str, Callable[[RunBill, Savings | None], float | None]]]:

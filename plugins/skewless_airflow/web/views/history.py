@@ -6,7 +6,7 @@ import datetime as dt
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
@@ -23,6 +23,7 @@ from skewless_airflow.web.views.stage import read_job, read_stages, whole_job
 MOST_RUNS = 40
 #: After so many seconds the page shows the runs read so far. They stay in a cache, so a reload gets further.
 READING_SECONDS = 2.0
+_Run = TypeVar("_Run")
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def latest_runs(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> 
     return sorted(found, key=lambda one: (one.moment, one.folder), reverse=True)
 
 
-def in_time(runs: Sequence[PastRun], seconds: float) -> Iterator[PastRun]:
+def in_time(runs: Sequence[_Run], seconds: float) -> Iterator[_Run]:
     """The first one always, others until so many seconds have passed."""
     begun = time.monotonic()
     for place, one in enumerate(runs):
