@@ -132,9 +132,9 @@ def test_the_try_that_committed_counts_and_the_others_are_lost(tmp_path: Path) -
     tried(run, "compare", COMPARISON_STEP, commits=True)
     Path(run.new_attempt(stage).path("")).mkdir()
     found = bill_of(run)
-    assert [(name, bill.attempts) for name, bill in found.steps] == [
-        ("compare", (run.committed(COMPARISON_STEP).attempt,)), ("merge", (run.committed(RESULT_STEP).attempt,)), ("stage 0", (run.committed(stage).attempt,)),
-    ]  # fmt: skip
+    places = {"compare": COMPARISON_STEP, "merge": RESULT_STEP, "stage 0": stage}
+    attempts = {name: (run.committed(place).attempt,) for name, place in places.items()}
+    assert {name: bill.attempts for name, bill in found.steps} == attempts
     assert [name for name, _ in found.lost] == ["stage 0", "stage 0"]
     assert (found.unknown, found.lost_seconds, found.held) == (1, 200.0, 500.0)
 
