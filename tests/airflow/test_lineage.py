@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless.run.directory import RunDirectory
-from skewless_airflow.observability.lineage import published_lineage
+from skewless.spec.shadow import Shadow
+from skewless_airflow.observability.lineage import checked_lineage, published_lineage
 from skewless_airflow.operators.spark_step import ValidateOperator
 
 _SPEC = """
@@ -97,6 +100,18 @@ def test_no_value_of_a_row_is_told(runs: dict[str, RunDirectory], monkeypatch: p
     assert report is not None
     assert "secret-" in str(report), "or this shows nothing"
     assert "secret-" not in f"{checked} {published_lineage(runs['good'])}"
+
+
+def test_nothing_is_told_of_the_output_of_a_job_in_the_shadow_of_another_one(
+    runs: dict[str, RunDirectory], tmp_path: Path
+) -> None:
+    """It may be the other job's own output, which this result never lies in."""
+    run, job = RunDirectory(str(tmp_path / "run")), runs["bad"].job()
+    shadow = Shadow.model_validate({"with": "/lake/old"})
+    run.write_once("job.json", job.model_copy(update={"spec": job.spec.model_copy(update={"shadow": shadow})}))
+    shutil.copytree(runs["bad"].path("quality"), run.path("quality"))
+    assert run.quality() is not None
+    assert checked_lineage(run).inputs == []
 
 
 def _types(dataset: Any) -> dict[str, str]:
