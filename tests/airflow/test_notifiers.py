@@ -256,7 +256,7 @@ def test_a_published_run_that_warns_says_so_in_its_message_and_on_its_page(
     request = Request({"type": "http", "path": "/skewless/dags/small/runs/r/quality", "headers": []})
     shown = page(
         request, "quality.html", dag_id="small", run_id="r", group="", job=None, quality=found, going_on=False,
-        history=histories(found.checks, []), observed_line=observed_line,
+        history=histories(found.checks, []), observed_line=observed_line, bands=[],
     ).body.decode()  # fmt: skip
     assert "<strong>Quarantine:</strong> 3 keys in quarantine, of 70 rows of the input." in shown
     assert "! quarantined</span>" in shown

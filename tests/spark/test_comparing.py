@@ -193,6 +193,7 @@ def test_sketches_are_compared_within_both_errors(tmp_path: Path, theirs: Any, c
     assert wrong["worst"][0]["key"]["page"] == repr(theirs["page"][heavy])
 
 
+@pytest.mark.long
 def test_published_sketches_are_compared_by_what_they_hold_and_shown_by_their_estimates(
     home: Path, compare: Compare
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from skewless.run.directory import RunDirectory
 from skewless_spark.engines import stage
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from tests.spark.scenario import Quiet, prepared, spec_of, write_input
+from tests.tiers import mostly_long
 
 SLOTS = 2
 ROW_SECONDS = 0.0004
@@ -91,8 +92,9 @@ def skewed_input(folder: Path) -> Path:
     return write_input(folder / "input", table, files=3)
 
 
-@pytest.mark.parametrize("engine", ["staged", "combine"])
-@pytest.mark.parametrize("function", ["sum", "paced_sum"])
+@pytest.mark.parametrize(
+    ("function", "engine"), mostly_long(product(("sum", "paced_sum"), ("staged", "combine")), ("sum", "staged"))
+)
 def test_the_bill_is_that_of_the_event_log(
     spark: SparkSession, tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, engine: str, function: str
 ) -> None:

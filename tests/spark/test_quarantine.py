@@ -125,6 +125,7 @@ def test_each_severity_is_told_on_a_real_run_and_every_key_is_published_or_in_qu
     assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "c": 30}
 
 
+@pytest.mark.long
 def test_a_key_that_fails_for_several_nights_is_left_out_of_each_and_a_window_has_all_of_its_rows(shop: Shop) -> None:
     shop.spec(BOUND, window=2, output={"path": "out", "files": 2, "sort": ["total desc"]})
     for day in (FIRST, SECOND, THIRD):

@@ -32,6 +32,7 @@ from skewless_spark.result.publishing import publish_now
 from skewless_spark.sources.listing import list_input
 from skewless_spark.states.committed_files import RESULT, write_files, written
 from tests.spark.scenario import Told
+from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
 OUTPUTS: dict[str, dict[str, Any]] = {
@@ -118,7 +119,7 @@ def contents(root: Path, *without: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("other", [*list(OUTPUTS)[:2], pytest.param(list(OUTPUTS)[2], marks=pytest.mark.long)])
+@pytest.mark.parametrize("other", mostly_long(OUTPUTS, next(iter(OUTPUTS))))
 def test_nothing_but_the_run_directory_is_touched(spark: SparkSession, root: Path, other: str) -> None:
     """The run before was published: its folder or its table is what the run in its shadow is compared with."""
     done(spark, root, "before", text(output=OUTPUTS[other]))
@@ -178,9 +179,8 @@ def test_a_run_that_is_to_be_published_is_not_compared(spark: SparkSession, root
         shadow.compare_shadow(spark, begun(root, "run", text()))
 
 
-@pytest.mark.parametrize(
-    ("lengths", "keys"), [((1, 3), 10), pytest.param((3,), 5, marks=pytest.mark.long)], ids=["several", "one"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("lengths", "keys"), [((1, 3), 10), ((3,), 5)], ids=["several", "one"])
 def test_a_window_is_compared_and_decimals_are_exact_whatever_the_tolerance(
     spark: SparkSession, root: Path, lengths: tuple[int, ...], keys: int
 ) -> None:
@@ -196,6 +196,7 @@ def test_a_window_is_compared_and_decimals_are_exact_whatever_the_tolerance(
     assert wrong.worst[0].key.get("window", "3") == "3"
 
 
+@pytest.mark.long
 def test_a_decimal_beside_a_float_is_within_the_tolerance(spark: SparkSession, root: Path) -> None:
     run, _ = done(spark, root, "run", text(theirs(root, cents=1e-12)))
     found = run.comparison()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 53_850,
+    "lines of the product": 53_900,
     "lines of tests": 56_050,
     "words of pages": 60_000,
     "fields of a spec": 111,

@@ -22,7 +22,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from skewless.documents.steps import Failure, failure_document
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.step_names import COMPARISON_STEP, QUALITY_REPORT, QUALITY_STEP, last_step_of, stage_step
+from skewless.run.step_names import (
+    COMPARE,
+    COMPARISON_STEP,
+    PUBLISH,
+    QUALITY_REPORT,
+    QUALITY_STEP,
+    last_step_of,
+    stage_step,
+)
 from skewless.spec import SparkSizing
 from skewless.spec.clusters import DEFAULT_CONNECTION
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
@@ -37,6 +45,8 @@ log = structlog.get_logger(__name__)
 
 #: The prefix of the lines of a step.
 MARK = "skewless: "
+#: Steps after which a run may need no Spark: its spec says which.
+_LAST = {one.on_spark for one in (PUBLISH, COMPARE)}
 GROUP, END = "::group::", "::endgroup::"
 CHATTER = f"{GROUP}Spark's own log"
 #: In Airflow's task state: the try that has submitted the driver on the cluster, by which it names its failure.
@@ -149,7 +159,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             run_dir=str(run),
             dag_id=self.dag_id,
             hook=self._hook,
-            last=bool(self.step) and self.step == last_step_of(run.job().spec).on_spark,
+            last=self.step in _LAST and self.step == last_step_of(run.job().spec).on_spark,
             follow=partial(self.execute_resumable, context),
             cancel=super().on_kill,
         )
