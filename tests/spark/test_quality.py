@@ -537,8 +537,10 @@ def test_one_query_for_all_columns_gives_what_great_expectations_own_engine_give
     scene = Scene(rows=BAD, expectations=[{"type": kind, "kwargs": kwargs} for kind, kwargs in CALLS.items()])
     ours = report_of(scene, spark, tmp_path / "ours")
     own = great_expectations().execution_engine.SparkDFExecutionEngine
-    monkeypatch.setattr("skewless_spark.quality.one_job_engine.OneJobEngine", own)
-    assert report_of(scene, spark, tmp_path / "own") == ours
+    # It computes nothing beside.
+    without = {"with_aggregates": classmethod(lambda cls, *_: cls)}
+    monkeypatch.setattr("skewless_spark.quality.one_job_engine.OneJobEngine", type("Own", (own,), without))
+    assert report_of(scene, spark, tmp_path / "own").checks == ours.checks
     assert len(failures(ours)) > 20
 
 
