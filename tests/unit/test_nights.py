@@ -139,6 +139,7 @@ def test_the_rates_on_the_page_hold_in_seasons_that_are_played_again() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_page_has_the_rates_that_are_measured() -> None:
     assert _page() == f"\n{table(measured(), SEASONS)}\n"
 

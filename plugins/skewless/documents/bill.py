@@ -81,15 +81,15 @@ class RunBill:
     def replayed(self, savings: Savings | None) -> tuple[OtherBill | None, OtherBill | None]:
         """The bill under plain hashing, and at best with one task for each key; None where that is not known.
 
-        A row costs what it was measured to cost in tasks that read shuffled rows. The error is the replay's own, and by
-        how much the run's own plans, replayed in the same way, miss what was measured.
+        Rows cost what tasks measured that they took, which is not what a task costs by itself. The error is the
+        replay's own, and by how much the run's own plans, replayed in the same way, miss what was measured.
         """
         reduces = [bill for name, bill in self.steps if name.startswith("stage")]
         used = sum(one.reduce_used_seconds for one in reduces)
-        if savings is None or savings.over_bound is None or not (savings.rows and savings.bound_rows and used):
+        if savings is None or savings.over_bound is None or not (savings.seconds and used):
             return None, None
-        # Core-seconds of all slots while a longest task of so many rows is waited for.
-        per_bound = used / savings.rows * (savings.slots or 1) * savings.bound_rows
+        # Core-seconds of all slots while a longest task of as many rows as the bound is waited for.
+        per_bound = savings.seconds / savings.over_bound * (savings.slots or 1)
         measured = used + sum(one.reduce_skew_seconds for one in reduces)
         missed = abs(savings.over_bound * per_bound - measured)
 
