@@ -149,7 +149,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "combine": {"engine": "combine"},
     "bypass": {"engine": "bypass"},
     "staged": {"engine": "staged", "routing": {"reducers": 3, "waves": [1, 2], "policy": "static"}},
-    "budget": {"engine": "staged", "routing": {"reducers": 3, "waves": [1, 2], "budget_rows": 3_000}},
+    "budget": {"engine": "staged", "routing": {"reducers": 3, "waves": [1, 2], "budget": 1.0}},
 }
 
 
