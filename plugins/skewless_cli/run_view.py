@@ -188,10 +188,7 @@ def _quality(run: RunDirectory, console: Console) -> None:
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
     for line in [*failed, *quality.warnings(own)]:
         say(console, f"  {line}")
-    for line in (
-        *(quality.window.sentences if quality.window else ()),
-        *(quality.bands.sentences if quality.bands else ()),
-    ):
+    for line in (*quality.window.sentences, *(quality.bands.sentences if quality.bands else ())):
         say(console, f"  {line}")
 
 

@@ -109,7 +109,6 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
     assert command("run", "--date", day(2), window=2).returncode == 0
     quality = RunDirectory(_manifest_run(lake, 2)).quality()
     assert quality is not None
-    assert quality.window is not None
     assert [(late.part, late.delay, late.rows) for late in quality.window.late] == [(day(1), 1, 7)]
     assert [one.part for one in quality.window.freshness] == [day(1), day(2)]
     assert f"late by 1 part: {day(1)}, added to, 7 late rows, 7 rows read\n" in shown(

@@ -62,7 +62,7 @@ def release(session: Callable[[], SparkSession], run: RunDirectory, given: Seque
         raise SpecError.saying(f"run {run}", "files of its result are gone, by a prune perhaps", "run the day again")
     into = begin_release(run, keys, Turns(open_store(turns_folder(job.output_path))), group)
     if into.commit_of(QUALITY_STEP) is None:
-        with suppress(LostRaceError):  # what somebody has written counts who lets the same keys in
+        with suppress(LostRaceError):  # another release of the same keys has committed first
             _let_in(session, run, before, into, keys)
     left = _held(into).keys
     return Released(held.keys - left, left, publish_now(into), into)

@@ -110,7 +110,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         ledger=ledger,
         columns={field.name: field.dataType.simpleString() for field in found.frame.schema.fields},
         quarantine=Quarantine(keys=apart[0].held, rows=apart[0].rows) if apart else None,
-        window=window_quality(job.window, of_parts.newest) if job.window else None,
+        window=window_quality(job.covered, of_parts.newest),
         figures=figures,
         bands=bands,
     )

@@ -8,9 +8,8 @@ from skewless_spark.sources.partition_columns import values_of_folders
 
 def jobs_of_all_rows(job: Job) -> list[tuple[Job, int | None]]:
     """For each window a job over all of its rows, and how many parts long it is; of a job without windows itself."""
-    if job.window is None:
-        return [(job, None)]
-    return [(job_of_all_rows(job, span.first), span.length) for span in job.window.windows]
+    found: list[tuple[Job, int | None]] = [(job, None)]
+    return [(job_of_all_rows(job, span.first), span.length) for span in job.covered.windows] or found
 
 
 def job_of_all_rows(job: Job, first: int) -> Job:
@@ -19,7 +18,7 @@ def job_of_all_rows(job: Job, first: int) -> Job:
     Args:
         first: the position of the oldest part in it.
     """
-    parts = job.window.parts[first:] if job.window else ()
+    parts = job.covered.parts[first:]
     names = list(job.source.partition_columns)
     pinned = job.source.pinned is not None
     files = [(file, file.values if pinned else values_of_folders(file.path)) for part in parts for file in part.files]

@@ -84,10 +84,11 @@ class RunBill:
         Rows cost what tasks measured that they took, which is not what a task costs by itself. The error is the
         replay's own, and by how much the run's own plans, replayed in the same way, miss what was measured.
         """
+        own = OtherBill(self.held, 0.0) if savings is not None and savings.policy == PLAIN else None
         reduces = [bill for name, bill in self.steps if name.startswith("stage")]
         used = sum(one.reduce_used_seconds for one in reduces)
         if savings is None or savings.over_bound is None or not (savings.seconds and used):
-            return None, None
+            return own, None
         # Core-seconds of all slots while a longest task of as many rows as the bound is waited for.
         per_bound = savings.seconds / savings.over_bound * (savings.slots or 1)
         measured = used + sum(one.reduce_skew_seconds for one in reduces)
@@ -103,6 +104,4 @@ class RunBill:
             return OtherBill(held, off) if off < _WORST_ERROR else None
 
         plain = other(savings.against_over_bound, savings.against_error or 0.0) if savings.against == PLAIN else None
-        if savings.policy == PLAIN:
-            plain = OtherBill(self.held, 0.0)
-        return plain, other(savings.whole_keys_over_bound, 0.0)
+        return own or plain, other(savings.whole_keys_over_bound, 0.0)

@@ -190,7 +190,7 @@ class Quarantine(Frozen):
     Attributes:
         keys: how many rows of the result these are; a row of several windows counts in each.
         rows: of the input that they stand for; None if the result does not count them.
-        released: keys that were let in again, by somebody who had looked at them.
+        released: keys that ``skewless release`` has let in since.
     """
 
     keys: Count
@@ -215,7 +215,7 @@ class QualityReport(Document):
             otherwise than its checks is refused.
         keys: rows of the result: those that are published, and those in quarantine.
         columns: the Spark SQL type of each column of the result.
-        window: of a run with a window, what is measured of its parts.
+        window: what is measured of the parts of a window; nothing without one.
         quarantine: what is left out; None if nothing is.
         figures: what later nights are compared with, if the run is published.
         bands: the figures beside those of the nights around; None if the spec switches that off.
@@ -226,7 +226,7 @@ class QualityReport(Document):
     checks: tuple[Check, ...]
     ledger: Ledger
     columns: dict[str, str] = Field(default_factory=dict)
-    window: WindowQuality | None = None
+    window: WindowQuality = WindowQuality()
     quarantine: Quarantine | None = None
     figures: dict[str, Measured] = Field(default_factory=dict)
     bands: Bands | None = None

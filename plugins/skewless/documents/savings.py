@@ -20,9 +20,7 @@ class Savings(Document):
         against_over_bound: the same under the other policy, by a replay.
         seconds: what the longest tasks of the stages took together, where each task measured its time.
         against_seconds: the same under the other policy.
-        rows: that the stages reduced.
         slots: tasks that run side by side.
-        bound_rows: the best there could be, in rows of the longest tasks.
         against_error: by which part of itself ``against_over_bound`` may be too low or too high.
         whole_keys_over_bound: what the makespan would be at best, over the same, with one task for each key.
     """
@@ -34,9 +32,7 @@ class Savings(Document):
     against_over_bound: float | None = None
     seconds: float | None = Field(default=None, ge=0)
     against_seconds: float | None = Field(default=None, ge=0)
-    rows: Count | None = None
     slots: Count | None = None
-    bound_rows: float | None = Field(default=None, ge=0)
     against_error: float | None = Field(default=None, ge=0)
     whole_keys_over_bound: float | None = None
 

@@ -52,7 +52,7 @@ def delays_of(arrivals: Sequence[Arrivals], nights: Collection[int], horizon: in
 
     Args:
         nights: the ordinals of the days that runs have computed. A day that was not looked at ``horizon`` days later
-            says nothing: nobody knows what came meanwhile.
+            is left out: what came for it meanwhile is not known.
     """
     whole = [one for one in arrivals if one.came[0][0] == 0 and day_of(one.part) + horizon in nights]
     if len(whole) < FEWEST or horizon < 1:

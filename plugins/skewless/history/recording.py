@@ -110,7 +110,7 @@ def _nights(kept: JobNights) -> set[int]:
 def _today(kept: JobNights, job: Job) -> int:
     """The newest day that was computed: an old day that is restated sees what is there now, not what was then.
 
-    A day of a far future, which somebody has named by mistake, is none.
+    A day more than ``MOST_DAYS`` later than the run's own is a mistake, and is passed over.
     """
     own = job.date.toordinal()
     return max([own, *(day for one in kept.arrivals if (day := day_of(one.part)) <= own + MOST_DAYS)])

@@ -65,9 +65,7 @@ def savings_of(
         against_over_bound=round(other.makespan_over_bound, 4),
         seconds=None if seconds is None else round(seconds, 3),
         against_seconds=None if seconds is None else round(seconds * ratio, 3),
-        rows=sum(report.processed_rows for report in reports),
         slots=job.spec.routing.parallelism,
-        bound_rows=whole.bound_rows,
         against_error=other.error,
         whole_keys_over_bound=_whole_keys(job, reports[-1]) / whole.bound_rows if whole.bound_rows else None,
     )

@@ -11,10 +11,10 @@ from skewless.documents.bill import RunBill
 from skewless.documents.job import Job
 from skewless.documents.savings import Savings
 from skewless.documents.steps import StepBill, StepTimes
-from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.errors import SkewlessError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
-from skewless.run.objects.location import as_written, open_location
-from skewless.run.retention import folders_in
+from skewless.run.objects.location import as_written
+from skewless.run.retention import folders_in, folders_of_jobs
 from skewless.run.step_names import COMPARE, COMPARISON_STEP
 from skewless.run.step_times import AGAIN, TIMES
 from skewless.run.storage import Storage
@@ -77,11 +77,8 @@ def nights(runs_folder: str, job: str | None = None, since: dt.date | None = Non
     Raises:
         RunDirectoryError: the folder cannot be opened.
     """
-    try:
-        fs, root = open_location(runs_folder)
-    except (ImportError, ValueError) as err:
-        raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
-    for folder in folders_in(fs, str(root).rstrip("/")):
+    fs, folders = folders_of_jobs(runs_folder)
+    for folder in folders:
         name = folder.rpartition("/")[2]
         for place in folders_in(fs, folder) if job in {None, name} else ():
             with suppress(SkewlessError, OSError, LookupError):

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.document import Frozen
@@ -177,6 +178,19 @@ class Fate(NamedTuple):
         return f"{self.action} {self.location}{what}: {self.reason}"
 
 
+def folders_of_jobs(runs_folder: str) -> tuple[AbstractFileSystem, list[str]]:
+    """The file system of a folder of runs, and in it the folder of each job.
+
+    Raises:
+        RunDirectoryError: the folder cannot be opened.
+    """
+    try:
+        fs, root = open_location(runs_folder)
+    except (ImportError, ValueError) as err:
+        raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
+    return fs, folders_in(fs, str(root).rstrip("/"))
+
+
 def fates(
     runs_folder: str,
     now: dt.datetime,
@@ -191,11 +205,7 @@ def fates(
     Raises:
         RunDirectoryError: the folder cannot be opened.
     """
-    try:
-        fs, root = open_location(runs_folder)
-    except (ImportError, ValueError) as err:
-        raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
-    folders = folders_in(fs, str(root).rstrip("/"))
+    fs, folders = folders_of_jobs(runs_folder)
     found = ([_read(as_written(fs, runs_folder, run)) for run in folders_in(fs, folder)] for folder in folders)
     jobs = [[one for one in job if one is not None] for job in found]
     runs = [one for job in jobs for one in job]

@@ -207,7 +207,7 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
         saved=saving(window, read_stages(directory)) if window else None,
         choice=choice_of(directory) if window else None,
         measured=report.window if report else None,
-        finality=directory.finality() if window else None,
+        finality=directory.finality(),
         most=_MOST_PARTS,
     )
 

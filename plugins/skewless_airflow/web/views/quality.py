@@ -241,7 +241,7 @@ def read_quality(run: RunDirectory) -> QualityView:
         held=sum(check.success for check in checks),
         checks=tuple(checks),
         ledger=report.ledger,
-        measured=report.window.sentences if report.window else (),
+        measured=report.window.sentences,
         sentence="" if report.success else ": ".join(report.failed_words(own)),
         bands=report.bands.checks if report.bands else (),
         told=report.bands.sentences if report.bands else (),
