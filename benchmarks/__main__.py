@@ -8,20 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    actions,
     balance,
     dpa_table,
     formats,
+    growth,
     in_order,
     many_files,
     memory,
     object_input,
     overhead,
+    partial_key,
     planning,
     price_of_a_stage,
+    right_size,
     several_clusters,
     standing_still,
     table_output,
+    two_phases,
 )
+from benchmarks.leases import simulation as leases
 from benchmarks.result_files import DATA, RESULTS, write_all_aims, write_results
 from benchmarks.spark.cell import Size
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
@@ -31,14 +37,15 @@ from benchmarks.spark.rows import ROWS
 #: Each has a ``NAME`` of its files, ``measure()``, which returns a document, and ``page(document)``.
 MEASURED = {
     "memory": memory, "B8": overhead, "B11": price_of_a_stage, "several_clusters": several_clusters,
-    "B1_bucket": object_input, "B13": table_output, "B12": many_files, "B14": formats, "planning": planning,
+    "B1_bucket": object_input, "B13": table_output, "B12": many_files, "B14": formats, "B17": right_size,
+    "planning": planning, "growth": growth, "partial_key": partial_key, "leases": leases, "J5": two_phases,
 }  # fmt: skip
 #: What draws the figure of a page that has one.
 PLOTS: Mapping[str, Callable[[Mapping[str, Any], Path], None]] = {"several_clusters": several_clusters.plot}
 #: Commands of their own, which write.
 COMMANDS = {
     "balance": balance.main, "dpa_table": dpa_table.main, "standing_still": standing_still.main,
-    "in_order": in_order.main,
+    "in_order": in_order.main, "actions": actions.main,
 }  # fmt: skip
 
 

@@ -114,10 +114,8 @@ def markdown(found: dict[str, Any]) -> str:
         f"Halving starts with {tokens['halving']} tokens each, doubling with {tokens['doubling']}, the planner with "
         f"the same ring. In a tick a mapper pushes {setting['pushes_per_mapper_and_tick']} items and a reducer reduces "
         f"one; the queues are looked at in tick {setting['first_look_tick']} and every {setting['look_every_ticks']} "
-        "after it. The paper publishes neither speeds nor letters: the letters were searched for by the paper's own "
-        "figures, without looking at the planner. At this speed all input is queued before anything is reduced. The "
-        "column `adaptive` is what `plan_next_stage` decides at each look. `dpa_table.json` has the other speeds and "
-        "the paper's Figure 3, S by rounds."
+        "after it. The paper publishes neither speeds nor letters: the letters were searched for by its own figures. "
+        "`dpa_table.json` has the other speeds and the paper's Figure 3, S by rounds."
     )
     parts = [
         "# The DPA load balancer's Table 1",
@@ -127,8 +125,8 @@ def markdown(found: dict[str, Any]) -> str:
         "## Aims missed",
         (
             "At most the paper's S with its move, to two decimals; 0 on WL3; never above the start; never worse by "
-            "more rounds, up to 8, beyond one item. At other speeds the bound is the lesser of the paper's S with its "
-            "move and without; speeds that are not listed miss nothing."
+            "more rounds, beyond one item. At other speeds the bound is the lesser of the paper's S with its move and "
+            "without."
         ),
         "\n".join(f"- {line}" for line in remarks(found) if not line.endswith(": none")),
     ]

@@ -134,12 +134,13 @@ def write_all_aims(folder: Path) -> None:
 
 def _all_aims(folder: Path) -> str:
     """The page, in Markdown."""
-    aims, met, missed = Counter[str](), Counter[str](), list[str]()
+    aims, met, missed = Counter[str](), Counter[str](), dict[str, list[str]]()
     for name, one in _aims(folder):
         aims[name] += 1
         met[name] += one["met"]
         if not one["met"]:
-            missed.append(f"- {name}: {_missed(one)}")
+            aim, figure = _missed(one)
+            missed.setdefault(f"- {name}: {aim}: ", []).append(figure)
     words = (
         f"{aims.total()} aims, {met.total()} of them met. The aims are our own. The pages are summaries; the JSON files"
     )
@@ -153,7 +154,7 @@ def _all_aims(folder: Path) -> str:
         "",
         "## Missed",
         "",
-        *missed,
+        *(aim + "; ".join(figures) for aim, figures in missed.items()),
         "",
     ])  # fmt: skip
 
@@ -169,9 +170,10 @@ def _aims(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield f"[{name}]({page_name})", verdict
 
 
-def _missed(one: Mapping[str, Any]) -> str:
+def _missed(one: Mapping[str, Any]) -> tuple[str, str]:
+    """An aim, and what was measured in a cell that missed it."""
     if "limit" not in one:  # an aim over many cells, of which the worst is told
-        return f"{one['aim']}; missed in {len(one['missed'])} of {one['cells']} cells, at worst {one['worst']}"
+        return one["aim"], f"missed in {len(one['missed'])} of {one['cells']} cells, at worst {one['worst']}"
     figure = "not measured" if one["figure"] is None else f"{one['figure']:.3g}"
     side = "at least" if one["at_least"] else "at most"
-    return f"{one['cell']}: {one['aim']}: {figure} (aim: {side} {one['limit']:g})"
+    return f"{one['aim']}, {side} {one['limit']:g}", f"{one['cell']}, {figure}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
 LONGEST_FIRST = (
     "system", "cluster", "spark", "fuzz", "faults", "leases", "airflow", "lake", "differential", "peers",
-    "benchmarks", "publication", "unit",
+    "benchmarks", "publication", "simulation", "unit",
 )  # fmt: skip
 
 # The same examples every time; HYPOTHESIS_PROFILE=explore looks further.

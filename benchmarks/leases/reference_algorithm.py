@@ -11,21 +11,19 @@ at its own moment, so that a newcomer does not win all races at once.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.leases.agenda import Agenda, Pace
 from skewless_leases.liveness.spans import TimeSpans
 
-#: From publishing to hearing, in seconds.
-MESSAGE_SECONDS = 0.001
-
 
 @dataclass
 class Cache:
-    """The two hash tables and the two subscriptions that the nodes share."""
+    """The two hash tables and the two subscriptions that the nodes share; what is published is heard after a while."""
 
     agenda: Agenda
+    message_seconds: float = 0.001
     allocation: dict[str, str] = field(default_factory=dict)
     grab: dict[str, str] = field(default_factory=dict)
     nodes: list[ReferenceNode] = field(default_factory=list)
@@ -33,12 +31,12 @@ class Cache:
     def publish_grab(self, partition: str) -> None:
         """Tell all nodes that the lease of a partition is challenged."""
         for node in self.nodes:
-            node.soon(MESSAGE_SECONDS, node.grab_signalled, partition)
+            node.soon(self.message_seconds, node.grab_signalled, partition)
 
     def publish_allocated(self, partition: str) -> None:
         """Tell all nodes that a partition has been shut down."""
         for node in self.nodes:
-            node.soon(MESSAGE_SECONDS, node.partition_ended, partition)
+            node.soon(self.message_seconds, node.partition_ended, partition)
 
 
 class ReferenceNode:
@@ -49,7 +47,7 @@ class ReferenceNode:
         cache: the tables.
         spans: the five time spans.
         shutdown_seconds: how long a partition takes to shut down.
-        piece_seconds: how long a piece of work takes on average, times the partitions it processes.
+        piece_seconds: how long a piece of work takes on average, by the partitions it processes.
         rng: draws how long a piece takes.
     """
 
@@ -59,14 +57,14 @@ class ReferenceNode:
         cache: Cache,
         spans: TimeSpans,
         shutdown_seconds: float,
-        piece_seconds: float,
+        piece_seconds: Callable[[Collection[str]], float],
         rng: random.Random,
     ) -> None:
         self.name, self.cache, self.spans = name, cache, spans
         self.shutdown_seconds = shutdown_seconds
         self.active: set[str] = set()
         self.dead = False
-        self._pace = Pace(cache.agenda, rng, lambda: piece_seconds * len(self.active))
+        self._pace = Pace(cache.agenda, rng, lambda: piece_seconds(self.active))
         self._signalled: dict[str, float] = {}
         self._won: dict[str, int] = {}  # partitions it has won and waits for, with the number of the wait
         self._waits = 0

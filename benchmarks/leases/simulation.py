@@ -1,35 +1,40 @@
-"""Both algorithms under load, in virtual time: ``python -m benchmarks.leases.simulation [--json]``.
+"""Leases under load, in virtual time, beside the original algorithm: ``make bench ONLY=leases``.
 
-A loaded worker gets round to what it should do between two pieces of its work; the more partitions it
-holds, the longer that takes. The original algorithm renews, answers and races at that pace. Ours only
-looks at that pace: its heartbeat is another process. The row between them is ours with a heartbeat at the
-worker's own pace, to show what that alone is worth. Same seed, same table.
+A loaded worker gets round to what it should do between two pieces of its work; the more it holds, the longer that
+takes. The original algorithm renews, answers and races at that pace. Ours only looks at that pace: its heartbeat is
+another process. Two rows show what either half of that is worth: ours with a heartbeat at the worker's own pace, and
+ours when it counts partitions instead of adding up what they weigh. Same seed, same table.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
 
 from benchmarks.leases.agenda import Agenda, Pace
 from benchmarks.leases.memory_store import MemoryStore
 from benchmarks.leases.reference_algorithm import Cache, ReferenceNode
-from benchmarks.result_files import table
+from benchmarks.result_files import Verdict, as_documents, machine, page_of, table
 from skewless_leases.balancing.member import Member
 from skewless_leases.liveness.heartbeat_process import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant
+from skewless_leases.stores.tables import Look, look_at
 
-ORIGINAL, OWN_PACE, LEASES = "original", "ours, heartbeat in the worker", "ours"
-ALGORITHMS = (ORIGINAL, OWN_PACE, LEASES)
-#: How long a piece of work takes on average, for each partition that the worker holds, in seconds.
-PIECES = (0.0, 0.1, 1.0, 10.0)
+NAME = "leases"
+ORIGINAL, OWN_PACE, COUNTED, LEASES = "original", "ours, heartbeat in the worker", "ours, by count", "ours, by load"
+ALGORITHMS = (ORIGINAL, OWN_PACE, COUNTED, LEASES)
+#: A load of so many times the least possible one is even.
+EVEN = 1.1
+#: Weights that workers read with so small an error move nothing.
+SMALL_NOISE = 0.03
+#: Each worker of the original hears of each challenge by each other one: of fifty, that takes hours.
+MOST_ORIGINALS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +42,60 @@ class Setting:
     """One simulation. Times in seconds; the spans are the library's defaults.
 
     Attributes:
-        piece: how long a piece of work takes on average, for each partition that the worker holds.
+        piece: how long a piece of work takes on average, for each average partition that the worker holds.
+        skew: the exponent of Zipf's law that the weights of the partitions follow.
+        noise: by what part, as a standard deviation, each worker at each look takes a weight for another one.
+        slow: how long the store takes to answer.
         warm_up: what happens before does not count.
-        duration: how long is counted; then one worker dies.
+        duration: how long is counted; then a worker comes, and then one dies.
+        after: how long at most is waited until the newcomer has its part, and the partitions of the dead are held.
     """
 
     piece: float
     workers: int = 4
     partitions: int = 32
+    skew: float = 0.0
+    noise: float = 0.0
+    slow: float = 0.001
     seed: int = 1
     spans: TimeSpans = field(default_factory=TimeSpans)
     shutdown: float = 1.0
-    warm_up: float = 600.0
+    warm_up: float = 1800.0
     duration: float = 3600.0
-    after_death: float = 1800.0
+    after: float = 1800.0
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """What each partition weighs, in average partitions."""
+        raw = [1 / (rank + 1) ** self.skew for rank in range(self.partitions)]
+        return {f"p{rank:04d}": weight * len(raw) / sum(raw) for rank, weight in enumerate(raw)}
+
+    def seconds(self, held: Collection[str]) -> float:
+        """How long a piece of work takes on average, of a worker that holds some partitions."""
+        return self.piece * sum(map(self.weights.__getitem__, held)) if self.piece else 0.0
+
+    def largest(self, working: Mapping[str, Collection[str]]) -> float:
+        """The largest load of a worker over the least possible: a fair share, or the heaviest partition."""
+        weights = self.weights
+        loads = [sum(map(weights.__getitem__, held)) for held in working.values()]
+        return max(loads) / max(sum(weights.values()) / len(loads), *weights.values())
+
+
+#: What is simulated: pieces of work, skewed claims, errors in weights, slow stores, and fleets of each size.
+SETTINGS = {
+    "idle": Setting(piece=0.0),
+    "pieces of 1 s": Setting(piece=1.0),
+    "10 s": Setting(piece=10.0),
+    "skew 0.4": Setting(piece=1.0, skew=0.4),
+    "skew 0.8": Setting(piece=1.0, skew=0.8),
+    "errors of 3 %": Setting(piece=1.0, skew=0.8, noise=0.03),
+    "of 10 %": Setting(piece=1.0, skew=0.8, noise=0.1),
+    "store of 2 s": Setting(piece=1.0, skew=0.8, slow=2.0),
+    "of 10 s": Setting(piece=1.0, skew=0.8, slow=10.0),
+    "2 workers": Setting(piece=1.0, skew=0.8, workers=2, partitions=16),
+    "10 workers": Setting(piece=1.0, skew=0.8, workers=10, partitions=80),
+    "50 workers": Setting(piece=1.0, skew=0.8, workers=50, partitions=400, warm_up=900.0, duration=300.0, after=600.0),
+}
 
 
 @dataclass(frozen=True)
@@ -62,26 +107,24 @@ class Outcome:
         moved_partitions: how many different partitions did.
         doubled: the part of the time in which a partition was worked on by two workers, mean of all.
         idle: the part of the time in which nobody worked on a partition, mean of all.
-        uneven: the difference of the largest and the smallest number of partitions of a worker, mean of the time.
-        recovered: when all partitions of the dead worker were held by live ones, in seconds after its
+        largest: the largest load of a worker over the least possible one, mean of the time.
+        joined: when the loads were even with that of a newcomer, in seconds after it came; None if they were not.
+        recovered: when all partitions of a worker that dies then were held by live ones, in seconds after its
             death; None if they were not.
     """
 
     algorithm: str
-    piece: float
     moves_per_hour: float
     moved_partitions: int
     doubled: float
     idle: float
-    uneven: float
+    largest: float
+    joined: float | None
     recovered: float | None
 
 
 class Fleet(Protocol):
     """Some workers, of whichever algorithm."""
-
-    def start(self) -> None:
-        """Let all of them begin."""
 
     def working(self) -> Mapping[str, frozenset[str]]:
         """What each live worker works on now."""
@@ -89,22 +132,23 @@ class Fleet(Protocol):
     def kill(self, worker: str) -> None:
         """Let one die, without a word."""
 
+    def join(self, worker: str) -> None:
+        """Let one begin."""
+
 
 class Originals:
     """Workers of the original algorithm."""
 
     def __init__(self, setting: Setting, agenda: Agenda, rng: random.Random) -> None:
         self.setting, self.rng = setting, rng
-        self.cache = Cache(agenda)
-        for worker in worker_names(setting):
-            ReferenceNode(worker, self.cache, setting.spans, setting.shutdown, setting.piece, rng)
+        self.cache = Cache(agenda, setting.slow)
 
-    def start(self) -> None:
+    def join(self, worker: str) -> None:
         """Each partition is challenged at a moment of its own, and by no two nodes at the same one."""
-        names = partition_names(self.setting)
-        apart = self.setting.spans.normal_lease / len(names)
-        for node in self.cache.nodes:
-            node.start({name: (place + self.rng.random() / 2) * apart for place, name in enumerate(names)})
+        setting, names = self.setting, self.setting.weights
+        node = ReferenceNode(worker, self.cache, setting.spans, setting.shutdown, setting.seconds, self.rng)
+        apart = setting.spans.normal_lease / len(names)
+        node.start({name: (place + self.rng.random() / 2) * apart for place, name in enumerate(names)})
 
     def working(self) -> Mapping[str, frozenset[str]]:
         """What each live node processes."""
@@ -139,22 +183,26 @@ class Leaseholders:
     """Workers of ours, on a store in memory.
 
     Args:
-        own_pace: beat when the worker gets round to it, not on time.
+        algorithm: with a heartbeat at the worker's own pace, by count, or neither.
     """
 
-    def __init__(self, setting: Setting, agenda: Agenda, rng: random.Random, *, own_pace: bool) -> None:
-        self.setting, self.agenda, self.rng, self.own_pace = setting, agenda, rng, own_pace
+    def __init__(self, setting: Setting, agenda: Agenda, rng: random.Random, algorithm: str) -> None:
+        self.setting, self.agenda, self.rng = setting, agenda, rng
+        self.own_pace = algorithm == OWN_PACE
+        self.by_load = algorithm != COUNTED
         self.store = MemoryStore()
-        self.members = {name: self._member(name) for name in worker_names(setting)}
-        self.paces = {name: self._pace(member) for name, member in self.members.items()}
+        self.members: dict[str, Member] = {}
+        self.paces: dict[str, Pace] = {}
 
-    def start(self) -> None:
+    def join(self, worker: str) -> None:
         """Each one begins at a moment of its own."""
-        for name, member in self.members.items():
-            begin = self.rng.uniform(0, self.setting.spans.look_every)
-            beat = Beat(self.store, name, self.setting.partitions)
-            self.agenda.at(begin, self._beats(member, beat))
-            self.agenda.at(begin, self._looks(member))
+        work = Stopping(self.agenda, self.setting.shutdown)
+        member = Member(self.store, worker, lambda _: self._partitions(), self.setting.spans, work)
+        self.members[worker] = member
+        self.paces[worker] = Pace(self.agenda, self.rng, lambda: self.setting.seconds(member.grants))
+        begin = self.agenda.now + self.rng.uniform(0, self.setting.spans.look_every)
+        self.agenda.at(begin, self._beats(member, Beat(self.store, worker, self.setting.partitions)))
+        self.agenda.at(begin, self._looks(member))
 
     def working(self) -> Mapping[str, frozenset[str]]:
         """What each live worker holds, as far as it knows."""
@@ -164,18 +212,22 @@ class Leaseholders:
         """Let one die, with its heartbeat, as a machine does: nobody is told."""
         del self.members[worker]
 
-    def _member(self, name: str) -> Member:
-        names = partition_names(self.setting)
-        work = Stopping(self.agenda, self.setting.shutdown)
-        return Member(self.store, name, lambda _: names, self.setting.spans, work)
-
-    def _pace(self, member: Member) -> Pace:
-        return Pace(self.agenda, self.rng, lambda: self.setting.piece * len(member.grants))
+    def _partitions(self) -> Collection[str]:
+        weights, noise = self.setting.weights, self.setting.noise
+        if not self.by_load:
+            return tuple(weights)
+        return {name: weight * self.rng.lognormvariate(0, noise) for name, weight in weights.items()}
 
     def _looks(self, member: Member) -> Callable[[], None]:
         def look() -> None:
             if member.name in self.members:
-                member.step(self.agenda.now)
+                seen = look_at(self.store, self.agenda.now)
+                # A slow store answers when others have written already.
+                self.agenda.at(self.agenda.now + self.setting.slow, lambda: act(seen))
+
+        def act(seen: Look) -> None:
+            if member.name in self.members:
+                member.act(seen)
                 self.paces[member.name].soon(self.agenda.now + self.setting.spans.look_every, look)
 
         return look
@@ -193,120 +245,135 @@ class Leaseholders:
         return once
 
 
-def partition_names(setting: Setting) -> list[str]:
-    """The partitions, in order."""
-    return [f"p{number:03d}" for number in range(setting.partitions)]
-
-
-def worker_names(setting: Setting) -> list[str]:
-    """The workers, in order."""
-    return [f"w{number}" for number in range(setting.workers)]
-
-
 def simulate(algorithm: str, setting: Setting) -> Outcome:
     """Run one algorithm in one setting."""
     agenda, rng = Agenda(), random.Random(setting.seed)  # noqa: S311 - a seed makes it repeatable
-    fleet: Fleet
-    if algorithm == ORIGINAL:
-        fleet = Originals(setting, agenda, rng)
-    else:
-        fleet = Leaseholders(setting, agenda, rng, own_pace=algorithm == OWN_PACE)
-    fleet.start()
+    fleet: Fleet = (
+        Originals(setting, agenda, rng) if algorithm == ORIGINAL else Leaseholders(setting, agenda, rng, algorithm)
+    )
+    for number in range(setting.workers):
+        fleet.join(f"w{number:02d}")
     agenda.run_until(setting.warm_up)
-    tally = Tally(partition_names(setting), fleet.working())
+    tally = Tally(setting, fleet.working())
     for second in range(1, int(setting.duration) + 1):
         agenda.run_until(setting.warm_up + second)
         tally.add(fleet.working())
-    hours = setting.duration / 3600
+    fleet.join("newcomer")
+    joined = _until(lambda held: setting.largest(held) <= EVEN, fleet, agenda, setting)
+    orphans = fleet.working()["w00"]
+    fleet.kill("w00")
+    recovered = _until(lambda held: orphans <= frozenset().union(*held.values()), fleet, agenda, setting)
     return Outcome(
         algorithm,
-        setting.piece,
-        moves_per_hour=round(tally.moves / hours, 1),
+        moves_per_hour=round(tally.moves / setting.duration * 3600, 1),
         moved_partitions=len(tally.moved),
         doubled=round(tally.doubled / tally.looked, 4),
         idle=round(tally.idle / tally.looked, 4),
-        uneven=round(tally.uneven / setting.duration, 2),
-        recovered=_recovery(fleet, agenda, setting),
+        largest=round(tally.largest / setting.duration, 3),
+        joined=joined,
+        recovered=recovered,
     )
 
 
 class Tally:
     """Counts, second by second, who works on what."""
 
-    def __init__(self, partitions: Sequence[str], working: Mapping[str, frozenset[str]]) -> None:
-        self.partitions = partitions
-        self.moves = self.looked = self.doubled = self.idle = self.uneven = 0
+    def __init__(self, setting: Setting, working: Mapping[str, frozenset[str]]) -> None:
+        self.setting, self.partitions = setting, tuple(setting.weights)
+        self.moves = self.looked = self.doubled = self.idle = 0
+        self.largest = 0.0
         self.moved: set[str] = set()
-        self._last: dict[str, str] = {}
-        for partition in partitions:
-            for worker, held in working.items():
-                if partition in held:
-                    self._last[partition] = worker
+        self._last = {partition: worker for worker, held in working.items() for partition in held}
 
     def add(self, working: Mapping[str, frozenset[str]]) -> None:
         """Count one second."""
-        loads = [len(held) for held in working.values()]
-        self.uneven += max(loads) - min(loads)
-        for partition in self.partitions:
-            at = [worker for worker, held in working.items() if partition in held]
-            self.looked += 1
-            self.doubled += len(at) > 1
-            self.idle += not at
-            arrived = [worker for worker in at if worker != self._last.get(partition)]
-            if len(at) == 1 and arrived:
+        self.largest += self.setting.largest(working)
+        at: dict[str, list[str]] = {partition: [] for partition in self.partitions}
+        for worker, held in working.items():
+            for partition in held:
+                at[partition].append(worker)
+        self.looked += len(at)
+        for partition, workers in at.items():
+            self.doubled += len(workers) > 1
+            self.idle += not workers
+            if len(workers) == 1 and workers[0] != self._last.get(partition):
                 self.moves += 1
                 self.moved.add(partition)
-                self._last[partition] = at[0]
+                self._last[partition] = workers[0]
 
 
-def _recovery(fleet: Fleet, agenda: Agenda, setting: Setting) -> float | None:
-    """How long the partitions of a worker that dies wait for live ones."""
-    death = agenda.now
-    orphans = fleet.working()["w0"]
-    fleet.kill("w0")
-    for second in range(1, int(setting.after_death) + 1):
-        agenda.run_until(death + second)
-        if orphans <= frozenset().union(*fleet.working().values()):
+def _until(
+    reached: Callable[[Mapping[str, frozenset[str]]], bool], fleet: Fleet, agenda: Agenda, setting: Setting
+) -> float | None:
+    """After how many seconds it is so; None if it does not come to it."""
+    begin = agenda.now
+    for second in range(1, int(setting.after) + 1):
+        agenda.run_until(begin + second)
+        if reached(fleet.working()):
             return float(second)
     return None
 
 
-def page(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes as a table of Markdown."""
-    titles = (
-        "piece of work, s for each partition held", "algorithm", "moves per hour", "partitions that moved",
-        "held twice", "held by nobody", "max - min", "back after a death, s",
-    )  # fmt: skip
-    lines = [
-        (
-            f"{out.piece:g}", out.algorithm, f"{out.moves_per_hour:,.0f}", str(out.moved_partitions),
-            f"{out.doubled:.2%}", f"{out.idle:.2%}", f"{out.uneven:.2f}",
-            "never" if out.recovered is None else f"{out.recovered:.0f}",
-        )
-        for out in outcomes
-    ]  # fmt: skip
-    return table(titles, lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.leases.simulation", description=__doc__.splitlines()[0] if __doc__ else ""
-    )
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--partitions", type=int, default=32)
-    parser.add_argument("--minutes", type=int, default=60, help="how long is counted, in virtual time")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
-    given = parser.parse_args(arguments)
+def measure(settings: Mapping[str, Setting] = SETTINGS) -> dict[str, Any]:
+    """All algorithms in all settings."""
     logging.getLogger("skewless_leases").setLevel(logging.ERROR)  # what is lost in virtual time is no warning
-    setting = Setting(
-        piece=0.0, workers=given.workers, partitions=given.partitions, seed=given.seed, duration=60.0 * given.minutes
+    lines = []
+    for name, setting in settings.items():
+        algorithms = ALGORITHMS if setting.workers <= MOST_ORIGINALS else (COUNTED, LEASES)
+        found = {algorithm: asdict(simulate(algorithm, setting)) for algorithm in algorithms}
+        lines.append({"name": name, **asdict(setting), "found": found})
+        sys.stderr.write(f"leases, {name}: {found[LEASES]}\n")
+    return {"lines": lines, "setting": machine(), "verdicts": as_documents(_verdicts(lines))}
+
+
+def _verdicts(lines: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    ours = [{**line, **line["found"][LEASES]} for line in lines]
+    exact = [line for line in ours if line["noise"] <= SMALL_NOISE]
+    prompt = [line for line in ours if line["piece"] <= 1]  # of others, one look alone may take minutes
+    spans = TimeSpans()
+    aims = (
+        ("moves per hour while nobody comes or goes", exact, "moves_per_hour", 0.0),
+        ("part of the time in which a partition is held twice", exact, "doubled", 0.0),
+        ("largest load over the least possible", ours, "largest", EVEN),
+        ("seconds until a newcomer has its part", prompt, "joined", 2 * spans.normal_lease),
+        ("seconds until a dead worker's partitions are held", prompt, "recovered",
+         spans.maximum_lease + spans.normal_lease),
+    )  # fmt: skip
+    return [
+        Verdict(words, "leases by load", _worst([line[name] for line in some]), aim) for words, some, name, aim in aims
+    ]
+
+
+def _worst(figures: Sequence[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return max(known) if len(known) == len(figures) else None
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The outcomes as a table of Markdown."""
+    columns = {
+        "moves: original": (ORIGINAL, "moves_per_hour"), "ours": (LEASES, "moves_per_hour"),
+        "twice: original": (ORIGINAL, "doubled"), "own pace": (OWN_PACE, "doubled"),
+        "largest: original": (ORIGINAL, "largest"), "by count": (COUNTED, "largest"), "ours ": (LEASES, "largest"),
+        "newcomer": (LEASES, "joined"), "dead": (LEASES, "recovered"),
+    }  # fmt: skip
+    words = (
+        "Virtual time; four workers, eight partitions for each. A piece of work takes a second for each average "
+        "partition held, but in the first row and the third. From the fourth row on, weights of partitions follow "
+        "Zipf's law, from the fifth with the exponent 0.8. Errors are those of a worker that reads a weight. *Moves* "
+        "are counted by the hour while nobody comes or goes. *Twice* is the part of the time in which two work on a "
+        "partition, *own pace* the same for ours with the heartbeat in the worker. *Largest* is the largest load over "
+        "the least possible. A *newcomer* waits so many seconds until loads are within 1.1 of that; partitions of a "
+        "*dead* worker wait so many seconds for another."
     )
-    outcomes = [simulate(algorithm, replace(setting, piece=piece)) for piece in PIECES for algorithm in ALGORITHMS]
-    text = json.dumps([asdict(out) for out in outcomes], indent=1) if given.json else page(outcomes)
-    sys.stdout.write(text + "\n")
+    lines = [
+        [line["name"], *(_cell(line["found"], *column) for column in columns.values())] for line in document["lines"]
+    ]
+    return page_of("Leases under load", words, table(("", *columns), lines))
 
 
-if __name__ == "__main__":
-    main()
+def _cell(found: Mapping[str, Mapping[str, float | None]], algorithm: str, name: str) -> str:
+    if algorithm not in found:
+        return ""
+    value = found[algorithm][name]
+    return "never" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

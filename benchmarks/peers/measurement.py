@@ -18,7 +18,7 @@ Targets = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Messages in order of arrival, message t being sent by source t mod ``sources``."""
+    """Messages in order of arrival."""
 
     #: Keys as 64 bits to hash, shape (messages,).
     keys: npt.NDArray[np.uint64]
@@ -32,6 +32,8 @@ class Stream:
     sources: int
     #: Seed of the hash functions.
     seed: np.uint64
+    #: The source of each message, shape (messages,), where they do not take turns.
+    uneven: npt.NDArray[np.int32] | None = None
 
     @classmethod
     def of(cls, keys: npt.NDArray[np.int64], tasks: int, sources: int = 5, seed: int = 0) -> Self:
@@ -48,6 +50,11 @@ class Stream:
         distinct, ids = numbered(keys)
         words = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
         return cls(words, ids, len(distinct), tasks, sources, np.uint64(seed))
+
+    @property
+    def senders(self) -> npt.NDArray[np.int32]:
+        """The source of each message: t mod ``sources``, unless it is said."""
+        return (np.arange(self.keys.size) % self.sources).astype(np.int32) if self.uneven is None else self.uneven
 
 
 #: Number of points in time at which I(t) is taken.

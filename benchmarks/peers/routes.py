@@ -91,31 +91,32 @@ def _place_by_frequency(order: npt.NDArray[np.int64], frequencies: npt.NDArray[n
 
 def pkg_global(stream: Stream, choices: int = 2) -> Targets:
     """G: true loads decide between a key's candidates, of which the first two differ."""
-    return _route(stream.keys, stream.tasks, 1, choices, 0, stream.seed)
+    return _route(stream.keys, stream.tasks, np.zeros(stream.keys.size, np.int32), choices, 0, stream.seed)
 
 
 def pkg_local(stream: Stream, choices: int = 2) -> Targets:
     """L: every source decides by the load it has sent itself."""
-    return _route(stream.keys, stream.tasks, stream.sources, choices, 0, stream.seed)
+    return _route(stream.keys, stream.tasks, stream.senders, choices, 0, stream.seed)
 
 
 def pkg_probing(stream: Stream, choices: int = 2, probe_every: int = PROBE_EVERY_MESSAGES) -> Targets:
     """LP: as L, and after so many messages of the whole stream (at least 1) every source takes the true loads."""
-    return _route(stream.keys, stream.tasks, stream.sources, choices, probe_every, stream.seed)
+    return _route(stream.keys, stream.tasks, stream.senders, choices, probe_every, stream.seed)
 
 
 @compiled
 def _route(
-    keys: npt.NDArray[np.uint64], tasks: int, sources: int, choices: int, probe_every: int, seed: np.uint64
-) -> Targets:
+    keys: npt.NDArray[np.uint64], tasks: int, senders: npt.NDArray[np.int32], choices: int, probe_every: int,
+    seed: np.uint64,
+) -> Targets:  # fmt: skip
     """Place all messages; a ``probe_every`` of 0 means never."""
     loads = np.zeros(tasks, dtype=np.int64)
-    estimates = np.zeros((sources, tasks), dtype=np.int64)
+    estimates = np.zeros((senders.max() + 1, tasks), dtype=np.int64)
     targets = np.empty(keys.shape[0], dtype=np.int32)
     for message in range(keys.shape[0]):
         if probe_every > 0 and message % probe_every == 0:
             estimates[:] = loads
-        source = message % sources
+        source = senders[message]
         target = least_loaded_candidate(estimates[source], keys[message], choices, seed)
         estimates[source, target] += 1
         loads[target] += 1

@@ -87,11 +87,7 @@ class Postgres:
 
 
 def find_postgres() -> Postgres:
-    """The PostgreSQL of this machine.
-
-    Raises:
-        ClusterError: there is none, or no user that it could run as.
-    """
+    """The PostgreSQL of this machine; a ``ClusterError`` if there is none, or no user that it could run as."""
     on_path = shutil.which("initdb")
     found = _DEBIAN if (_DEBIAN / "initdb").exists() else Path(on_path).parent if on_path else None
     if found is None:

@@ -49,9 +49,7 @@ class Keys(NamedTuple):
     """The keys that are placed.
 
     Attributes:
-        total: rows of all keys.
         heaviest: key text and rows of the heaviest key, if one is known.
-        splittable: whether a key may be split.
         weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.
     """
 
@@ -78,7 +76,6 @@ def certify(
     """Hold a largest load to the best of the bounds that hold and say what follows.
 
     Args:
-        keys: what is placed.
         tasks: tasks that run side by side, at least 1, however many a plan has: a decision and a finished run are
             both held to all of them being busy all the time.
         makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None if it was not

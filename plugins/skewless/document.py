@@ -6,9 +6,11 @@ import hashlib
 import json
 import re
 import reprlib
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
@@ -45,7 +47,7 @@ class Frozen(BaseModel):
         """Compare the fields alone: pydantic also compares cached properties, and an array has no truth value."""
         if type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
+        return all(_alike(getattr(self, name), getattr(other, name)) for name in type(self).model_fields)
 
     def __hash__(self) -> int:
         """The hash of the canonical JSON: fields may be mappings, which cannot be hashed."""
@@ -56,6 +58,9 @@ class Frozen(BaseModel):
         copied = super().model_copy(update=update, deep=deep)
         for name in set(copied.__dict__) - set(type(self).model_fields):
             del copied.__dict__[name]
+        for name in update or ():
+            if (columns := _columns()) is not None:
+                copied.__dict__[name] = columns.held_like(self.__dict__.get(name), copied.__dict__[name])
         return copied
 
     def to_json(self) -> str:
@@ -65,6 +70,16 @@ class Frozen(BaseModel):
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, in hex."""
         return _sha256(self.to_json())
+
+
+def _columns() -> ModuleType | None:
+    """What holds rows as columns, if any document does: a spec has none, and a DAG is read without numpy."""
+    return sys.modules.get("skewless.columns")
+
+
+def _alike(one: Any, other: Any) -> bool:
+    columns = _columns()
+    return bool(one == other if columns is None else columns.alike(one, other))
 
 
 class Document(Frozen):
@@ -170,7 +185,6 @@ class Tagged(Frozen):
     """A value of which one field says which others it may have.
 
     Attributes:
-        TAG: that field.
         WORD: what it is called in messages.
         FIELDS_OF: for each tag, the fields that not all tags have.
     """

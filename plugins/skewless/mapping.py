@@ -30,7 +30,6 @@ class PythonMapper:
     """A mapper that a spec can name.
 
     Attributes:
-        name: as specs call it.
         options: the pydantic model (strict) of its options.
         columns: the input columns it is given, in order, from validated options; also
             ``_metadata.file_path``, ``_metadata.file_name`` and ``_metadata.row_index``.

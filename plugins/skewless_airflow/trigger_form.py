@@ -85,7 +85,6 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
     Args:
         given: the conf of the run, from the form, a command or a call of the API.
         known: the names of all params that the DAG declares, also those that are not ours.
-        spec: the source of the form's defaults.
         where: who gave the conf, for messages.
 
     Raises:

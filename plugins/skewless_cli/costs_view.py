@@ -12,7 +12,7 @@ from skewless.errors import RunDirectoryError
 from skewless.run.bill import Night, nights, rates_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import runs_below
-from skewless.run.sizing import Advice, advice_of
+from skewless.run.sizing import LATEST, Advice, advice_of, measured
 from skewless.spec.rates import Rates
 
 _HEAD = ("day", "used", "idle", "skew", "lost tries", "shuffled", "spilled")
@@ -38,7 +38,7 @@ def as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, An
         "rates": rates.model_dump() if rates else None,
         "days": days,
         "total": _sums(found, rates),
-        "sizing": [one._asdict() for one in _advice(folder, found)] if job else None,
+        "sizing": [one._asdict() for one in _advice(folder, found[-LATEST:])] if job else None,
     }
 
 
@@ -79,9 +79,7 @@ def _beside(known: Sequence[tuple[float, OtherBill]], rates: Rates | None) -> di
 
 
 def _advice(folder: str, found: Sequence[Night]) -> tuple[Advice, ...]:
-    latest = found[-1]
-    spec = RunDirectory(f"{folder}/{latest.job}/{latest.run}").job().spec
-    return advice_of(spec, [one.bill for one in found])
+    return advice_of([measured(RunDirectory(f"{folder}/{one.job}/{one.run}")) for one in found])
 
 
 def lines(told: Mapping[str, Any]) -> Iterator[str]:

@@ -14,10 +14,10 @@ from rich.console import Console
 from skewless.documents.comparison import Comparison
 from skewless.documents.job import Job
 from skewless.errors import InputError, QualityError, SpecError
+from skewless.planner.engine_choice import fits_one_process
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication.records import record_of
-from skewless.run.publication.release import published_run
 from skewless.run.step_times import timed
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
@@ -30,7 +30,7 @@ from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_cli.progress import RestateView, RunProgress
 from skewless_lake.catalogs import which_are_tested
-from skewless_lake.publication import require_fitting, roll_back
+from skewless_lake.publication import published_run, require_fitting, roll_back
 from skewless_lake.staged import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import other_side
@@ -38,7 +38,7 @@ from skewless_spark.comparison.shadow import check_shadow
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
-from skewless_spark.prepare.prepare import prepare
+from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
 from skewless_spark.prepare.restating import find_stale, restating_spec, skipped_parts, what_is_read
 from skewless_spark.quality.release import release
 from skewless_spark.quality.verification import Differences, differences, require_same_input
@@ -63,10 +63,13 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     check_shadow(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
     if spec.output.is_table:
-        require_fitting(OutputPart.of(job))
+        for target in OutputPart.all_of(job):
+            require_fitting(target)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    told = f"{job.extent}; waves of {waves} rows{_windows(job)}."
-    return " ".join(filter(None, (told, which_are_tested(spec, root))))
+    small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
+    told = f"{job.extent}; waves of {waves} rows{_windows(job)}.{small}"
+    warned = require_input(checks_of_input(job), "the input was listed, and not read") if job.facts is not None else []
+    return " ".join(filter(None, (told, which_are_tested(spec, root), *(f"warned: {one}." for one in warned))))
 
 
 def begin_job(given: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
@@ -119,16 +122,15 @@ def release_keys(spec: JobSpec, where: str, part: Part, root: str, keys: Sequenc
     """Publish a day once more, with keys that are in quarantine; what came of it, in words.
 
     Raises:
-        SpecError: the output is a table, nobody has published the day, or a key is not known there.
+        SpecError: nobody has published the day, or a key is not known there.
     """
-    if spec.output.is_table:
-        raise SpecError.saying(f"{where}, field output.format", "a table has no keys in quarantine")
-    path = f"{output_location(spec, part, root, where)}/{part.folder(spec.output.partition)}"
-    run = published_run(Path(path))
+    output = output_location(spec, part, root, where)
+    path = f"{output}/{part.folder(spec.output.partition)}"
+    run, shown = published_run(OutputPart(spec.output, output, absolute_root(root), part))
     with ExitStack() as stack:
         done = release(
             lambda: stack.enter_context(_session(f"skewless release {spec.name}", master)), run, keys,
-            os.environ.get(RUN_GROUP, ""),
+            os.environ.get(RUN_GROUP, ""), shown,
         )  # fmt: skip
     if done.publication is None:
         return (

@@ -19,11 +19,7 @@ _HEAD = f"{'part':<15} {'version':>7} {'of':>3} {'files':>6} {'rows':>15} {'stat
 
 
 def location_of(spec: JobSpec, where: str, root: str) -> str:
-    """The folder of the states of a job.
-
-    Raises:
-        SpecError: the job keeps no states.
-    """
+    """The folder of the states of a job; a ``SpecError`` if the job keeps no states."""
     if not spec.lengths:
         raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
     from skewless_spark.windows.found import states_location  # noqa: PLC0415  # imports Spark

@@ -12,7 +12,6 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from skewless.documents.job import Job
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import identity_of, record_of
@@ -20,13 +19,13 @@ from skewless.run.retention import Fate, Limits, enact_fate, fates
 from skewless_lake.formats import table_format
 from skewless_lake.publication import shown_by_table
 from skewless_lake.refusals import told_plainly
-from skewless_lake.staged import BEGUN, STAGED, OutputPart, StagedResult, TableFiles
+from skewless_lake.staged import BEGUN, OutputPart, TableFiles, staged_parts
 
 
 class LeftFiles(NamedTuple):
-    """Files of a run in its table that no version of the table names, as its format names them; and whose they are."""
+    """Files of a run in a table that no version of the table names, as its format names them; and whose they are."""
 
-    job: Job
+    target: OutputPart
     digest: str
     paths: tuple[str, ...]
 
@@ -41,48 +40,46 @@ def prune_each(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: b
         RunDirectoryError: the folder cannot be opened.
     """
     for fate in fates(runs_folder, now, limits, shown_by_table):
-        left = None
+        left: list[LeftFiles] = []
         if fate.action != "keep" and fate.of_run:
             try:
                 left = left_files(RunDirectory(fate.location))
-                if left and not dry_run:
-                    remove_left(left)
+                for one in () if dry_run else left:
+                    remove_left(one)
             except (SkewlessError, ImportError, OSError) as err:
                 reason = f"what it has left in its table cannot be removed now: {err}"
                 yield fate._replace(action="keep", reason=reason, files=(), size_bytes=0)
                 continue
         if not dry_run:
             enact_fate(fate)
-        if left and left.paths:
-            also = f"{len(left.paths):,} files in {left.job.output_path}, which names none of them"
-            yield fate._replace(reason=f"{fate.reason}; also {also}")
-        else:
-            yield fate
+        also = [f"{len(one.paths):,} files in {one.target.path}, which names none of them" for one in left if one.paths]
+        yield fate._replace(reason="; also ".join([fate.reason, *also]))
 
 
-def left_files(run: RunDirectory) -> LeftFiles | None:
-    """What a run that has ended, or that nobody works on any more, has left in its table; None without a table."""
-    job = run.job()
+def left_files(run: RunDirectory) -> list[LeftFiles]:
+    """What a run that has ended, or that nobody works on any more, has left in each of its tables; none without one."""
+    job, record, digest = run.job(), record_of(run), identity_of(run).job
     if not job.spec.output.is_table:
-        return None
-    target, digest = OutputPart.of(job), identity_of(run).job
-    staged = {file.path for file in run.read(STAGED, StagedResult).files} if run.exists(STAGED) else set[str]()
-    others = {path for name in _begun(run) for path in run.read(name, TableFiles).paths} - staged
-    record = record_of(run)
-    if record is not None and record.superseded is None:
-        staged = set()
-    tables = table_format(target.output)
-    with told_plainly(job.output_path):
-        table = tables.find_table(target)
-        named_nowhere = tables.unnamed(table, others, staged, digest) if table is not None and others | staged else []
-    return LeftFiles(job, digest, tuple(named_nowhere))
+        return []
+    begun = [run.read(name, TableFiles) for name in _begun(run)]
+    last = {one.table: {file.path for file in one.files} for _, one in staged_parts(run)}
+    tables, found = table_format(job.spec.output), list[LeftFiles]()
+    for target in OutputPart.all_of(job):
+        staged = last.get(target.path, set[str]())
+        others = {path for one in begun if (one.table or job.output_path) == target.path for path in one.paths} - staged
+        if record is not None and record.superseded is None:
+            staged = set()
+        with told_plainly(target.path):
+            table = tables.find_table(target) if others | staged else None
+            named_nowhere = tables.unnamed(table, others, staged, digest) if table is not None else []
+        found.append(LeftFiles(target, digest, tuple(named_nowhere)))
+    return found
 
 
 def remove_left(left: LeftFiles) -> None:
     """Remove them; it is no error if some are gone already."""
-    target = OutputPart.of(left.job)
-    with told_plainly(left.job.output_path):
-        table_format(target.output).remove(target, left.paths, left.digest)
+    with told_plainly(left.target.path):
+        table_format(left.target.output).remove(left.target, left.paths, left.digest)
 
 
 def _begun(run: RunDirectory) -> list[str]:

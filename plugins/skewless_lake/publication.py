@@ -12,30 +12,34 @@ from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.documents.savings import Savings
-from skewless.errors import RunDirectoryError, SkewlessError, SpecError
+from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history.recording import finality_of, tells_finality, with_night, with_run
 from skewless.history.store import NightsStore
 from skewless.run.directory import FINALITY, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
-from skewless.run.publication.places import beside, beside_table, turns_folder
-from skewless.run.publication.publish import Turns, publish, require_passed
+from skewless.run.publication.places import beside_output, beside_table, turns_folder
+from skewless.run.publication.publish import Turns, draw_turn, publish, require_passed, shown_turn
 from skewless.run.publication.records import (
     PUBLISHED,
     Identity,
     Overtaken,
     Publication,
     identity_of,
+    manifest_of,
     published_path,
     record_of,
 )
+from skewless.run.publication.release import run_of
 from skewless.run.step_names import last_step_of
+from skewless.spec.spec import JobSpec
 from skewless_lake.formats import RULES, Commit, attempts, identity_in, summary_of, table_format
 from skewless_lake.refusals import told_plainly
-from skewless_lake.staged import STAGED, OutputPart, StagedResult, rules_digest
+from skewless_lake.staged import OutputPart, StagedResult, rules_digest, staged_parts
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
 
@@ -45,13 +49,39 @@ def turns_of(target: OutputPart) -> Turns:
     return StoredTurns(open_store(f"{beside_table(target.path, target.root)}/turns"))
 
 
+def drawn_turn(spec: JobSpec, output_path: str, root: str, above: int = 0) -> int:
+    """Draw the turn of a run that will publish, above one that is known to have been drawn (see ``draw_turn``).
+
+    Raises:
+        SpecError: its result could not be published there.
+    """
+    turns = StoredTurns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
+    if spec.output.is_table:
+        return turns.draw(above)
+    return draw_turn(output_path, turns, allow_gap=spec.output.allow_gap, above=above)
+
+
+def latest_turn(job: Job) -> int:
+    """The latest turn in which a job's part, or its keys in quarantine, were published; 0 if none (``shown_turn``)."""
+    if not job.spec.output.is_table:
+        return shown_turn(job)
+    return max(map(turn_in_table, OutputPart.all_of(job)))
+
+
+def next_turn(job: Job) -> int:
+    """Draw a turn of a job, above that of what is published."""
+    return drawn_turn(job.spec, job.output_path, job.root, latest_turn(job))
+
+
 log = logging.getLogger(__name__)
+
+#: What a publication says of its keys in quarantine: the snapshot or version of the table beside that has them.
+HELD_IN = "quarantine-snapshot"
 
 
 def nights_of(job: Job) -> NightsStore:
     """Where the nights of a job are kept; of a job of hours, those of its hour."""
-    path = job.output_path
-    folder = beside_table(path, job.root) if job.spec.output.is_table else str(beside(path))
+    folder = beside_output(job.spec, job.output_path, job.root)
     return NightsStore("/".join([folder, "nights", job.spec.name, *([job.hour[:2]] if job.hour else [])]))
 
 
@@ -150,28 +180,30 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
     require_passed(run, report)
     if record_of(run) is not None:
         return
-    staged = run.read(STAGED, StagedResult)
-    keys = result.count("keys")
-    if staged.rows != keys or report.keys != keys:
+    parts, keys = staged_parts(run), result.count("keys")
+    rows, left_out = [staged.rows for _, staged in parts], report.quarantined_keys
+    if report.keys != keys or rows != [*([left_out] if len(parts) > 1 else []), report.published_keys]:
+        came = " and ".join(f"{one:,}" for one in rows) or "nothing"
         raise RunDirectoryError(
-            f"staged result of {run}", f"{keys:,} rows, as the ledger has them", f"{staged.rows:,}", "begin a new run"
+            f"staged result of {run}", f"{keys:,} rows, as the ledger has them", came, "begin a new run"
         )
-    target = OutputPart.of(job)
-    turns = turns_of(target)
-    over = _overtaken(job, turns)
-    commit = Commit(None, over)
-    if over is None:
-        held = rules_digest(staged.rules)
-        about = {**summary_of(run, now), **_verdict(report), **({RULES: held} if held else {})}
-        commit = yield from _committing(target, staged, about, job.turn, identity_of(run))
+    turns = turns_of(OutputPart.of(job))
+    commit = Commit(None, _overtaken(job, turns))
+    if commit.over is None:
+        about = {**summary_of(run, now), **_verdict(report)}
+        for target, staged in parts:
+            commit = yield from _committing(target, staged, about, job.turn, identity_of(run), commit.over)
+            # What the output's commit names counts, and nothing else of that table.
+            about |= {"quarantine-table": target.path, HELD_IN: str(commit.number), "quarantine-rows": str(staged.rows)}
     if commit.over is None:
         turns.finish(job.part.name, job.turn, str(identity_of(run)))
         yield "finished"
     published = Publication(
         path=published_path(job),
         rows=result.count("rows"),
-        keys=keys,
+        keys=report.published_keys,
         turn=job.turn,
+        quarantined=left_out,
         superseded=commit.over,
         snapshot=commit.number,
     )
@@ -180,20 +212,31 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
 
 
 def _committing(
-    target: OutputPart, staged: StagedResult, about: Mapping[str, str], turn: int, me: Identity
+    target: OutputPart, staged: StagedResult, about: Mapping[str, str], turn: int, me: Identity, over: Overtaken | None
 ) -> Generator[str, None, Commit]:
     """Publish staged files in a commit, upon whatever is published by then; yields what is done.
 
     Each attempt loads the table, looks for this run and for later ones in its history, and commits upon just that
     state. So a commit of others in between is never undone, and a run that has published already, whether or not it
     knows, does not publish again.
+
+    Args:
+        over: by whom the keys in quarantine were overtaken, which are committed first: then nothing is committed.
     """
     tables, failed = table_format(target.output), Counter[str]()
+    held = rules_digest(staged.rules)
+    about = {**about, **({RULES: held} if held else {})}
     for _ in attempts(target.path):
         table = tables.fitting_table(target)
         found = tables.standing(table, target, turn, me) if table is not None else None
         if found is not None:
             return found
+        if over is not None:
+            raise LostRaceError(
+                f"{target.path}, part {target.part}", f"turn {turn} to be the last one in {target.quarantine.path}",
+                f"turn {over.turn} of {over.by.run}, which has not published yet",
+                "try again, to find what that has published; if it was given up, begin a new run",
+            )  # fmt: skip
         # Of the very state that is committed upon. Once the run has published, what it has staged may be gone.
         files = tables.staged_files(table, target, staged)
         yield "loaded"
@@ -236,6 +279,20 @@ def turn_in_table(target: OutputPart) -> int:
     with told_plainly(target.path):
         table = tables.fitting_table(target)
         return tables.latest_turn(table, target) if table is not None else 0
+
+
+def published_run(target: OutputPart) -> tuple[RunDirectory, str]:
+    """The run that has published a part, and in which snapshot or version; of a folder, that is empty.
+
+    Raises:
+        SpecError: nobody has published it, or the run is gone.
+    """
+    if target.output.is_table:
+        shown, by = published_parts(target).get(target.part.name, ("", None))
+        return run_of(by, f"{target.path}, part {target.part}"), shown
+    folder = Path(target.path, target.part.folder(target.output.partition))
+    manifest = manifest_of(folder)
+    return run_of(manifest.by if manifest else None, str(folder)), ""
 
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
@@ -295,8 +352,10 @@ def _go_back(target: OutputPart, turn: int, at: str) -> dict[str, str]:
             return {**done[1], "snapshot": str(done[0])}
         if unanswered is not None:
             raise unanswered
-        (newest, _), (before, told) = history[:2]
+        (newest, replaced), (before, told) = history[:2]
         about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from {tables.NUMBERED} {newest}"}
+        if {HELD_IN} & {*told, *replaced}:
+            about |= _go_back_beside(target.quarantine, about)
         files = tables.earlier_files(table, target, before)
         try:
             number = tables.commit_part(table, target, files, about)
@@ -308,4 +367,36 @@ def _go_back(target: OutputPart, turn: int, at: str) -> dict[str, str]:
             unanswered = err
         else:
             return {**about, "snapshot": str(number)}
+    raise AssertionError
+
+
+def _go_back_beside(target: OutputPart, about: Mapping[str, str]) -> dict[str, str]:
+    """Commit the keys in quarantine that a publication names, or none, before the output goes back to it.
+
+    Returns:
+        What the output's commit says of them.
+    """
+    tables, failed, wanted = table_format(target.output), Counter[str](), about.get(HELD_IN)
+    for _ in attempts(target.path):
+        table = tables.fitting_table(target)
+        there = dict(tables.publications(table, target)) if table is not None else {}
+        if wanted is not None and int(wanted) not in there:
+            required = f"its keys in quarantine, of {tables.NUMBERED} {wanted}"
+            raise SpecError(f"{target.path}, part {target.part}", required, "none", "run the job again")
+        if not there:
+            return {}
+        if table is not None and (later := tables.latest_turn(table, target)) > int(about["turn"]):
+            raise LostRaceError(
+                f"{target.path}, part {target.part}", f"turn {about['turn']} to be the last one", f"turn {later}",
+                "wait until that run has published, and roll back then",
+            )  # fmt: skip
+        rules = next(iter(there.values())).get(RULES)
+        files = tables.earlier_files(table, target, int(wanted)) if wanted is not None else ()
+        said = {name: value for name, value in about.items() if name != RULES} | ({RULES: rules} if rules else {})
+        try:
+            number = tables.commit_part(table, target, files, said)
+        except tables.LOST as err:
+            tables.require_race(table, target, failed, err)
+            continue
+        return {HELD_IN: str(number)} if wanted is not None else {}
     raise AssertionError

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from skewless.document import Count, Document, Frozen
 from skewless.documents.job import Job
-from skewless.run.directory import PUBLISH_STEP
+from skewless.run.directory import PUBLISH_STEP, QUALITY_STEP, RunDirectory
+from skewless.run.publication.records import QUARANTINE
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 
@@ -16,6 +17,8 @@ from skewless.spec.result import Output
 STAGED = f"{PUBLISH_STEP}/staged.json"
 #: The folder of the records of what attempts were about to write into the table, a ``TableFiles`` each.
 BEGUN = f"{PUBLISH_STEP}/begun"
+#: Where keys may be in quarantine, documents of the verdict: what is staged of all other keys, and of these keys.
+KEPT, HELD = "staged_kept.json", "staged_quarantine.json"
 #: With ``output.partition`` of an hourly job: the column that says which hour a row is of.
 HOUR_COLUMN = "hour"
 
@@ -55,9 +58,14 @@ def rules_digest(rules: Sequence[TableRule]) -> str:
 
 
 class TableFiles(Document):
-    """Files that an attempt to stage was about to write, whether or not it came to that; see ``StagedFile.path``."""
+    """Files that an attempt to stage was about to write, whether or not it came to that; see ``StagedFile.path``.
+
+    Attributes:
+        table: the one that they are files of, see ``OutputPart.path``; empty for that of the output.
+    """
 
     paths: tuple[str, ...]
+    table: str = ""
 
 
 class StagedResult(Document):
@@ -103,8 +111,30 @@ class OutputPart(NamedTuple):
         """The one that a job computes."""
         return cls(job.spec.output, job.output_path, job.root, job.part)
 
+    @classmethod
+    def all_of(cls, job: Job) -> tuple[OutputPart, ...]:
+        """Those that a job publishes in, in this order: of keys in quarantine, if some may be, and of its result."""
+        output = cls.of(job)
+        return (output.quarantine, output) if job.spec.quality.quarantines else (output,)
+
+    @property
+    def quarantine(self) -> OutputPart:
+        """The part of the table beside this one that has its keys in quarantine."""
+        path = f"{self.output.path.rstrip('/')}{QUARANTINE}"
+        output = self.output.model_copy(update={"path": path, "sort": (), "columns": "evolve"})
+        return self._replace(output=output, path=f"{self.path.rstrip('/')}{QUARANTINE}")
+
     @property
     def values(self) -> dict[str, Any]:
         """The values of the columns that say which part a row is of: a date, and an hour as text."""
         values: dict[str, Any] = {self.output.partition: self.part.date}
         return values if self.part.hour is None else {**values, HOUR_COLUMN: self.part.hour}
+
+
+def staged_parts(run: RunDirectory) -> list[tuple[OutputPart, StagedResult]]:
+    """What is staged of a run to be published, in the order in which it is committed, see ``OutputPart.all_of``."""
+    job, verdict = run.job(), run.commit_of(QUALITY_STEP)
+    if verdict is not None and any(file.path.endswith(f"/{HELD}") for file in verdict.files):
+        documents = [run.committed_document(verdict, name, StagedResult) for name in (HELD, KEPT)]
+        return list(zip(OutputPart.all_of(job), documents, strict=True))
+    return [(OutputPart.of(job), run.read(STAGED, StagedResult))] if run.exists(STAGED) else []

@@ -38,24 +38,30 @@ class ResultFile(NamedTuple):
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
+def stage_result(
+    run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime,
+    target: OutputPart | None = None,
+) -> StagedResult:  # fmt: skip
     """Write a committed result into new files of the output's table, so that no reader of it sees them yet.
 
     Files without rows are left out, as readers pass over them.
+
+    Args:
+        target: the part of another table than that of the output.
 
     Raises:
         SpecError: the table does not fit the result.
         UnreachableError: the store or the catalog of the table does not answer.
     """
-    job, columns = run.job(), all_nullable(columns)
+    target, columns = target or OutputPart.of(run.job()), all_nullable(columns)
     filled = [file for file in files if file.rows]
 
     def begin(paths: Sequence[str]) -> None:
         """Note what is about to be written: a prune removes it if it is never published."""
-        run.write_once(f"{BEGUN}/{uuid.uuid4()}.json", TableFiles(paths=tuple(paths)))
+        run.write_once(f"{BEGUN}/{uuid.uuid4()}.json", TableFiles(paths=tuple(paths), table=target.path))
 
-    with told_plainly(job.output_path):
-        return table_format(job.spec.output).stage(OutputPart.of(job), columns, filled, summary_of(run, now), begin)
+    with told_plainly(target.path):
+        return table_format(target.output).stage(target, columns, filled, summary_of(run, now), begin)
 
 
 def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:

@@ -23,7 +23,7 @@ name: shared
 input: {path: clicks}
 key: page
 aggregates: {n: count}
-sharing: {connections: [spark_east, spark_west]}
+sharing: {connections: [spark_north, spark_east, spark_west]}
 output: {path: shared}
 """
 
@@ -36,23 +36,20 @@ def test_a_database_a_plugin_and_the_connections_of_all_specs_are_good_or_have_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shared.yaml").write_text(SPEC)
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_NORTH", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_EAST", json.dumps({"conn_type": "spark_connect", "host": "sc://east"}))
     told = found(tmp_path)
     assert {subject: one.state for subject, one in told.items()} == {
-        "Airflow": "good", "Airflow's plugin skewless": "good", "Airflow's connection spark_default": "good",
-        "Airflow's connection spark_east": "wrong", "Airflow's connection spark_west": "wrong",
+        "Airflow": "good", "Airflow's plugin skewless": "good", "Airflow's connection spark_default": "wrong",
+        "Airflow's connection spark_north": "good", "Airflow's connection spark_east": "wrong",
+        "Airflow's connection spark_west": "wrong",
     }  # fmt: skip
-    add = "airflow connections add spark_west --conn-type spark --conn-host spark://HOST:7077"
-    assert told["Airflow's connection spark_west"].remedy == add
+    for name, host in (("west", "spark://HOST:7077"), ("default", "'local[*]'")):
+        add = f"airflow connections add spark_{name} --conn-type spark --conn-host {host}"
+        assert told[f"Airflow's connection spark_{name}"].remedy == add
     assert "'spark_connect'" in told["Airflow's connection spark_east"].told
-    assert told["Airflow's connection spark_default"].told == "Spark at local[2]"
-
-
-def test_without_spark_default_there_is_the_command_that_adds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
-    told = found()["Airflow's connection spark_default"]
-    add = "airflow connections add spark_default --conn-type spark --conn-host 'local[*]'"
-    assert (told.state, told.remedy) == ("wrong", add)
+    assert told["Airflow's connection spark_north"].told == "Spark at local[2]"
 
 
 def test_a_database_without_tables_is_to_be_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,14 +45,13 @@ WHOLE = {
     "schedule": {"cron": "0 2 * * *"},
     "airflow": {
         "owner": "team-data", "tags": ["clicks", "nightly"], "retries": 5, "retry_delay_seconds": 300, "queue": "big",
-        "priority": 10, "catchup": 7,
-        "deadline": {"minutes": 120, "fail": True, "notify": [{"kind": "email", "to": ["a@b.c"]}]},
+        "priority": 10, "deadline_minutes": 120, "timeout_minutes": 240,
         "on_failure": [{"kind": "email", "to": ["a@b.c"]}], "on_success": [{"kind": "email", "to": ["a@b.c"]}],
     },
     "spark": {
-        "conn_id": "spark_east", "deploy_mode": "client", "pool": "spark",
+        "conn_id": "spark_east", "pool": "spark",
         "conf": {"spark.a": "b", "spark.n": 4, "spark.t": True},
-        "packages": ["org:one:1", "org:two:2"], "environment": {"ZONE": "east"}, "driver_memory": "3g",
+        "environment": {"ZONE": "east"}, "driver_memory": "3g",
     },
 }  # fmt: skip
 
@@ -60,7 +59,7 @@ WHOLE = {
 def test_each_field_arrives_at_the_dag_and_its_tasks() -> None:
     dag = build_dag(JobSpec.model_validate(WHOLE))
     assert dag.tags == {"skewless", "clicks", "nightly"}
-    assert (dag.catchup, dag.dagrun_timeout) == (True, dt.timedelta(minutes=120))
+    assert dag.dagrun_timeout == dt.timedelta(minutes=240)
     (late,) = [dag.deadline] if isinstance(dag.deadline, DeadlineAlert) else dag.deadline or []
     assert (late.interval, late.reference) == (dt.timedelta(minutes=120), DeadlineReference.DAGRUN_QUEUED_AT)
     assert callable(dag.on_failure_callback)
@@ -69,8 +68,6 @@ def test_each_field_arrives_at_the_dag_and_its_tasks() -> None:
         assert (task.owner, task.retries, task.retry_delay) == ("team-data", 5, dt.timedelta(seconds=300))
         assert (task.queue, task.priority_weight) == ("big", 10)
         assert task.pool == ("spark" if isinstance(task, SkewlessSparkOperator) else "default_pool")
-    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
-    assert stored.timetable.serialize()["most"] == 7
 
 
 def test_a_group_in_a_dag_of_ones_own_and_the_dag_that_restates_have_what_is_of_their_tasks() -> None:
@@ -87,7 +84,7 @@ def test_a_group_in_a_dag_of_ones_own_and_the_dag_that_restates_have_what_is_of_
 
 
 def test_each_field_of_spark_arrives_at_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"conn_type": "spark", "host": "spark://east:7077", "extra": {"deploy-mode": "cluster"}}
+    given = {"conn_type": "spark", "host": "spark://east:7077", "extra": {"deploy-mode": "client"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_EAST", json.dumps(given))
     dag = build_dag(JobSpec.model_validate(WHOLE), default_args={"conf": {"spark.c": "d"}})
     step = dag.get_task("merge")
@@ -98,7 +95,6 @@ def test_each_field_of_spark_arrives_at_spark_submit(monkeypatch: pytest.MonkeyP
     assert {"spark.a=b", "spark.n=4", "spark.t=true", "spark.c=d", "spark.driver.memory=2g"} <= set(words), (
         "the size comes with the run's options"
     )
-    assert words[words.index("--packages") + 1] == "org:one:1,org:two:2"
     assert words[words.index("--deploy-mode") + 1] == "client"
     assert asked.hook._env == {"ZONE": "east"}
 
@@ -277,7 +273,7 @@ def test_a_notifier_tells_its_receiver(
     received: Received, kind: str, field: str, happen: Callable[[DAG], None], words: str
 ) -> None:
     given = [_notifier(kind)]
-    airflow = {field: {"minutes": 5, "notify": given} if field == "deadline" else given}
+    airflow = {"deadline_minutes": 5, "on_failure": given} if field == "deadline" else {field: given}
     happen(build_dag(JobSpec.model_validate({**SPEC, "airflow": airflow})))
     sentence = f"Job small, run r, {words} {skew_page('small', 'r')}"
     (text,) = _told(received, kind)
@@ -325,7 +321,6 @@ def test_a_notifier_whose_provider_is_not_installed_is_refused_when_the_dag_is_m
         ("airflow", {"on_failure": [{"kind": "airflow.providers.smtp.SmtpNotifier"}]}, "'email', 'slack' or 'webhook'"),
         ("airflow", {"on_failure": [{"kind": "email"}]}, "expected addresses in to, with kind email, but got none"),
         ("airflow", {"on_failure": [{"kind": "slack", "to": ["a@b.c"]}]}, "expected to only with kind email"),
-        ("airflow", {"catchup": 7}, "expected airflow.catchup with a cron expression"),
         (
             "spark",
             {"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}},
@@ -337,18 +332,8 @@ def test_a_notifier_whose_provider_is_not_installed_is_refused_when_the_dag_is_m
             {"conf": {"spark.master": "yarn"}},
             "expected no spark.master, which is the connection of spark.conn_id",
         ),
-        ("spark", {"deploy_mode": "local"}, "'client' or 'cluster'"),
     ],
-    ids=[
-        "class",
-        "nobody",
-        "field-of-another-kind",
-        "catchup-by-hand",
-        "secret-name",
-        "secret-value",
-        "master",
-        "cluster",
-    ],
+    ids=["class", "nobody", "field-of-another-kind", "secret-name", "secret-value", "master"],
 )
 def test_what_a_spec_may_not_say_of_its_dag_is_refused_in_words(
     tmp_path: Path, section: str, given: dict[str, Any], words: str

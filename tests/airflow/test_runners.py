@@ -26,6 +26,7 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless_airflow import runners
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
+from skewless_airflow.operators.spark_step import _sizing as spark_settings
 from skewless_airflow.run_store import run_location, spark_entry
 from skewless_airflow.runners import Step, StepRunner, runner_of
 from skewless_airflow.runners.on_cluster import ClusterStep
@@ -38,6 +39,7 @@ from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
 from tests.stand_in_yarn import Application, stand_in_yarn
 from tests.tiers import mostly_long
+from tests.unit import synthetic
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -53,6 +55,13 @@ def asked(conf: dict[str, str] | None = None, **given: Any) -> SkewlessSparkOper
     operator.application_args = ["--stage", "0"]
     operator.conf = {**(operator.conf or {}), **(conf or {})}
     return operator
+
+
+def test_a_step_asks_for_the_size_that_the_nights_before_have_set(tmp_path: Path) -> None:
+    run, job = RunDirectory(str(tmp_path / "run")), synthetic.job([1])
+    sized = job.spec.with_fields({"spark.cores": 2, "spark.executor_memory": "2600m"})
+    run.write_once("job.json", job.model_copy(update={"spec": sized}))
+    assert spark_settings(asked().sizing(run)) == {"spark.cores.max": "2", "spark.executor.memory": "2600m"}
 
 
 def chosen(conf: dict[str, str] | None = None, **given: Any) -> StepRunner:

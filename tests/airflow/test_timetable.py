@@ -68,31 +68,6 @@ def test_nights_follow_each_other_and_end_with_the_last_day() -> None:
     assert nights == ["2026-03-02 02:00:00", "2026-03-03 02:00:00"]
 
 
-def test_the_scheduler_catches_up_no_more_than_the_bound_and_a_backfill_has_its_whole_range() -> None:
-    bound = PartTimetable("0 2 * * *", timezone="UTC", most=3)
-    begun = pendulum.now("UTC")
-    newest = begun.set(hour=2, minute=0, second=0, microsecond=0)
-    newest = newest if newest <= begun else newest.subtract(days=1)
-    long_ago = newest.subtract(days=30)
-    for before in (None, DataInterval.exact(long_ago)):
-        made: list[pendulum.DateTime] = []
-        last = before
-        while len(made) < 4:
-            info = bound.next_dagrun_info(
-                last_automated_data_interval=last, restriction=TimeRestriction(long_ago, None, True)
-            )
-            assert info is not None
-            made.append(info.run_after)
-            last = info.data_interval
-        assert made == [newest.add(days=days) for days in (-2, -1, 0, 1)]
-    info = bound.next_dagrun_info(
-        last_automated_data_interval=None, restriction=TimeRestriction(long_ago, newest, catchup=True)
-    )
-    assert info is not None
-    assert info.run_after == long_ago.start_of("day").add(days=1, hours=2)
-    assert PartTimetable.deserialize(bound.serialize()).serialize() == bound.serialize()
-
-
 def test_a_range_of_days_has_all_hours_of_its_last_day() -> None:
     table = PartTimetable("5 * * * *", timezone="Europe/Zurich", unit="hour", offset=-1)
     days = TimeRestriction(pendulum.datetime(2026, 3, 1), pendulum.datetime(2026, 3, 3), True)

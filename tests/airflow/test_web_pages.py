@@ -25,7 +25,7 @@ from skewless.documents.nights import Band
 from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.steps import Failure
-from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
+from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.run.directory import PART_LINES, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, WINDOW_CHOICE, RunDirectory
 from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.result import Window
@@ -127,8 +127,8 @@ def _of_window(location: str, simulation: Simulation) -> None:
     )
     attempt.write(WINDOW_CHOICE, choice)
     attempt.commit([], {"rows": 21_200, "keys": 400})
-    newest = NewestRow(column=EVIL, at=dt.datetime(2026, 11, 20, 23, 59, 58, tzinfo=dt.UTC))
-    measured = WindowQuality(freshness=(Freshness(part="2026-11-20", row=newest),))
+    newest = dt.datetime(2026, 11, 20, 23, 59, 58, tzinfo=dt.UTC)
+    measured = WindowQuality(freshness=(Freshness(part="2026-11-20", newest=newest),))
     ledger = balance(job, run.reports(), 21_200, lines)
     attempt = run.new_attempt(QUALITY_STEP)
     attempt.write(QUALITY_REPORT, QualityReport(success=True, keys=400, checks=(), ledger=ledger, window=measured))
@@ -269,8 +269,8 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
         "of the window of 2026", "1 more without files", "rows not read</dt><dd>1,200", "rows read</dt><dd>20,000",
         "late rows</dt><dd>60", "time saved</dt><dd>not measured", "Without files: 2026-11-17", "/in/&lt;img src=x",
         "2026-11-19: added to, 1 late, 60 rows read, 700 rows kept", "2026-11-18: reused, 0 rows read, 500 rows kept",
-        "2026-11-17: no files", "All others, 1, are reused", "The newest row of 2026-11-20, by &lt;img",
-        ": 2026-11-20 23:59:58 UTC.",
+        "2026-11-17: no files", "All others, 1, are reused",
+        "The newest file of 2026-11-20 was modified on 2026-11-20 23:59 UTC.",
     ):  # fmt: skip
         assert words in text, words
     assert text.count('<rect class="late"') == 1
@@ -603,6 +603,7 @@ def test_what_nights_have_cost_is_shown_over_time_and_a_price_where_there_is_one
         assert f"core-seconds {name} <strong>{figure}</strong>" in text
     assert "would have added" not in text, "the savings do not say"
     assert "spark.cores: better 2, as 4 cores" in text
+    assert "Of the latest run: spark.cores: 4 in place of as it is, as 4 cores waited for &lt;img" in text
     assert "price, " not in text
     prices = Path(os.environ["SKEWLESS_ROOT"]) / "costs.yaml"
     for written, shown in (

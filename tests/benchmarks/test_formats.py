@@ -12,6 +12,8 @@ from pyarrow import orc
 
 from benchmarks import formats
 from benchmarks.fresh_process import PLAIN
+from benchmarks.one_process import READS
+from benchmarks.one_process import main as one_process
 from benchmarks.spark.measurement import WrongAnswerError
 
 ROWS = 2_000
@@ -33,6 +35,12 @@ def test_each_input_has_the_rows(tmp_path: Path, cell: str) -> None:
         found = duckdb.connect().sql(query).to_arrow_table().to_pydict()
     assert found == formats.drawn(ROWS).to_pydict()
     assert formats.input_of(tmp_path, ROWS, cell) == folder
+    sums = formats.drawn(ROWS).group_by("key").aggregate([([], "count_all"), ("value", "sum")]).to_pylist()
+    for peer in (name for name, kinds in READS.items() if kind in kinds):
+        one_process(peer, kind, str(folder), str(tmp_path / peer))
+        told = pq.read_table(tmp_path / peer / "part.parquet").to_pylist()
+        expected = {one["key"]: (one["count_all"], one["value_sum"]) for one in sums}
+        assert {one["key"]: (one["n"], one["total"]) for one in told} == expected
 
 
 def test_each_cell_has_a_line_and_an_aim_of_its_medians() -> None:

@@ -171,5 +171,5 @@ def test_all_aims_are_on_one_page_with_what_was_missed(tmp_path: Path) -> None:
     text = (tmp_path / "README.md").read_text()
     assert "3 aims, 1 of them met" in text
     assert "| [B2 (60 s)](spark.md) | 2 | 1 |" in text
-    assert "\n- [B2 (60 s)](spark.md): z=1.2: states: not measured (aim: at least 0.5)\n" in text
-    assert "\n- [balance](balance.md): makespan; missed in 1 of 3 cells, at worst 1.2 (drift)\n" in text
+    assert "\n- [B2 (60 s)](spark.md): states, at least 0.5: z=1.2, not measured\n" in text
+    assert "\n- [balance](balance.md): makespan: missed in 1 of 3 cells, at worst 1.2 (drift)\n" in text

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.standing_still import FEW, ORDERS, Line, Order, line, page, summaries, workload
+from benchmarks.standing_still import (
+    FEW,
+    ORDERED_AT_WORST,
+    ORDERS,
+    RANDOM_AT_WORST,
+    Line,
+    Order,
+    line,
+    page,
+    summaries,
+    workload,
+)
 from skewless.planner.policies import POLICIES
 from tests.tiers import mostly_long
+
+#: Random runs of ``adaptive`` beside ``static``; ``make test`` has the first of them.
+RUNS = 1_000
 
 
 @pytest.mark.long
@@ -16,6 +30,14 @@ def test_no_policy_costs_more_than_standing_still_over_whole_runs(order: Order) 
     found = list(summaries(lines))
     assert {one.policy for one in found} == set(POLICIES) - {"static"}
     assert [one for one in found if not one.met] == []
+
+
+@pytest.mark.parametrize("first", mostly_long(range(0, RUNS, FEW), 0))
+def test_adaptive_ends_no_later_than_static(first: int) -> None:
+    for number in range(first, first + FEW):
+        one = workload(number)
+        limit = RANDOM_AT_WORST if one.order == "random" else ORDERED_AT_WORST
+        assert one.cost("adaptive") <= limit * one.cost("static"), f"workload {number}: {one.words}, {one.order}"
 
 
 @pytest.mark.parametrize("policy", mostly_long(sorted(POLICIES), "adaptive"))

@@ -14,6 +14,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import QualityError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
+from skewless.spec.shadow import Shadow
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session
@@ -26,6 +27,8 @@ INPUT = "words"
 NIGHTS = ((24_000, 0.90), (28_000, 0.95), (70_000, 1.05), (32_000, 1.00), (36_000, 1.05))
 #: Those whose result was not published, from 0.
 FAILED = (2,)
+#: Those whose result another job compares with that of the first of them, and the group of its runs.
+COMPARED, BESIDE = (3, 4), "+shadow"
 
 
 class Silent:
@@ -40,18 +43,22 @@ def main(root: str, spec_file: str) -> None:
     """Run them all; the last one is yesterday's."""
     spec = load_spec(Path(spec_file))
     today = dt.datetime.now(dt.UTC).date()
+    first = today - dt.timedelta(days=len(NIGHTS) - COMPARED[0])
+    other = f"{spec.output.path}/date={first}"
+    compared = spec.model_copy(update={"shadow": Shadow.model_validate({"with": other})})
     spark = build_session("earlier nights", "local[2]")
     try:
         for number, (most, exponent) in enumerate(NIGHTS):
             date = today - dt.timedelta(days=len(NIGHTS) - number)
             write_words(Path(root, INPUT), zipf_words(most, exponent), files=8)
-            run = RunDirectory(f"{root}/runs/{spec.name}/night__{date}")
-            prepare(run, spec, date, root, spec_file)
-            try:
-                run_pipeline(spark, run, Silent())
-            except QualityError:
-                if number not in FAILED:
-                    raise
+            for job, group in ((spec, ""), *([(compared, BESIDE)] if number in COMPARED else [])):
+                run = RunDirectory(f"{root}/runs/{spec.name}{group}/night__{date}")
+                prepare(run, job, date, root, spec_file)
+                try:
+                    run_pipeline(spark, run, Silent())
+                except QualityError:
+                    if number not in FAILED:
+                        raise
     finally:
         spark.stop()
 

@@ -76,6 +76,7 @@ AGAIN_SECONDS = 10.0
 OURS = {
     "": JOB,
     f"dags/{JOB}/over-time": "Skew over time",
+    f"dags/{JOB}/comparisons?group=shadow": "differ",
     "RUN/skew": "Ledger",
     "RUN/tasks/stage_01.plan/decision": "Decision about stage 1",
     "RUN/quality": "checks passed",
@@ -319,7 +320,7 @@ def test_each_page_holds_at_the_width_of_a_telephone_without_a_word_on_the_conso
     assert window == NARROW, "with the bar that scrolls downwards, which takes some of it"
     assert wide <= view, "the page scrolls sideways"
     assert [line["message"] for line in visit.driver.get_log("browser")] == []
-    _shoot(visit.driver, f"narrow-{page.rpartition('/')[2] or 'jobs'}")
+    _shoot(visit.driver, f"narrow-{Path(page.partition('?')[0]).name or 'jobs'}")
 
 
 @pytest.mark.parametrize(

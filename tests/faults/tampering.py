@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -55,10 +56,10 @@ def _doubled_states(run: RunDirectory, resealed: bool) -> None:
     state = run.committed(stage_step(0)).of_kind("native")[0]
     if not resealed:  # listed twice, in the commit as it lies there
         path = Path(run.path(f"{stage_step(0)}/COMMIT.json"))
-        entry = state.model_dump_json()
-        text = path.read_text(encoding="utf-8")
-        assert entry in text
-        path.write_text(text.replace(entry, f"{entry},{entry}"), encoding="utf-8")
+        told = json.loads(path.read_text(encoding="utf-8"))
+        at = told["files"]["path"].index(state.path)
+        told["files"] = {name: [*column, column[at]] for name, column in told["files"].items()}
+        path.write_text(json.dumps(told), encoding="utf-8")
         return
     twin = f"{state.path.removesuffix('.parquet')}-again.parquet"
     shutil.copy(run.path(state.path), run.path(twin))

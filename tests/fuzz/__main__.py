@@ -15,12 +15,13 @@ import os
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from skewless_spark.session.session import build_session
 from tests import spark_classes
 from tests.fuzz.nights import run_nights
-from tests.fuzz.trial import Outcome, run_trial, table_of
+from tests.fuzz.trial import COMPARED, Outcome, run_trial, table_of
 
 
 def main() -> int:
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first trial")
     parser.add_argument("--only", help="one trial: the number of a run, or nights- and that of a sequence")
+    parser.add_argument("--compared", type=int, default=COMPARED, help="one of so many runs is done in two ways")
     parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further trial is begun")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "skewless-fuzz")
     given = parser.parse_args()
@@ -50,7 +52,7 @@ def main() -> int:
         if time.monotonic() > until:
             break
         folder = given.keep / f"{given.seed}-{name}"
-        run = run_nights if name.startswith("nights-") else run_trial
+        run = run_nights if name.startswith("nights-") else partial(run_trial, compared=given.compared)
         outcome = run(spark, given.seed, int(name.rpartition("-")[2]), folder)
         outcomes.append(outcome)
         if outcome.bad:

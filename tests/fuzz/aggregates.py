@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -314,11 +315,11 @@ def _exactly(function: str, found: Callable[[list[Any]], Any], **how: Any) -> _M
 
 def _at(function: str, place: int, *, nulls: bool = True) -> _Maker:
     """The value at a place in the order of the input."""
-    if nulls:
-        return _checked(function, lambda column: _equal(lambda rows: rows[place][column]), by_order=True)
-    return _checked(
-        function, lambda column: _of(column, lambda values: values[place]), by_order=True, ignore_nulls=True
-    )
+    made = _checked(function, lambda column: _equal(lambda rows: rows[place][column]), by_order=True)
+    if not nulls:
+        value = partial(_of, found=lambda values: values[place])
+        made = _checked(function, value, by_order=True, ignore_nulls=True)
+    return lambda column, kind, chance: made(column, kind, chance)._replace(kind=kind)
 
 
 def _percentile(column: str, _: Kind, chance: random.Random) -> Call:

@@ -38,8 +38,8 @@ from tests.fuzz.specs import ENGINES, draw_map, draw_output, draw_routing
 from tests.fuzz.values import Row
 from tests.spark.scenario import Quiet, result_of
 
-#: Of so many results one is compared with itself.
-_COMPARED = 4
+#: Of so many results one is compared with that of another run of the same rows.
+COMPARED = 4
 #: A run of a few rows that takes longer than this hangs. Machines that are shared are slow.
 SECONDS = 240
 EQUAL, REFUSED, MISMATCH, TRACEBACK, SLOW = "equal", "refused", "MISMATCH", "TRACEBACK", "SLOW"
@@ -142,8 +142,8 @@ def draw_key(chance: random.Random, source_columns: dict[str, Any]) -> list[str]
     return chance.sample(names, min(len(names), chance.choice([1, 1, 1, 2, 3])))
 
 
-def run_trial(spark: SparkSession, seed: int, number: int, folder: Path) -> Outcome:
-    """One run over one input."""
+def run_trial(spark: SparkSession, seed: int, number: int, folder: Path, compared: int = COMPARED) -> Outcome:
+    """One run over one input; of ``compared`` numbers, one is run in two ways, and the results are compared."""
 
     def play(outcome: Outcome, chance: random.Random, place: Path) -> None:
         source = draw_input(chance, place)
@@ -151,21 +151,18 @@ def run_trial(spark: SparkSession, seed: int, number: int, folder: Path) -> Outc
         publishes = chance.random() < 0.35
         outcome.spec, outcome.how = spec, source.told
         outcome.features = features_of(spec, source, publishes=publishes)
-        run = RunDirectory(str(place / "run"))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cutting, "CUT_BYTES", source.told.get("cut_bytes", cutting.CUT_BYTES))
-            prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), DATE, str(place))
-        watcher = Quiet()
-        run_stages(spark, run, watcher)
+        run, watcher = computed(spark, place, "run", spec, source)
         outcome.features.append(f"stages {min(len(watcher.reports), 4)}")
         if any(report.backlog_rows for report in watcher.reports):
             outcome.features.append("backlog")
-        merge_states(spark, run)
         result = result_of(run).to_pylist() if run.committed("result").files else []
         require(differences(result, grouped(rows, spec["key"]), spec["key"], calls))
         require(sort_faults(result, spec["output"].get("sort", ())))
-        if number % _COMPARED == 0 and result:
-            require(comparison_faults(spark, run, len(result)))
+        if number % compared == 0 and result:
+            engines = ("auto", "staged") if spec["engine"] in {"auto", "staged"} else ENGINES
+            again = {**spec, "engine": chance.choice(engines), "routing": draw_routing(chance)}
+            outcome.features.append("compared")
+            require(comparison_faults(spark, run, computed(spark, place, "again", again, source)[0], len(result)))
         if publishes:
             finish_run(spark, run, watcher)
             published = read_published(spec["output"], place, DATE)
@@ -174,9 +171,22 @@ def run_trial(spark: SparkSession, seed: int, number: int, folder: Path) -> Outc
     return tried(spark, seed, str(number), folder, play)
 
 
-def comparison_faults(spark: SparkSession, run: RunDirectory, keys: int) -> list[str]:
-    """What ``skewless compare`` says of a result beside itself, and beside all but one of its keys, if it is wrong."""
-    result = JobColumns.of(run.job()).named(committed_result(spark, run))
+def computed(
+    spark: SparkSession, place: Path, name: str, spec: dict[str, Any], source: Input
+) -> tuple[RunDirectory, Quiet]:
+    """A run up to its result, and who has watched it."""
+    run, watcher = RunDirectory(str(place / name)), Quiet()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "CUT_BYTES", source.told.get("cut_bytes", cutting.CUT_BYTES))
+        prepare(run, parse_spec(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)), DATE, str(place))
+    run_stages(spark, run, watcher)
+    merge_states(spark, run)
+    return run, watcher
+
+
+def comparison_faults(spark: SparkSession, run: RunDirectory, again: RunDirectory, keys: int) -> list[str]:
+    """What ``skewless compare`` says of a result beside that of another run, and all but one of its keys, if wrong."""
+    result = JobColumns.of(again.job()).named(committed_result(spark, again))
     expected = [(result, (keys, 0, 0)), (result.limit(keys - 1), (keys, 1, 1))]
     told = []
     for other, right in expected:

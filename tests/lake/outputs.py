@@ -12,12 +12,14 @@ from deltalake import DeltaTable
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import PinnedTable
-from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.documents.ledger import balance
+from skewless.documents.quality import QualityReport, Quarantine
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.spec.part import Part
-from skewless.spec.result import Output
+from skewless.spec.result import QUARANTINE_COLUMNS, Output, Quality
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
-from skewless_lake.staged import STAGED, OutputPart, StagedResult
+from skewless_lake.staged import HELD, KEPT, STAGED, OutputPart, StagedResult
 from skewless_lake.staging import ResultFile, batches_of, stage_result
 from tests.publication.days import commit_quality
 from tests.unit import synthetic
@@ -71,13 +73,14 @@ def committed(
     day: dt.date = DAY,
     in_files: int = 2,
     pinned: PinnedTable | None = None,
+    quality: Quality | None = None,
     **output: Any,
 ) -> RunDirectory:
     """A run whose result is committed, in two files or more."""
     run = RunDirectory(str(folder))
     section, output_path = output_of(kind, root, **output)
     job = synthetic.job([], output_path=output_path)
-    spec = job.spec.model_copy(update={"output": section})
+    spec = job.spec.model_copy(update={"output": section, "quality": quality or job.spec.quality})
     of_run = {"spec": spec, "turn": turn, "date": day, "root": str(root)}
     of_run["source"] = job.source.model_copy(update={"pinned": pinned})
     run.write_once("job.json", job.model_copy(update=of_run))
@@ -124,6 +127,29 @@ def publish(folder: Path, root: Path, kind: str, rows: pa.Table | str, **how: An
     run = committed(folder, root, kind, result_table(rows) if isinstance(rows, str) else rows, **how)
     staged(run)
     publish_run(judge(run), NOW)
+    return run
+
+
+def apart(folder: Path, root: Path, kind: str, text: str, held: int = 1, *, lost: int = 0, **how: Any) -> RunDirectory:
+    """A run that is ready to be published, of whose three keys the first ones are in quarantine."""
+    bound = {"type": "expect_column_values_to_not_be_null", "severity": "quarantine", "at_most": 3}
+    quality = Quality.model_validate({"expectations": [{**bound, "kwargs": {"column": "by"}}]})
+    run = committed(folder, root, kind, result_table(text), quality=quality, **how)
+    rows, kept = result_table(text), staged(run)
+
+    def stage(rows: pa.Table, target: OutputPart) -> StagedResult:
+        return stage_result(run, rows.schema, [ResultFile(len(rows), lambda: iter(rows.to_batches()))], NOW, target)
+
+    attempt, target = run.new_attempt(QUALITY_STEP), OutputPart.of(run.job())
+    wrong = rows[:held]
+    for name in QUARANTINE_COLUMNS:
+        wrong = wrong.append_column(name, pa.array([f"{name} of {text}"] * held, pa.string()))
+    attempt.write(KEPT, stage(rows[held + lost :], target) if held else kept)
+    attempt.write(HELD, stage(wrong, target.quarantine))
+    ledger, quarantine = balance(run.job(), [], 0), Quarantine(keys=held) if held else None
+    report = QualityReport(success=True, keys=3, checks=(), ledger=ledger, quarantine=quarantine)
+    attempt.write(QUALITY_REPORT, report)
+    attempt.commit([], {})
     return run
 
 

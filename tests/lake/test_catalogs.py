@@ -135,8 +135,7 @@ def test_days_are_published_replaced_and_rolled_back(tmp_path: Path, kind: str) 
     }  # fmt: skip
     # The staged snapshots of what is published have been expired, the one of the late run has not.
     assert len(table_of(kind).snapshots()) == len(list(ours(table_of(kind)))) + 1
-    left = left_files(late)
-    assert left is not None
+    (left,) = left_files(late)
     assert len(left.paths) == 2
     remove_left(left)
     assert len(table_of(kind).snapshots()) == len(list(ours(table_of(kind))))

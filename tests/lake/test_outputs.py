@@ -160,11 +160,14 @@ def test_icebergs_java_core_reads_the_same_rows_nested_fields_too(published: Pat
         assert not seen["local"].endswith("Z")
 
 
+@pytest.mark.parametrize("beside", ["", "_quarantine"])
 @pytest.mark.parametrize("kind", OUTPUTS)
-def test_a_job_does_not_publish_into_the_table_that_it_reads(published: Path, kind: str) -> None:
-    given = spec(published, OUTPUTS[kind], input=dict(OUTPUTS[kind]), aggregates={"n": "count"})
+def test_a_job_does_not_publish_into_the_table_that_it_reads(published: Path, kind: str, beside: str) -> None:
+    read = {**OUTPUTS[kind], "path": f"{OUTPUTS[kind]['path']}{beside}"}
+    given = spec(published, OUTPUTS[kind], input=read, aggregates={"n": "count"})
+    came = "the one whose keys in quarantine" if beside else "the same"
     with pytest.raises(
-        SpecError, match=r"field output\.path: expected another table than the input .*, but got the same"
+        SpecError, match=rf"field output\.path: expected another table than the input .*, but got {came}"
     ):
         prepare(RunDirectory(str(published / "runs" / f"{kind}-itself")), given, DAY, str(published))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import math
 import os
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,7 +22,7 @@ from hypothesis import strategies as st
 
 import skewless_leases
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.balancing.decisions import Memory, assign, decide
+from skewless_leases.balancing.decisions import WORTH_A_MOVE, Memory, assign, decide
 from skewless_leases.balancing.member import Member
 from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import LeaseError, StoreError
@@ -64,32 +67,60 @@ def test_spans_around_any_lease_time_fit_together(normal_lease: float) -> None:
 WORKERS = st.dictionaries(st.sampled_from("abcdefgh"), st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1)
 
 
-@given(WORKERS, st.integers(0, 30))
-def test_shares_are_even_sticky_and_within_the_room(workers: dict[str, tuple[int, int]], free_count: int) -> None:
-    room = {worker: load + more for worker, (load, more) in workers.items()}
+@given(WORKERS, st.integers(0, 30), st.builds(Random, st.integers(0, 999)), st.sampled_from([0.0, 0.3, 1.0, 2.0]))
+def test_shares_are_even_sticky_and_within_the_room(
+    workers: dict[str, tuple[int, int]], free_count: int, chance: Random, spread: float
+) -> None:
     held = {worker: [f"{worker}{place}" for place in range(load)] for worker, (load, _) in workers.items()}
     free = [f"free{place}" for place in range(free_count)]
-    loads = {worker: len(names) for worker, names in held.items()}
-    shares = assign(free, loads, room, held)
-    after = dict(loads)
-    for receiver in shares.free.values():
-        after[receiver] += 1
-    gained, lost = set(shares.free.values()), set()
-    for partition, (victim, thief) in shares.moves.items():
-        assert partition in held[victim]
-        after[victim] -= 1
-        after[thief] += 1
-        gained.add(thief)
-        lost.add(victim)
-    assert all(after[worker] <= room[worker] for worker in workers)
-    assert len(shares.free) == min(free_count, sum(room.values()) - sum(loads.values()))
-    with_room = [after[worker] for worker in workers if after[worker] < room[worker]]
-    # Even, where there is room; and whoever gives gives, whoever takes takes.
-    assert not with_room or max(after.values()) - min(with_room) <= 1
-    assert not gained & lost
-    # What is even already stays where it is.
-    again = assign([], after, room, {worker: [f"x{worker}{n}" for n in range(load)] for worker, load in after.items()})
+    room = {worker: more for worker, (_, more) in workers.items()}
+    raw = {
+        name: chance.lognormvariate(0, spread) for name in [*free, *(name for names in held.values() for name in names)]
+    }
+    weights = {name: weight * len(raw) / sum(raw.values()) for name, weight in raw.items()}
+
+    def loads() -> dict[str, float]:
+        return {worker: sum(weights[name] for name in names) for worker, names in held.items()}
+
+    before = loads()
+    shares = assign(free, before, room, held, weights)
+    assert len(shares.free) == min(free_count, sum(room.values()))
+    heaviest_first = sorted((weights[name] for name in free), reverse=True)
+    assert [weights[name] for name in shares.free] == heaviest_first[: len(shares.free)]
+    for name, receiver in shares.free.items():
+        assert loads()[receiver] <= min(load for worker, load in loads().items() if room[worker]) + 1e-9
+        held[receiver].append(name)
+        room[receiver] -= 1
+    given = loads()
+    for name, (victim, thief) in shares.moves.items():
+        held[victim].remove(name)
+        held[thief].append(name)
+        room[victim] += 1
+        room[thief] -= 1
+    after = loads()
+    assert all(more >= 0 for more in room.values())
+    assert sum(load**2 for load in after.values()) <= sum(load**2 for load in given.values()) + 1e-9
+    thieves = [worker for worker, more in room.items() if more]
+    settled = {worker: sorted({*names} - {*shares.free} - {*shares.moves}) for worker, names in held.items()}
+    for victim, thief in itertools.product(held, thieves):  # nothing is left that is worth a move
+        for name in settled[victim]:
+            assert (
+                after[victim] - after[thief] < max(weights[name] + WORTH_A_MOVE, 2 * WORTH_A_MOVE) + 1e-9
+                or victim == thief
+            )
+    if not spread:
+        assert not thieves or max(after.values()) - min(after[thief] for thief in thieves) < 1.001
+        assert not {victim for victim, _ in shares.moves.values()} & {thief for _, thief in shares.moves.values()}
+    # What is even already stays where it is; what was given is as heavy as it is.
+    again = assign([], after, room, settled, weights)
     assert again.moves == {}
+
+
+@pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
+def test_a_weight_that_is_no_number_is_refused(weight: float) -> None:
+    with pytest.raises(LeaseError) as refused:
+        decide("me", {"p": 1.0, "q": weight}, look(0.0, {"me": 1}), Memory(), TimeSpans())
+    assert str(refused.value) == f"partition q: expected a weight that is a number of 0 or more, but got {weight}."
 
 
 def look(time_: float, beats: dict[str, int]) -> Look:

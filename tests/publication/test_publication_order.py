@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
@@ -16,12 +15,9 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication.publish import publishing
 from skewless.run.publication.records import Publication, publication_of, superseded_by
 from skewless_leases import Turns
-from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
-from tests.tiers import mostly_long
+from tests.publication.days import DAY, NOW, beside, kept, left_over, published, texts, turns_of, validated
 
 STEPS = ("built", "claimed", "cleared", "exchanged", "made durable", "finished", "recorded")
-#: How many steps somebody has done when it is stopped.
-STOPS = range(len(STEPS) + 1)
 
 
 @pytest.fixture
@@ -111,70 +107,6 @@ def test_these_are_the_steps(fast: Path) -> None:
     assert tuple(attempt.done) == STEPS
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_a_run_that_is_stopped_anywhere_ends_well_when_it_is_called_again_and_once_if_it_wakes(
-    fast: Path, stop: int
-) -> None:
-    world = a_world(fast)
-    late = Attempt(world.newer, world.turns)
-    late.go(stop)
-    assert world.seen() == ("newer" if stop > STEPS.index("exchanged") else "first")
-    world.end(world.newer)
-    assert world.seen() == "newer"
-    assert left_over(world.out) == []
-    assert ["first", "first"] in kept(world.out)
-    record = publication_of(world.newer)
-    late.go()
-    assert world.seen() == "newer"
-    assert publication_of(world.newer) == record
-    world.end(world.newer)
-    assert left_over(world.out) == []
-
-
-@pytest.mark.parametrize("stop", STOPS)
-def test_killed_anywhere_overtaken_and_cleared_the_day_stays_the_newer_ones(fast: Path, stop: int) -> None:
-    """A-B-A: the older run stops, the newer one publishes, the older one's task is cleared, and what stopped wakes."""
-    world = a_world(fast)
-    late = Attempt(world.older, world.turns)
-    late.go(stop)
-    world.end(world.newer)
-    before = manifest(world.out)
-    world.end(world.older)
-    assert manifest(world.out) == before
-    over = superseded_by(world.older)
-    if stop < len(STEPS):  # not recorded
-        assert over is not None
-        assert (over.by.run, over.turn) == (str(world.newer), 3)
-    else:
-        assert over is None
-    late.go()
-    assert manifest(world.out) == before
-    assert superseded_by(world.older) == over
-    world.check_end()
-
-
-@pytest.mark.parametrize(
-    ("older", "newer"), mostly_long(itertools.product(STOPS, STOPS), *((stop, stop) for stop in STOPS))
-)
-def test_two_that_are_paused_anywhere_and_wake_in_any_order_leave_the_last_turn(
-    fast: Path, older: int, newer: int
-) -> None:
-    for number, order in enumerate(((0, 1), (1, 0))):
-        world = a_world(fast / str(number))
-        attempts = [Attempt(world.older, world.turns), Attempt(world.newer, world.turns)]
-        attempts[0].go(older)
-        world.seen()
-        attempts[1].go(newer)
-        world.seen()
-        for one in order:
-            attempts[one].go()
-            world.seen()
-        for run in (world.older, world.newer):
-            world.end(run)
-            world.seen()
-        world.check_end()
-
-
 def test_a_claimant_that_sleeps_before_its_exchange_has_no_draft_when_it_wakes(fast: Path) -> None:
     world = a_world(fast)
     late, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)
@@ -189,6 +121,21 @@ def test_a_claimant_that_sleeps_before_its_exchange_has_no_draft_when_it_wakes(f
         published(world.older)
 
 
+@pytest.mark.parametrize("superseded", [False, True])
+def test_the_draft_of_a_second_attempt_that_was_killed_goes_when_its_run_is_called_again(
+    fast: Path, superseded: bool
+) -> None:
+    world = a_world(fast)
+    run = world.older if superseded else world.newer
+    for each in (world.newer, world.older):
+        world.end(each)
+    assert (superseded_by(run) is not None) == superseded
+    # An attempt that was paused when it found nothing published, and was killed while it built.
+    (beside(world.out) / "drafts" / DAY / f"{run.job().turn}-0123456789ab.building").mkdir()
+    world.end(run)
+    world.check_end()
+
+
 def test_an_earlier_turn_leaves_the_draft_of_a_later_one(fast: Path) -> None:
     world = a_world(fast)
     older, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)
@@ -196,18 +143,6 @@ def test_an_earlier_turn_leaves_the_draft_of_a_later_one(fast: Path) -> None:
     older.go()
     newer.go()
     assert not newer.lost
-    world.check_end()
-
-
-def test_what_is_visible_may_be_finished_although_a_later_turn_is_claimed(fast: Path) -> None:
-    world = a_world(fast)
-    older, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)
-    older.go(STEPS.index("exchanged") + 1)
-    newer.go(STEPS.index("claimed") + 1)
-    older.go()
-    assert older.record is not None
-    assert older.record.superseded is None
-    newer.go()
     world.check_end()
 
 

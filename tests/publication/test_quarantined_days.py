@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import json
 import signal
@@ -17,7 +18,11 @@ from skewless.errors import SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication.publish import faults_of, publishing
 from skewless.run.publication.records import QUARANTINE, manifest_of
-from skewless.run.publication.release import keys_named, published_run
+from skewless.run.publication.release import keys_named
+from skewless.spec.part import Part
+from skewless.spec.result import Output
+from skewless_lake.publication import published_run
+from skewless_lake.staged import OutputPart
 from tests.faults.killed import Point
 from tests.publication.days import DAY, NOW, published, turns_of, validated
 
@@ -75,14 +80,15 @@ def test_a_publication_that_ends_after_any_step_shows_both_or_neither_and_both_w
 
 def test_the_run_that_has_published_a_day_is_found_unless_it_is_gone_or_another_one(tmp_path: Path) -> None:
     out = tmp_path / "out"
+    day = OutputPart(Output(path="out"), str(out), str(tmp_path), Part(dt.date(2026, 11, 20)))
     with pytest.raises(SpecError, match="no run has published here"):
-        published_run(out / DAY)
+        published_run(day)
     published(apart(tmp_path / "run", out, 1))
-    assert published_run(out / DAY).root == str(tmp_path / "run")
+    assert published_run(day)[0].root == str(tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "gone")
     apart(tmp_path / "run", out, 2)
     with pytest.raises(SpecError, match="is no longer in"):
-        published_run(out / DAY)
+        published_run(day)
 
 
 @pytest.mark.parametrize(

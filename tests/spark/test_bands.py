@@ -67,5 +67,3 @@ def test_a_run_is_held_against_the_nights_before_it(home: Path, command_here: Ca
     for words in ("rows: 2,000; usual for the weekday", "rows without a key: 5.000%", "mean of n: 39.22"):
         assert f"WARNING: {words}" in told.stdout
     assert len(store.newest().nights) == 31
-    told = run(DAY + dt.timedelta(days=1), "--set", "quality.bands=off", "--json")
-    assert told.json["quality"]["bands"] is None

@@ -84,7 +84,7 @@ BAD = [
         ["--set", "quality.expectations=[{type: expect_colum_values_to_be_unique}]"],
         r"did you mean",
     ),
-    ("no such day", ["--set", "schedule.start=2026-02-30"], r"day is out of range for month"),
+    ("no such day", ["--set", "description=2026-02-30"], r"day is out of range for month"),
     ("nonsense for a path", ["--set", "input.path=foo://b/x"], r"a path that fsspec can open"),
     ("bad override", ["--set", "routing"], r"path.to.field=value"),
 ]

@@ -108,9 +108,8 @@ def written(folder: Path, frame: pd.DataFrame, kind: str = "parquet") -> str:
     return str(folder / "{date}" / path.name)
 
 
-@pytest.mark.parametrize(
-    "kind", ["parquet", *(pytest.param(one, marks=pytest.mark.long) for one in ("orc", "csv", "json", "delta"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "json", "delta"])
 def test_an_equal_result_has_no_difference_in_any_format(
     tmp_path: Path, theirs: pd.DataFrame, compare: Compare, kind: str
 ) -> None:

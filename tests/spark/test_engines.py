@@ -49,6 +49,23 @@ def test_all_engines_give_the_same_result(spark: SparkSession, tmp_path: Path, a
     assert results["bypass"] == results["staged"]
 
 
+def test_auto_combines_few_rows_without_a_look_at_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", skewed(3_000), files=1)
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}, engine="auto"), tmp_path / "run")
+    choice = run.decision(0).engine
+    assert choice is not None
+    assert (choice.engine, choice.keys) == ("combine", 0)
+    assert "3,000 states would take 0.0 s, less than to find out" in choice.sentence
+    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == Counter(skewed(3_000)["key"].to_pylist())
+
+
+@pytest.fixture
+def samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``auto`` look at a sample of the keys, however few rows there are."""
+    monkeypatch.setattr(engine_choice, "UNSEEN_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("samples")
 def test_auto_combines_few_keys_and_says_why(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     run, reports = reduce_job(spark, spec_of(path, "key", {"n": "count"}, engine="auto"), tmp_path / "run")
     choice = run.decision(0).engine
@@ -60,12 +77,14 @@ def test_auto_combines_few_keys_and_says_why(spark: SparkSession, path: Path, tm
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("samples")
 def test_auto_makes_one_state_of_each_of_many_keys_with_large_states(spark: SparkSession, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     table = pa.table({"key": rng.integers(0, 20_000, 60_000), "user": rng.integers(0, 1000, 60_000)})
     path = write_input(tmp_path / "input", table)
-    aggregates = {"users": {"function": "approx_count_distinct", "column": "user"}}
-    run, (report,) = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
+    aggregates = {name: {"function": "approx_count_distinct", "column": "user"} for name in ("a", "b", "c", "d")}
+    spec = spec_of(path, "key", aggregates, engine="auto", routing={"reducers": 2})
+    run, (report,) = reduce_job(spark, spec, tmp_path / "run")
     choice = run.decision(0).engine
     assert choice is not None
     assert choice.engine == run.plan(0).engine == "bypass"
@@ -103,12 +122,13 @@ def looks_first(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("looks_first")
 def test_bypass_takes_in_what_a_first_stage_left_over(spark: SparkSession, tmp_path: Path) -> None:
-    words = [f"{number * 7919 % 30_000}" for number in range(40_000)]
+    words = [f"{number}" for number in np.random.default_rng(4).integers(0, 4_000, 40_000)]
     folder = tmp_path / "input" / "shop=north"  # keys that are not in the files are not sampled
     folder.mkdir(parents=True)
     for number in range(40):
         orc.write_table(pa.table({"word": words[number::40]}), folder / f"part-{number:03d}.orc")
-    aggregates = {"users": {"function": "approx_count_distinct", "column": "word"}, "n": "count"}
+    users = {name: {"function": "approx_count_distinct", "column": "word"} for name in "abcdefgh"}
+    aggregates = {**users, "n": "count"}  # states that cost more than rows that are sent
     source = {"path": str(tmp_path / "input"), "format": "orc"}
     routing = {"budget": 1.0, "reducers": 2}
     key = ["word", "shop"]

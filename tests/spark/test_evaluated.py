@@ -32,6 +32,8 @@ from tests.tiers import mostly_long
 
 NATIVE = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}
 PYTHON = {"seen": {"function": "value_counts", "column": "word"}}
+#: The rows of a key are counted anyway: for their number alone the input is not read once more.
+COUNTED = {"n": "count", **PYTHON}
 MEDIAN = {"median": {"function": "exact_median", "column": "user"}}
 
 
@@ -51,7 +53,7 @@ def hot_and_null() -> pa.Table:
 
 
 @pytest.mark.parametrize("engine", mostly_long(["bypass", "staged"], "staged"))
-@pytest.mark.parametrize("aggregates", mostly_long([NATIVE, PYTHON], NATIVE), ids=["native", "python"])
+@pytest.mark.parametrize("aggregates", mostly_long([NATIVE, COUNTED], NATIVE), ids=["native", "python"])
 def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, engine: str, aggregates: dict[str, Any]
 ) -> None:
@@ -165,7 +167,7 @@ def test_workers_write_row_groups_of_some_size_however_large_a_batch_is(
 
 
 @pytest.mark.parametrize(
-    "aggregates", mostly_long([NATIVE, PYTHON, MEDIAN], PYTHON), ids=["native", "python", "not mergeable"]
+    "aggregates", mostly_long([NATIVE, COUNTED, MEDIAN], COUNTED), ids=["native", "python", "not mergeable"]
 )
 def test_keys_that_stay_whole_are_all_evaluated_in_an_only_stage_null_among_them(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, aggregates: dict[str, Any]
@@ -191,6 +193,17 @@ def test_keys_that_stay_whole_are_all_evaluated_in_an_only_stage_null_among_them
         assert row.get("median", np.median(users[row["key"]])) == np.median(users[row["key"]])
 
 
+def test_rows_are_counted_in_the_pass_that_makes_python_states(
+    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
+) -> None:
+    path = write_input(tmp_path / "input", hot_and_null, files=4)
+    seen = JobsSeen(spark)
+    run, (report,) = reduce_job(spark, spec_of(path, "key", COUNTED, engine="combine"), tmp_path / "run")
+    read = [stage["inputRecords"] for stage in seen.stages(seen.jobs())]
+    assert sum(read) == report.processed_rows == len(hot_and_null)
+    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == Counter(hot_and_null["key"].to_pylist())
+
+
 @pytest.mark.long
 def test_python_states_of_splits_are_merged_in_the_query_of_their_stage_to_the_bits_of_the_merge(
     spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
@@ -202,7 +215,7 @@ def test_python_states_of_splits_are_merged_in_the_query_of_their_stage_to_the_b
     aggregates = {"spread": {"function": "streaming_histogram", "column": "value", "bins": 4}}
     found: dict[str, Any] = {}
     # Native aggregates beside keep the states for the merge.
-    for name, further in (("evaluated", {}), ("merged", {"n": "count"})):
+    for name, further in (("evaluated", {}), ("merged", {"n": {"function": "count", "column": "user"}})):
         spec = spec_of(path, "key", {**aggregates, **further}, engine="combine", routing={"reducers": 3})
         run, (report,) = reduce_job(spark, spec, tmp_path / name)
         files = run.committed(stage_step(0)).files

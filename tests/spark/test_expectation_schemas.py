@@ -107,8 +107,9 @@ def test_check_and_prepare_import_no_great_expectations_and_start_no_jvm(tmp_pat
         [sys.executable, "both.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
+    good = "spec.yaml: good for 2026-03-01. about 2 rows in 1 files; waves of 2 rows."
     assert done.stdout.splitlines() == [
-        "spec.yaml: good for 2026-03-01. about 2 rows in 1 files; waves of 2 rows.",
+        f"{good} So few rows take DuckDB or polars seconds in one process.",
         "prepared 2026-03-01",
         "imported []",
         "JVM False",
@@ -139,3 +140,30 @@ print("imported", [name for name in ("great_expectations", "pandas", "airflow") 
 from pyspark import SparkContext
 print("JVM", SparkContext._gateway is not None)
 """
+
+
+_AN_EXPECTATION = """
+from skewless_spark.quality.expectation_schemas import require_fitting
+require_fitting("expect_column_max_to_be_between", {"column": "n", "max_value": 1}, "here")
+"""
+_IMPORTS = {
+    "import skewless_cli.running": ["jsonschema", "great_expectations", "pandas"],
+    "from skewless_spark.quality.expectations import great_expectations as gx; gx()": ["rfc3987_syntax"],
+    _AN_EXPECTATION: ["rfc3987_syntax"],
+}
+
+
+@pytest.mark.parametrize("code", _IMPORTS, ids=["the command", "Great Expectations", "an expectation"])
+def test_no_library_is_imported_that_a_run_may_do_without(code: str) -> None:
+    asked = f"import sys\n{code}\nprint([one for one in {_IMPORTS[code]} if sys.modules.get(one)])"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_who_waits_for_the_jvm_has_its_turn_soon_while_great_expectations_is_imported() -> None:
+    asked = (
+        "import sys\nfrom skewless_spark.quality.expectations import import_soon\n"
+        "import_soon()\nprint(sys.getswitchinterval())"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 0.001

@@ -215,54 +215,6 @@ def test_a_name_that_stands_for_another_column_begins_new_states(spark: SparkSes
     assert {total for _, total in found.values()} == {None}
 
 
-SEEN = dt.datetime.combine(NIGHT, dt.time(5))
-BY_SEEN: dict[str, Any] = {"window": 1, "quality": {"freshness": "seen"}}
-
-
-def seen_rows(root: Path) -> Table:
-    """An Iceberg table with a time column that no state is made of."""
-    schema = Schema(
-        NestedField(1, "k", StringType()), NestedField(2, "v", LongType()), NestedField(3, "date", DateType()),
-        NestedField(4, "seen", TimestampType()),
-    )  # fmt: skip
-    table = iceberg_table(root, schema, PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "date")))
-    rows = rows_of(NIGHT, 0, 5).append_column("seen", pa.array([SEEN] * 5))
-    append(table, data_file(table, rows, Record((NIGHT - EPOCH).days)))
-    return table
-
-
-def drop_and_add(table: Table) -> None:
-    with table.update_schema() as update:
-        update.delete_column("seen")
-    with table.update_schema() as update:
-        update.add_column("seen", TimestampType())
-
-
-def test_a_time_column_that_was_dropped_and_added_again_is_another_one(tmp_path: Path) -> None:
-    table, spec = seen_rows(tmp_path), spec_of(tmp_path / "x", "k", SUM, **BY_SEEN, input=ICEBERG)
-    before = prepare(RunDirectory(str(tmp_path / "before")), spec, NIGHT, str(tmp_path)).window
-    drop_and_add(table)
-    after = prepare(RunDirectory(str(tmp_path / "after")), spec, NIGHT, str(tmp_path)).window
-    assert before
-    assert after
-    assert before.fingerprint == after.fingerprint
-    assert [before.newest_field, after.newest_field] == ["timestamp_ntz, field 4", "timestamp_ntz, field 5"]
-
-
-@pytest.mark.long
-def test_the_newest_row_that_was_kept_is_not_that_of_another_column_of_the_name(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table, nights = seen_rows(tmp_path), Nights(spark, tmp_path, ICEBERG, **BY_SEEN)
-    nights.night()
-    told = {NIGHT.isoformat(): SEEN}
-    assert {part: one.at for part, one in RunDirectory(str(tmp_path / "run1")).part_lines().newest.items()} == told
-    drop_and_add(table)
-    job, _ = nights.night()
-    assert ways(job) == ["reused"]
-    assert RunDirectory(str(tmp_path / "run2")).part_lines().newest == {}
-
-
 def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_path: Path) -> None:
     table = by_day(tmp_path)
     append(table, data_file(table, rows_of(NIGHT, 0, 5), record(NIGHT)))

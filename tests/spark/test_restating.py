@@ -241,10 +241,10 @@ def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     assert not (lake.folder / "published" / f"date={day(2)}").exists()
     assert not list((lake.folder / "verifications").rglob("job.json"))
 
-    count_one_more(store, day(0))
+    add_one(store, day(0))
     wrong = command("verify", "--date", day(2), aggregates=aggregates, window=3)
     assert wrong.returncode == 3
-    assert "n: 1 keys differ\n" in wrong.stdout
+    assert "total: 1 keys differ\n" in wrong.stdout
     assert "for example, of " in wrong.stdout
     assert "they are not those of all rows; both runs are in" in wrong.stderr
 
@@ -252,18 +252,18 @@ def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     blocked = command("run", "--date", day(2), aggregates=aggregates, **fields)
     assert blocked.returncode == 3
     assert "a sample of keys is what all rows of the window give (" in blocked.stderr
-    assert "keys with another n" in blocked.stderr
+    assert "keys with another total" in blocked.stderr
     assert not (lake.folder / "published" / f"date={day(2)}").exists()
 
 
-def count_one_more(store: StatesStore, part: str) -> None:
-    """Change a count in a state of a part, and make all checksums right."""
+def add_one(store: StatesStore, part: str) -> None:
+    """Change a sum in a state of a part, and make all checksums right."""
     version = store.version(part, 1)
     file = version.states[0]
     path = Path(store.path(file.path))
     table = pq.read_table(path)
-    at = table.column_names.index("s0_0")
-    counts = table["s0_0"].to_pylist()
+    at = table.column_names.index("s1_0")
+    counts = table["s1_0"].to_pylist()
     counts[0] += 1
     pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
     path.with_name(f".{path.name}.crc").unlink()  # Hadoop's own

@@ -16,7 +16,6 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from skewless.documents.comparison import Comparison
 from skewless.errors import QualityError, RunDirectoryError, SkewlessError, SpecError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.records import record_of
@@ -133,12 +132,6 @@ def test_nothing_but_the_run_directory_is_touched(spark: SparkSession, root: Pat
     assert contents(root, "runs/shadow/") == before
 
 
-def test_without_a_published_result_there_is_nothing_beside_the_output(spark: SparkSession, root: Path) -> None:
-    theirs(root)
-    done(spark, root, "shadow", text(theirs(root)))
-    assert {path.name for path in root.iterdir()} == {"in", "old", "runs"}
-
-
 def test_the_command_prints_the_report_and_the_first_comparison_stands(
     root: Path, command_here: Callable[..., Told]
 ) -> None:
@@ -166,12 +159,23 @@ def test_differences_fail_a_run_that_says_so_and_are_kept(spark: SparkSession, r
     assert right.verdict == "5 keys, 0 differ"
 
 
-def test_of_two_attempts_the_first_to_commit_counts(spark: SparkSession, root: Path) -> None:
+def test_of_two_attempts_the_first_counts_each_lists_the_other_side_once_and_nothing_lies_beside_the_output(
+    spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, found = done(spark, root, "shadow", text(theirs(root, n=1)))
+    assert {path.name for path in root.iterdir()} == {"in", "old", "runs"}, "as nothing was published before"
     theirs(root)
+    seen, lists = list[str](), list_input
+
+    def listed(given: Any, path: str, share: float, **asked: Any) -> Any:
+        seen.append(path)
+        return lists(given, path, share, **asked)
+
+    monkeypatch.setattr(freezing, "list_input", listed)
     given = run.job().spec.shadow
     assert given is not None
     assert shadow._compare(spark, run, given, None) == found == run.comparison()
+    assert seen == [str(root / "old" / str(DAY))]
 
 
 def test_a_run_that_is_to_be_published_is_not_compared(spark: SparkSession, root: Path) -> None:
@@ -206,26 +210,15 @@ def test_a_decimal_beside_a_float_is_within_the_tolerance(spark: SparkSession, r
     assert wrong.columns == {"n": 0, "cents": 1, "mean": 0}
 
 
-def test_the_other_side_is_listed_once(root: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, _ = done(spark, root, "run", text(theirs(root)))
-    seen, lists = list[str](), list_input
-
-    def listed(given: Any, path: str, share: float) -> Any:
-        seen.append(path)
-        return lists(given, path, share)
-
-    monkeypatch.setattr(freezing, "list_input", listed)
-    given = run.job().spec.shadow
-    assert given is not None
-    assert isinstance(shadow._compare(spark, run, given, None), Comparison)
-    assert seen == [str(root / "old" / str(DAY))]
-
-
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
         ("old/nowhere", "shadow.with, input.path: expected an existing file, folder or glob, but got no such path"),
-        ("SELECT 1 AS n", "shadow.with: expected the key column 'page', but got n; rename it in a query."),
+        pytest.param(
+            "SELECT 1 AS n",
+            "shadow.with: expected the key column 'page', but got n; rename it in a query.",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_result_that_is_missing_is_told_in_one_sentence(

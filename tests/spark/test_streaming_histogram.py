@@ -181,7 +181,7 @@ GRIDS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(groups=st.lists(POINTS | GRIDS, min_size=1, max_size=6), bins=BINS)
 def test_rounds_give_bit_for_bit_what_one_merge_at_a_time_gives(groups: list[dict[float, int]], bins: int) -> None:
     points = [sorted((x + 0.0, y) for x, y in group.items()) for group in groups]

@@ -6,12 +6,14 @@ import datetime as dt
 import io
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from skewless.documents.job import Job
 from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.places import turns_folder
@@ -19,6 +21,7 @@ from skewless.run.publication.records import VersionManifest, identity_of
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_view
 from skewless_leases import Turns, open_store
+from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.publishing import publish_now
 from tests.publication.days import validated
@@ -63,6 +66,25 @@ def test_where_the_store_of_turns_was_lost_the_turn_is_above_the_published_one(r
     (folder / "_published").write_text(manifest.sealed(), encoding="utf-8")
     shutil.rmtree(root / ".out.skewless")
     assert [prepared(root, name).job().turn for name in ("two", "three")] == [42, 43]
+
+
+def test_a_run_that_was_overtaken_while_it_listed_its_input_lists_it_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the earlier run, with the earlier input, would have the later turn."""
+    later = validated(root / "later", root / "out", {"a.txt": "x"}, turn=2)
+
+    def overtaken(*args: Any, **kwargs: Any) -> Job:
+        job = freeze(*args, **kwargs)
+        if not (root / "out").exists():
+            assert Turns(open_store(turns_folder(str(root / "out")))).draw() == 2
+            assert publish_now(later).superseded is None
+            pq.write_table(pa.table({"key": ["c"]}), root / "input" / "two.parquet")
+        return job
+
+    monkeypatch.setattr("skewless_spark.prepare.prepare.freeze", overtaken)
+    job = prepared(root, "one").job()
+    assert (job.turn, len(job.units)) == (3, 2)
 
 
 def test_an_output_among_the_input_gets_nothing_written_beside_it(root: Path) -> None:

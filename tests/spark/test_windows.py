@@ -19,9 +19,8 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.store import StatesStore
 from skewless_cli import run_summary
 from skewless_cli.running import check_job
-from skewless_spark.entries.pipeline import run_stages
-from skewless_spark.result.merge import merge_states, result_schema
-from tests.spark.scenario import Quiet, as_rows, result_of, shown, window_of
+from skewless_spark.result.merge import result_schema
+from tests.spark.scenario import as_rows, result_of, shown, window_of
 from tests.spark.test_window import AGGREGATES, DAY, Lake, lake, reduced
 
 __all__ = ["lake"]
@@ -131,56 +130,6 @@ def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> N
 
 
 @pytest.mark.long
-def test_the_newest_row_of_each_part_is_known_whatever_was_read_tonight(lake: Lake) -> None:
-    """By a column that neither states nor the map need."""
-
-    def put(day: int, name: str, *seconds: int | None) -> None:
-        at = pa.array([None if one is None else moment(day, one) for one in seconds], pa.timestamp("us", "UTC"))
-        path = lake.path(day, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        numbers = pa.array(range(len(at)), pa.int64())
-        pq.write_table(pa.table({"key": ["k"] * len(at), "value": numbers, "at": at}), path)
-
-    def moment(day: int, second: int) -> dt.datetime:
-        return dt.datetime.combine(DAY, dt.time(), dt.UTC) + dt.timedelta(days=day, seconds=second)
-
-    def newest(run: RunDirectory) -> dict[str, dt.datetime | None]:
-        quality = run.quality()
-        assert quality is not None
-        return {one.part: one.row.at if one.row else None for one in quality.window.freshness}
-
-    days = [str(DAY + dt.timedelta(days=day)) for day in range(3)]
-    fields: dict[str, Any] = {"aggregates": {"n": "count"}, "map": {"select": ["key", "value"]}}
-    spec = spec_of(lake, **fields, quality={"freshness": "at"})
-    put(0, "b", 10, 70_000, None)
-    put(1, "b", 20, 80_000)
-    assert newest(lake.night(1, spec, publish=True)) == {days[0]: moment(0, 70_000), days[1]: moment(1, 80_000)}
-    put(0, "late", 60_000, 5)  # added: the newest row is among those that are not read
-    put(1, "b", 30_000)  # written anew
-    put(2, "b", None, None)
-    run = lake.night(2, spec, publish=True)
-    assert reduced(run) == 5
-    assert newest(run) == {days[0]: moment(0, 70_000), days[1]: moment(1, 30_000), days[2]: None}
-    put(2, "late", 86_399)
-    run = lake.night(2, spec, publish=True)
-    assert reduced(run) == 1
-    assert newest(run) == {days[0]: moment(0, 70_000), days[1]: moment(1, 30_000), days[2]: moment(2, 86_399)}
-    assert f"newest row of {days[2]} by at: {days[2]} 23:59:59 UTC" in shown(run)
-    # Of states that were made while the field was not set, nothing is known.
-    put(0, "later", 80_000)
-    without = newest(lake.night(2, spec_of(lake, **fields), publish=True))
-    assert set(without.values()) == {None}
-    put(1, "later", 10)
-    assert newest(lake.night(2, spec, publish=True)) == {
-        days[0]: None, days[1]: moment(1, 30_000), days[2]: moment(2, 86_399)
-    }  # fmt: skip
-    refused = {"att": "an existing column, but got 'att'", "value": "of timestamps .*'value' of type bigint"}
-    for column, sentence in refused.items():
-        with pytest.raises(InputError, match=sentence):
-            lake.prepared(2, spec_of(lake, **fields, quality={"freshness": column}))
-
-
-@pytest.mark.long
 def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: Lake) -> None:
     ignore = spec_of(lake, window={"length": 3, "late": "ignore"})
     for day in range(3):
@@ -220,25 +169,3 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     taken = lake.night(2, spec_of(lake))
     assert reduced(taken) == 40
     assert as_rows(result_of(taken)) == of_days(lake, range(3))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("how", ["removed", "overwritten"])
-def test_a_night_ends_well_if_its_newest_rows_are_gone_when_they_are_looked_for(
-    lake: Lake, caplog: pytest.LogCaptureFixture, how: str
-) -> None:
-    spec = spec_of(lake, aggregates={"n": "count"}, quality={"freshness": "at"})
-    path = lake.path(0, "b")
-    path.parent.mkdir(parents=True)
-    at = pa.array([dt.datetime.combine(DAY, dt.time(), dt.UTC)] * 3, pa.timestamp("us", "UTC"))
-    pq.write_table(pa.table({"key": ["a", "a", "b"], "at": at}), path)
-    run = lake.prepared(0, spec)
-    run_stages(lake.spark, run, Quiet())
-    if how == "removed":
-        path.unlink()
-    else:
-        path.write_bytes(b"PAR1" + bytes(path.stat().st_size - 8) + b"PAR1")
-    merge_states(lake.spark, run)
-    assert dict(run.part_lines().newest) == {}
-    assert "the newest rows are not measured" in caplog.text
-    assert sorted(as_rows(result_of(run))) == [("'a'", "2"), ("'b'", "1")]

@@ -35,7 +35,7 @@ DATES = (*BACKFILLED, ALONE)
 MANUAL = {"by_hand_alone": ALONE, "by_hand_again": BACKFILLED[2]}
 SPEC = {
     "name": JOB,
-    "schedule": {"cron": "0 2 * * *", "start": BACKFILLED[0]},
+    "schedule": {"cron": "0 2 * * *"},
     "input": {"path": "lake/{date:%Y/%m/%d}"},
     "key": "page",
     "aggregates": {"visits": "count", "seconds": {"function": "sum", "column": "seconds"}},

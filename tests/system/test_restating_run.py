@@ -29,7 +29,6 @@ SPEC = {
     "window": 2,
     "key": "word",
     "aggregates": {"n": "count", "total": {"function": "sum", "column": "size"}},
-    "schedule": {"start": DAYS[0]},
     "routing": {"waves": [1], "reducers": 2, "first_plan": ["sample"]},
     "output": {"path": f"{JOB}/published", "files": 1},
 }
@@ -40,7 +39,7 @@ AFTER = {
     "input": {"path": f"{JOB}/published/date={{date}}"},
     "key": "word",
     "aggregates": {"n": {"function": "sum", "column": "n"}},
-    "schedule": {"asset": f"skewless:{JOB}", "partitioned": True, "start": DAYS[0]},
+    "schedule": {"asset": f"skewless:{JOB}", "partitioned": True},
     "routing": {"waves": [1], "reducers": 2, "first_plan": ["sample"]},
     "output": {"path": f"{JOB}/after", "files": 1},
 }

@@ -20,7 +20,6 @@ from skewless.errors import SpecError
 from skewless.replay.savings import savings_of
 from skewless.run.bill import bill_of, rates_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
-from skewless.run.sizing import advice_of
 from skewless.run.step_times import timed_step
 from skewless.spec.rates import Rates
 from skewless_cli.main import main
@@ -240,33 +239,8 @@ def test_without_a_price_there_is_none_and_days_and_jobs_are_chosen(
     assert [line.split()[0] for line in text.splitlines()[:4]] == ["day", "2026-11-20", "2026-11-21", "total"]
     told = json.loads(called(monkeypatch, capsys, "clicks", "--since", "2026-11-21", "--root", root, "--json")[1])
     assert ([day["day"] for day in told["days"]], told["total"]["price"]) == (["2026-11-21"], None)
-    assert [one["field"] for one in told["sizing"]] == ["spark.cores", "routing.reducers", "spark.executor_memory"]
+    fields = ["spark.cores", "routing.reducers", "spark.executor_memory", "output.files"]
+    assert [one["field"] for one in told["sizing"]] == fields
     code, _, err = called(monkeypatch, capsys, "nothing", "--root", root)
     assert (code, "no run of job nothing has a bill" in err) == (1, True)
     assert called(monkeypatch, capsys, "--since", "yesterday", "--root", root)[0] == 2
-
-
-def test_the_fewest_cores_are_those_with_which_a_night_takes_a_tenth_longer() -> None:
-    spec = synthetic.job([1_000], reducers=64).spec
-    bill = night(cores=64, held_seconds=6_400.0, used_seconds=640.0, skew_seconds=640.0)
-    cores, reducers, memory = advice_of(spec, [bill])
-    took = 100.0
-    assert cores.then == 32
-    assert took - 640 / 64 + 640 / 32 <= 1.1 * took < took - 640 / 64 + 640 / 31
-    assert "10%" in cores.reason
-    followed = night(cores=32, held_seconds=3_520.0, used_seconds=640.0, skew_seconds=640.0)
-    assert advice_of(spec, [bill, bill, followed]) == advice_of(spec, [followed]), "other cores are of another size"
-    assert not reducers.changes
-    assert not memory.changes
-
-
-def test_busy_cores_may_be_twice_as_many_and_tasks_that_spilled_half_as_large() -> None:
-    spec = synthetic.job([1_000], reducers=2).spec
-    bill = night(held_seconds=100.0, used_seconds=95.0, skew_seconds=0.0, spilled_bytes=5_000)
-    cores, reducers, memory = advice_of(spec, [bill])
-    assert (cores.now, cores.then) == (4, 8)
-    assert (reducers.now, reducers.then) == (2, 4)
-    assert (memory.then, "5,000 bytes" in memory.reason) == ("more", True)
-    assert advice_of(spec, []) == ()
-    idle = night(held_seconds=100.0, used_seconds=0.0, skew_seconds=0.0)
-    assert advice_of(spec, [idle])[0].then == 1

@@ -10,8 +10,9 @@ import pytest
 
 from skewless.aggregates import RegisteredAggregates
 from skewless.documents.decision import Candidate, Certificate, Decision
+from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.policies import POLICIES
-from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
+from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS
 from skewless.spec import parse_spec
 from skewless.testing import check_aggregate
 

@@ -110,9 +110,9 @@ def test_numbers_that_are_none_are_refused(number: str) -> None:
 
 
 def test_a_negative_count_is_refused() -> None:
-    with pytest.raises(DocumentError, match=r"field files.0.rows: expected at least 0, but got -1"):
+    with pytest.raises(DocumentError, match=r"field files.rows.0: expected at least 0, but got -1"):
         StepCommit.from_json(
-            '{"step":"a","attempt":"b","files":[{"kind":"k","path":"p","rows":-1,"size_bytes":0,"checksum":"%s"}]}'
+            '{"step":"a","attempt":"b","files":{"kind":["k"],"path":["p"],"rows":[-1],"size_bytes":[0],"checksum":["%s"]}}'
             % ("0" * 64)
         )
 

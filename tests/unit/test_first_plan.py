@@ -14,7 +14,15 @@ from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Algebra, Job
 from skewless.documents.stage_report import Histogram
-from skewless.planner.engine_choice import KEYS_OF_A_TASK, choose_engine, plan_of_choice
+from skewless.planner.engine_choice import (
+    KEYS_OF_A_TASK,
+    ONE_PROCESS_ROWS,
+    choose_engine,
+    combined_unseen,
+    first_choice,
+    fits_one_process,
+    plan_of_choice,
+)
 from skewless.planner.first_plan import DRIFT_LIMIT, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.forecast_error import distance, drift, drifted_sentence
 from skewless.planner.forecast.key_sample import KeyCounts, KeySample
@@ -254,6 +262,30 @@ MANY, FEW = np.full(150_000, 1.3), np.full(100, 2_000.0)
 HOT = np.append(MANY, 130_000.0)
 
 
+def test_only_few_rows_of_a_known_price_are_combined_unseen() -> None:
+    few, price = synthetic.job([5_000], reducers=8), {"row_seconds": 1e-6}
+    small, large = (job(**price).model_copy(update={"units": units}) for units in (few.units, job().units))
+    uncounted = tuple(unit.model_copy(update={"counted": False}) for unit in few.units)
+    guessed = small.model_copy(update={"units": uncounted})
+    assert combined_unseen(small)
+    assert first_choice(small, None).engine == "combine", "in one source partition, too"
+    assert not combined_unseen(large)
+    assert not combined_unseen(guessed)
+    assert first_choice(guessed, None).engine == "staged", "one row may be a million behind a map"
+    assert not combined_unseen(job(row_seconds=None).model_copy(update={"units": few.units}))
+    assert not combined_unseen(job(**price, setup_seconds=0.01).model_copy(update={"units": few.units}))
+
+
+def test_few_rows_of_a_known_price_fit_one_process() -> None:
+    few, price = synthetic.job([ONE_PROCESS_ROWS], reducers=8), {"row_seconds": 1e-6}
+    small = job(**price).model_copy(update={"units": few.units})
+    assert fits_one_process(small)
+    assert not fits_one_process(small.model_copy(update={"units": synthetic.job([ONE_PROCESS_ROWS + 1]).units}))
+    assert not fits_one_process(job(row_seconds=None).model_copy(update={"units": few.units}))
+    mapped = small.spec.model_copy(update={"map": Map(select=("explode(x) AS x",))})
+    assert not fits_one_process(small.model_copy(update={"spec": mapped})), "the map may make any number of rows"
+
+
 def test_few_keys_are_combined_where_they_are_read() -> None:
     assert chosen(job(row_seconds=1e-6), FEW).engine == "combine"
 
@@ -268,8 +300,21 @@ def test_many_keys_are_sent_once_and_all_prices_are_told() -> None:
 
 @pytest.mark.parametrize("row_seconds", [None, 1e-3], ids=["unknown", "slow"])
 def test_rows_that_may_cost_more_for_some_keys_are_routed_in_stages(row_seconds: float | None) -> None:
-    choice = chosen(job(row_seconds=row_seconds, state_bytes=200), MANY)
+    choice = chosen(job(row_seconds=row_seconds, state_bytes=2_000), MANY)
     assert (choice.engine, choice.bypass_seconds) == ("staged", 0.0)
+    few = chosen(job(row_seconds=row_seconds, state_bytes=200), MANY)
+    assert few.engine == "combine", "states cost less than a stage takes beside its rows"
+
+
+@pytest.mark.parametrize(
+    ("rows", "row_seconds", "engine"),
+    [(ROWS, 1e-6, "bypass"), (ROWS // 100, 1e-6, "combine"), (ROWS // 100, 1e-3, "staged"), (9_000, None, "staged")],
+)
+def test_a_large_source_partition_is_combined_where_it_takes_little_longer(
+    rows: int, row_seconds: float | None, engine: str
+) -> None:
+    found = choose_engine(job(row_seconds=row_seconds), KeyCounts(FEW), rows, 32, largest_split=rows // 4)
+    assert found.engine == engine
 
 
 SELECT, MAPPER = Map(select=("upper(k) AS k",)), Map(mapper="tokens")

@@ -107,6 +107,13 @@ def edited(name: str, **fields: Any) -> bytes:
 
 
 RING = {"ring_bits": 12, "tokens": {"0": 64, "1": 64}}
+
+
+def files_of(*files: dict[str, Any]) -> dict[str, list[Any]]:
+    """Files as a commit has them."""
+    return {name: [file[name] for file in files] for name in ("kind", "path", "rows", "size_bytes", "checksum")}
+
+
 FILE = {"kind": "native", "path": "stages/0000/attempts/a/0.parquet", "rows": 1, "size_bytes": 1, "checksum": "0" * 64}
 
 
@@ -124,14 +131,14 @@ FILE = {"kind": "native", "path": "stages/0000/attempts/a/0.parquet", "rows": 1,
         ("StageReport", {"processed_rows": 2**63}, "field processed_rows: expected at most"),
         ("StageReport", {"waves": [-1, 1]}, "expected a range of waves"),
         ("StageReport", {"stage": 10_000}, "field stage: expected at most 9999"),
-        ("StepCommit", {"files": [FILE, FILE]}, "expected different files of stages/0000/attempts/"),
-        ("StepCommit", {"files": [{**FILE, "path": "../../../etc/passwd"}]}, "a path below the run directory"),
-        ("StepCommit", {"files": [{**FILE, "path": "/etc/passwd"}]}, "a path below the run directory"),
-        ("StepCommit", {"files": [{**FILE, "path": "stages/0001/attempts/a/0.parquet"}]}, "different files of"),
-        ("StepCommit", {"files": [{**FILE, "checksum": "x" + "0" * 64}]}, "field files.0.checksum: expected a string"),
+        ("StepCommit", {"files": files_of(FILE, FILE)}, "expected different files of stages/0000/attempts/"),
+        ("StepCommit", {"files": files_of({**FILE, "path": "../../../etc/passwd"})}, "a path below the run directory"),
+        ("StepCommit", {"files": files_of({**FILE, "path": "/etc/passwd"})}, "a path below the run directory"),
+        ("StepCommit", {"files": files_of({**FILE, "path": "stages/0001/attempts/a/0.parquet"})}, "different files of"),
+        ("StepCommit", {"files": files_of({**FILE, "checksum": "x" + "0" * 64})}, "checksum.0: expected a string"),
         ("StepCommit", {"counts": {"rows": -1}}, "field counts.rows: expected at least 0"),
-        ("StepCommit", {"attempt": "../b", "files": []}, "names of folders"),
-        ("StepCommit", {"step": "../stages/0000", "files": []}, "names of folders"),
+        ("StepCommit", {"attempt": "../b", "files": files_of()}, "names of folders"),
+        ("StepCommit", {"step": "../stages/0000", "files": files_of()}, "names of folders"),
         ("Publication", {"rows": 1e300}, "field rows: expected"),
         ("Job", {"key_types": {}}, "expected a type of each key column, ['key'], but got []"),
         ("Job", {"algebra": {}}, "expected the algebra of each aggregate, ['occurrences'], but got []"),

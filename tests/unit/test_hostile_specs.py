@@ -23,7 +23,7 @@ from tests.unit.hostile import VALUES, fuzz, mutated, refused, require_sentence
 GOOD: dict[str, Any] = {
     "name": "tokens",
     "description": "d",
-    "schedule": {"cron": "0 2 * * *", "timezone": "Europe/Zurich", "start": "2026-01-01"},
+    "schedule": {"cron": "0 2 * * *", "timezone": "Europe/Zurich"},
     "input": {"path": "corpus/{date}", "format": "csv", "columns": {"ms": "bigint"}, "header": True},
     "map": {"select": ["explode(pages) AS page", "ms"], "where": "ms IS NOT NULL"},
     "key": ["site", "page"],

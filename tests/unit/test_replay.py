@@ -355,6 +355,6 @@ def test_what_a_combined_run_did_is_known_by_its_splits_but_not_which_key_was_in
 def test_splits_that_do_not_add_up_are_no_report() -> None:
     _, report = combined(100, 200)
     raw = report.model_dump(mode="json")
-    raw["splits"][0]["rows"] += 1
+    raw["splits"]["rows"][0] += 1
     with pytest.raises(ValueError, match="splits that have all 300 rows processed"):
         StageReport.model_validate(raw)

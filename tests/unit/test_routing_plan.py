@@ -134,7 +134,10 @@ def test_a_copy_forgets_what_was_cached_and_plans_compare_by_their_fields() -> N
 def test_a_copy_takes_the_tasks_of_a_plan_only_with_the_same_ring_and_factors() -> None:
     plan = plan_of()
     assert plan.slot_tasks.any()
-    assert plan.model_copy(update={"share_salt": 7}).tasks is plan.tasks
+    assert plan.tasks
+    again = plan.model_copy(update={"share_salt": 7})
+    assert again.tasks is plan.tasks
+    assert again.slot_tasks is plan.slot_tasks
     for other in (plan.model_copy(update={"factors": {1: 2}}), plan.model_copy(update={"ring": Ring.even(3, 2)})):
         fresh = RoutingPlan.from_json(other.to_json())
         assert other.tasks == fresh.tasks != plan.tasks

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 53_900,
-    "lines of tests": 56_000,
+    "lines of the product": 54_900,
+    "lines of tests": 58_970,
     "words of pages": 60_000,
-    "fields of a spec": 111,
-    "conditions on an axis": 92,
+    "fields of a spec": 106,
+    "conditions on an axis": 91,
 }
 #: How far a figure may be below its ceiling before the ceiling is to be lowered.
 SLACK = 0.05

@@ -36,7 +36,6 @@ MINIMAL: dict[str, Any] = {
 #: What an example needs beside it, by the field that it is of.
 _BESIDE: dict[str, dict[str, Any]] = {
     **{f"routing.policy.{name}": {"name": Policy.takers(name)[0]} for name in Policy.told_apart()},
-    **{f"airflow.deadline.{name}": {"minutes": 120} for name in ("fail", "notify")},
     **{
         f"airflow.on_failure[].{name}": {"kind": kind, **({"to": ["a@b.c"]} if kind == "email" else {})}
         for name in Notifier.model_fields.keys() - {"kind"}
@@ -52,6 +51,9 @@ _BESIDE: dict[str, dict[str, Any]] = {
     **{f"shadow.{name}": {"with": "old"} for name in ("tolerance", "differences")},
     "quality.expectations[].severity": {"type": "expect_column_values_to_be_unique", "at_most": 9},
     "quality.expectations[].at_most": {"type": "expect_column_values_to_be_unique", "severity": "quarantine"},
+    "quality.in_place": {
+        "expectations": [{"type": "expect_column_values_to_be_unique", "severity": "quarantine", "at_most": 9}]
+    },
     "output.schema": {"format": "iceberg", "path": "local.marts.clicks"},
 }
 
@@ -79,7 +81,7 @@ def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
         *("schedule", "input", "map", "window", "aggregates.NAME", "routing", "routing.policy", "spark"),
-        *("airflow", "airflow.on_failure[]", "airflow.deadline", "sharing"),
+        *("airflow", "airflow.on_failure[]", "sharing"),
         *("quality", "quality.expectations[]", "output", "shadow"),
     ]
 
@@ -141,18 +143,12 @@ def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any])
         parse_spec(yaml.safe_dump(written))
 
 
-#: The fields that only a job with a window has.
-_WINDOWED = {"input.parts", "quality.freshness"}
-
-
 def _with_example(path: str, example: Any) -> dict[str, Any]:
     """A small spec with an example in its place, and what it needs beside it."""
     *parents, name = path.split(".")
     written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
-    if path in _WINDOWED or path.startswith("window"):
+    if path == "input.parts" or path.startswith("window"):
         written |= {"input": {"path": "rows/{date}"}, "window": {"length": 28}}
-    if path == "airflow.catchup":
-        written |= {"schedule": {"cron": "0 2 * * *"}}
     target: Any = written
     for parent in parents:
         listed = parent.endswith("[]")

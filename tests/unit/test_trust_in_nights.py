@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from skewless.aggregates.shipped.space_saving import SPACE_SAVING, SpaceSavingOptions
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.quality import LateRows, WindowQuality
-from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
+from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.spec.part import Part, part_place, parts_between
 from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
 from skewless.standing.night_quality import freshness, late_rows
-from skewless.standing.parts import newest_row
 
 DAY = Part(dt.date(2026, 11, 20))
 
@@ -65,45 +64,6 @@ def test_a_part_is_as_new_as_its_newest_file_where_the_file_system_says_when_it_
     assert (found.part, found.newest) == ("2026-11-19", dt.datetime.fromtimestamp(1764000001, dt.UTC))
 
 
-EARLY, LATE = (dt.datetime(2026, 11, 19, hour, tzinfo=dt.UTC) for hour in (5, 23))
-UNKNOWN, FIELD = None, "timestamp, field 4"
-NULLS = NewestRow(column="at", field=FIELD)
-
-
-def _row(at: dt.datetime, column: str = "at", field: str = FIELD) -> NewestRow:
-    return NewestRow(column=column, field=field, at=at)
-
-
-@pytest.mark.parametrize(
-    ("kept", "read", "told"),
-    [
-        pytest.param("no states", _row(LATE), _row(LATE), id="new"),
-        pytest.param(_row(LATE), "nothing", _row(LATE), id="reused"),
-        pytest.param(_row(LATE), _row(EARLY), _row(LATE), id="added"),
-        pytest.param(_row(EARLY), _row(LATE), _row(LATE), id="added-newer"),
-        pytest.param(_row(LATE), NULLS, _row(LATE), id="added-nulls"),
-        pytest.param(NULLS, _row(LATE), _row(LATE), id="added-to-nulls"),
-        pytest.param(NULLS, NULLS, NULLS, id="all-nulls"),
-        pytest.param(UNKNOWN, _row(LATE), UNKNOWN, id="kept-unknown"),
-        pytest.param(_row(LATE, "then"), "nothing", UNKNOWN, id="kept-of-another-column"),
-        pytest.param(_row(LATE, field="timestamp, field 3"), "nothing", UNKNOWN, id="kept-of-a-dropped-column"),
-        pytest.param(_row(LATE, field="timestamp, field 3"), _row(EARLY), UNKNOWN, id="added-after-it-was-dropped"),
-        pytest.param(_row(LATE), UNKNOWN, UNKNOWN, id="read-unknown"),
-        pytest.param(_row(LATE), _row(LATE.replace(tzinfo=None)), UNKNOWN, id="another-type"),
-    ],
-)
-def test_the_newest_row_of_a_part_is_told_if_it_is_known(
-    kept: NewestRow | str | None, read: NewestRow | str | None, told: NewestRow | None
-) -> None:
-    part = WindowPart(
-        name="2026-11-19", place=19, files=(_file("a"),), units=(3, 3) if read == "nothing" else (3, 4),
-        base=None if isinstance(kept, str) else 1, base_newest=None if isinstance(kept, str) else kept,
-    )  # fmt: skip
-    found = None if isinstance(read, str) else read
-    assert newest_row(part, found, "at", FIELD) == told
-    assert newest_row(part, found, None, FIELD) is None
-
-
 def test_rows_are_late_by_as_many_parts_as_lie_between_and_uncounted_ones_are_not_told() -> None:
     window = _window(
         _part(17, late_rows=5), _part(18, late_rows=None), _part(19), _part(20, late_rows=9), missing=("2026-11-16",)
@@ -118,11 +78,6 @@ def test_what_was_measured_is_told_in_sentences_and_only_that() -> None:
     told = WindowQuality(
         freshness=tuple(freshness(_window(_part(19, _file("a"))))),
         late=(LateRows(part="2026-11-18", delay=2, rows=1_234),),
-    )
-    tagged = _window(_part(18, _file("a")), _part(19, _file("a", "tag:x")))
-    rows = {"2026-11-19": NewestRow(column="at", at=dt.datetime(2026, 11, 19, 23, 59, 58, tzinfo=dt.UTC))}
-    assert WindowQuality(freshness=tuple(freshness(tagged, rows))).sentences == (
-        "newest row of 2026-11-19 by at: 2026-11-19 23:59:58 UTC",
     )
     assert told.sentences == (
         "newest file of 2026-11-19: modified 1970-01-01 00:00:05 UTC",

@@ -35,9 +35,7 @@ class BoundAggregate(Generic[D_co]):
     """An aggregate of a job, with its definition, validated options and arguments.
 
     Attributes:
-        definition: the registered aggregate.
         columns: the input columns that it reads: first ``column``, if it has one, then those that its options name.
-        spark_types: their Spark SQL types.
     """
 
     name: str
@@ -50,6 +48,11 @@ class BoundAggregate(Generic[D_co]):
     def spark_type(self) -> str:
         """The Spark SQL type of ``column``; "" if there is no column."""
         return self.spark_types[0] if self.spark_types else ""
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether it has no state of its own: its result is the number of rows of its key."""
+        return _counts_rows(self.definition, self.columns)
 
     @property
     def invertible(self) -> bool:
@@ -116,21 +119,23 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
         arguments = _arguments(call, definition, options)
         for column, accepts in arguments:
             _check_column(f"{where}, aggregate {name!r}", call, column, accepts, types)
+        counts_rows = _counts_rows(definition, arguments)
+        row_seconds = NATIVE_ROW_SECONDS if isinstance(definition, NativeAggregate) else definition.row_seconds
         algebra[name] = Algebra(
             mergeable=definition.mergeable,
             ordered=definition.ordered,
             invertible=_invertible(definition, [types[column] for column, _ in arguments]),
-            state_bytes=definition.state_bytes,
+            state_bytes=0 if counts_rows else definition.state_bytes,
             setup_seconds=getattr(definition, "setup_seconds", 0.0),
-            row_seconds=NATIVE_ROW_SECONDS if isinstance(definition, NativeAggregate) else definition.row_seconds,
+            row_seconds=0.0 if counts_rows else row_seconds,
             reads=tuple(column for column, _ in arguments),
         )
     return algebra
 
 
 def native_of(bound: Sequence[BoundAggregate[Aggregate]]) -> list[BoundAggregate[NativeAggregate]]:
-    """The native aggregates, whose states are Spark SQL columns."""
-    found = [one for one in bound if isinstance(one.definition, NativeAggregate)]
+    """The native aggregates with states of their own, which are Spark SQL columns."""
+    found = [one for one in bound if isinstance(one.definition, NativeAggregate) and not one.counts_rows]
     return cast("list[BoundAggregate[NativeAggregate]]", found)
 
 
@@ -170,6 +175,10 @@ def serves_instead(definition: Aggregate) -> str | None:
 def concatenable(definition: Aggregate) -> bool:
     """Whether states of consecutive rows of a key can be merged in the order of the rows."""
     return definition.mergeable or (isinstance(definition, PythonAggregate) and definition.concatenable)
+
+
+def _counts_rows(definition: Aggregate, arguments: Sequence[object]) -> bool:
+    return isinstance(definition, NativeAggregate) and definition.of_rows and not arguments
 
 
 def _invertible(definition: Aggregate, spark_types: Sequence[str]) -> bool:

@@ -23,7 +23,6 @@ class Arguments:
         columns: the argument columns, first ``column``, then those that options name; null in a row that does
             not count. An aggregate without an argument gets a constant.
         names: the names of the same columns in SQL, with values in every row, whether it counts or not.
-        spark_types: their Spark SQL types.
         origin: ascending in the order of the input and different in every row; null in a row that does not count.
         counts: in SQL, whether a row counts.
     """
@@ -47,6 +46,7 @@ class NativeAggregate:
         evaluate: the result, from the merged state columns. Its last argument is the Spark SQL type of ``column``.
         further: the options that name further argument columns, in order, each with the types that it accepts.
         state_bytes: as for ``PythonAggregate``, for a key with few rows, as most keys have.
+        of_rows: whether its result without a column is the number of rows, which the states of a key have anyway.
         reads_origin: whether its update reads ``Arguments.origin``, so that rows must have one.
         combines_exactly: whether, for arguments of some Spark SQL types, a state is never larger than a row or two, and
             merging states in any order gives the same bits. Then Spark may combine states before they are sent.
@@ -76,6 +76,7 @@ class NativeAggregate:
     mergeable: bool = True
     ordered: bool = False
     state_bytes: int = 16
+    of_rows: bool = False
     reads_origin: bool = False
     combines_exactly: Callable[[Sequence[str]], bool] = lambda _: False
     any_order: bool = False

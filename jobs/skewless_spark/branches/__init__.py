@@ -50,7 +50,7 @@ def evaluate(states: DataFrame, columns: JobColumns, *, told: bool = False) -> D
     selected = states.select(
         *columns.result_keys, "rows", *sketches, *(column for one in branches for column in one.to_evaluate())
     )
-    return reduce(lambda results, branch: branch.evaluated(results), branches, selected)
+    return reduce(lambda results, branch: branch.evaluated(results), branches, selected).select("*", *columns.counts)
 
 
 def results_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:

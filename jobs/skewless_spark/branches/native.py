@@ -128,7 +128,7 @@ class Native:
             states: with the columns ``KEPT``.
             whole: which keys have one state, a condition in SQL; None if all have.
         """
-        kept = [F.col(name) for name in (*self.columns.keys, *KEPT, *also)]
+        kept = [*(F.col(name) for name in (*self.columns.keys, *KEPT, *also)), *self.columns.counts]
         if whole is None:
             return states.select(*kept, F.lit(True).alias(WHOLE), *self.to_evaluate())
         is_whole = F.expr(whole)

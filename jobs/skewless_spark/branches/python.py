@@ -98,7 +98,7 @@ class Python:
     def with_results(self, outcome: DataFrame, stage: Stage) -> DataFrame:
         """What a stage that evaluates has made: whole keys have their results already."""
         del stage
-        return outcome
+        return outcome.select("*", *self.columns.counts)
 
     def merges(self) -> list[Column]:
         """The states of a key as a list, as aggregate expressions over those of stages and tasks, in their order."""
@@ -151,7 +151,7 @@ class Python:
         if splits:
             schema.add(SPLITS, from_arrow_type(SPLITS_TYPE))
         evaluate = evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states, splits=splits)
-        return map_in_batches(batches, evaluate, schema)
+        return map_in_batches(batches, evaluate, schema).select("*", *columns.counts)
 
     def calls(self) -> list[PythonCall]:
         """The aggregates as they travel to workers that evaluate them."""

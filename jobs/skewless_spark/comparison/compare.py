@@ -45,7 +45,6 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
 
     Args:
         tolerance: how far floating-point numbers may be apart, relative to the larger one.
-        worst: how many keys are named.
 
     Raises:
         InputError: the other result has no such keys.

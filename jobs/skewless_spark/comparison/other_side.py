@@ -34,7 +34,6 @@ class OtherSide(NamedTuple):
         rows: of those of our columns that the result has, by their names; without those that only a query reads.
         columns: the Spark SQL type of each of its columns.
         name: as it was given, with the part put in.
-        where: what has named it.
     """
 
     rows: DataFrame
@@ -53,7 +52,6 @@ def other_side(
             path as ``input`` of a spec has them; or a path whose ending tells its format, Parquet if it does not. In
             each of them ``{date}`` and ``{hour}`` are the part.
         ours: the Spark SQL type of each column that is compared; CSV and JSON are read with these.
-        where: what has named it.
 
     Raises:
         SpecError: nothing is meant by what is given.

@@ -186,8 +186,8 @@ def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
     for key, (rows, _) in head.items():
         tail[plan.ring.slot_of(key)] -= rows
     return Histogram(
-        seen_rows=seen, seen_null_rows=nulls, backlog_null_rows=0, head=head, seen_tail=tuple(tail.tolist()),
-        backlog_tail=(0,) * slots, keys=keys,
+        seen_rows=seen, seen_null_rows=nulls, backlog_null_rows=0, head=head, seen_tail=tail,
+        backlog_tail=np.zeros_like(tail), keys=keys,
     )  # fmt: skip
 
 

@@ -42,7 +42,8 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         )
         with spark_step(run, "prepare"):
             job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
-    return "; ".join(filter(None, (f"{job.extent}, {len(job.waves)} waves", job.skipped_words)))
+    told = (f"{job.extent}, {len(job.waves)} waves", job.skipped_words, *(one.words for one in job.sizing))
+    return "; ".join(filter(None, told))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ class Mapped(NamedTuple):
 
     Attributes:
         types: the Spark SQL type of each mapped column.
-        reads: the input columns that the map reads.
         selected: the parsed select list; empty for a mapper.
         condition: the input columns in the map's condition.
     """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from skewless.documents.job import Sized
 from skewless.documents.stage_report import Histogram
 from skewless.errors import SkewlessError
 from skewless.planner.first_plan import plans_from
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import as_written
+from skewless.run.sizing import LATEST, Measured, applied, measured
 from skewless.run.step_names import is_release
 from skewless.spec.spec import JobSpec
 
@@ -18,30 +22,40 @@ SIBLINGS = 50
 _RESULT = f"{RESULT_STEP}/COMMIT.json"
 
 
-class _Candidate(NamedTuple):
+class Finished(NamedTuple):
     """A finished run. Tuples compare by age: the newest run is the greatest."""
 
     date: dt.date
     hour: str
     modified: float
     location: str
+    routed: bool  # whether its rows were sent to tasks
 
 
-def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
-    """The newest two finished runs of the same job, newest first, as locations that fsspec opens.
+def newest(run: RunDirectory, spec: JobSpec) -> list[Finished]:
+    """The finished runs of the same job, newest first; none if the spec asks for nothing of theirs.
 
     Runs of the same job have the same name and the same key columns. The newer run has the later date; of equal dates
-    the later commit of its result; then the later name. Folders that cannot be read are passed over, and so are runs
-    of the engine ``combine``.
-
-    Returns:
-        At most two; none if the spec turns warm starts off or its policy makes none.
+    the later commit of its result; then the later name. Folders that cannot be read are passed over.
     """
-    if not plans_from(spec, "last_run"):
-        return ()
-    found = (_candidate(location, spec) for location in siblings(run))
-    newest = sorted((one for one in found if one is not None), reverse=True)
-    return tuple(one.location for one in newest[:2])
+    if not (spec.sizing or plans_from(spec, "last_run")):
+        return []
+    found = (_finished(location, spec) for location in siblings(run))
+    return sorted((one for one in found if one is not None), reverse=True)
+
+
+def last_two(before: Sequence[Finished], spec: JobSpec) -> tuple[str, ...]:
+    """The locations of the newest two whose rows were sent to tasks; none if the spec makes no plan from them."""
+    return tuple(one.location for one in before if one.routed)[:2] if plans_from(spec, "last_run") else ()
+
+
+def sized(before: Sequence[Finished], spec: JobSpec) -> tuple[JobSpec, tuple[Sized, ...]]:
+    """The spec as the newest runs have it sized, where it asks for that, and what they say."""
+    nights = list[Measured]()
+    for one in before[:LATEST] if spec.sizing else ():
+        with suppress(SkewlessError, OSError):
+            nights.append(measured(RunDirectory(one.location)))
+    return applied(spec, nights[::-1])
 
 
 def last_histogram(location: str) -> Histogram:
@@ -67,7 +81,7 @@ def siblings(run: RunDirectory) -> list[str]:
     return [as_written(run.fs, str(run), root) for root in others]
 
 
-def _candidate(location: str, spec: JobSpec) -> _Candidate | None:
+def _finished(location: str, spec: JobSpec) -> Finished | None:
     try:
         run = RunDirectory(location)
         if not run.exists(_RESULT):
@@ -75,9 +89,8 @@ def _candidate(location: str, spec: JobSpec) -> _Candidate | None:
         job = run.job()
         if (job.spec.name, job.spec.key) != (spec.name, spec.key):
             return None
-        if not run.plan(max(0, run.committed_stages() - 1)).traits.in_tasks:
-            return None
-        return _Candidate(job.date, job.hour or "", _modified(run), location)
+        routed = run.plan(max(0, run.committed_stages() - 1)).traits.in_tasks
+        return Finished(job.date, job.hour or "", _modified(run), location, routed)
     except (SkewlessError, OSError):
         return None
 

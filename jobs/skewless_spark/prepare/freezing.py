@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import Job, Selected, Source, Unit
+from skewless.documents.job import InputFacts, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
+from skewless.history.input_checks import asked_columns, check_input_expectations
 from skewless.planner.first_plan import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.run.folder import absolute_root
+from skewless.run.publication.records import QUARANTINE
 from skewless.spec.input import OWN_PREFIX, is_named
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
@@ -25,20 +28,17 @@ from skewless_spark.session.session import build_session
 from skewless_spark.sources.formats.spark_types import EMPTY_KEY_TYPE, UNSUPPORTED
 from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.sources.listing import Listing, list_input
-from skewless_spark.sources.locations import check_kept, check_output, input_location, output_location
+from skewless_spark.sources.locations import came_to, check_kept, check_output, input_location, output_location
 from skewless_spark.sources.tables import list_table
 from skewless_spark.sources.uris import FILE_COLUMNS
 from skewless_spark.windows.found import ReadColumns, WiderColumns, WindowInput, check_window, states_location
 
 
 def check_spec(spec: JobSpec, where: str) -> None:
-    """Check all of a spec that can be checked without its input.
-
-    Raises:
-        SpecError: the spec cannot be run.
-    """
+    """Check all of a spec that can be checked without its input; a ``SpecError`` if the spec cannot be run."""
     check_calls(spec, where)
     check_expectations(spec, where)
+    check_input_expectations(spec, where)
     first_ring(spec.routing, where)
     if spec.map is not None and spec.map.mapper is not None:
         python_mapper.bound(spec.map, where)
@@ -101,7 +101,6 @@ def _frozen(
     algebra = check_types(spec, types, at)
     _refuse_twins(used, types, at)
     _refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
-    _check_freshness(spec.quality.freshness, listing.source, at)
     output_path = output_location(spec, part, root, where)
     check_output(output_path, input_path, listing, where)
     if spec.lengths:
@@ -109,12 +108,15 @@ def _frozen(
     shares = spec.routing.waves
     key_types = {column: types[column] for column in spec.key}
     column_types = {column: types[column] for column in arguments if column not in spec.key}
-    source = _read_of(listing.source, reads if spec.map else tuple(used), spec.quality.freshness)
+    source = _read_of(listing.source, reads if spec.map else tuple(used))
     wanted = ReadColumns.of(spec, source)
     if of_parts is not None:
         window, units = of_parts.changes(key_types | column_types, root, wanted)
+        mine = window.of_part(part.name)
+        kept_rows, own = mine.base_rows, units[slice(*mine.units)]
     else:
         window, units = None, wanted.fitted(listing)
+        kept_rows, own = 0, units
     source = source.model_copy(update={"selected": selected, "condition": condition})
     units = _of_read_columns(units, source)
     # Waves keep the order of the input where an aggregate depends on it or states are forwarded.
@@ -133,6 +135,7 @@ def _frozen(
         algebra=algebra,
         source=source,
         window=window,
+        facts=_facts(spec, listing, kept_rows, own),
     )
     if spark is not None and (spec.output.format == "csv" or spec.output.sort):
         result = result_schema(spark, job)
@@ -143,11 +146,11 @@ def _frozen(
 
 
 def _require_other_table(spec: JobSpec, where: str) -> None:
-    """Refuse to publish into the table that is read: the next night would read its own result."""
-    of_both = {(one.format, one.path) for one in (spec.input, spec.output)}
-    if is_named(spec.input.format) and len(of_both) == 1:
+    """Refuse to publish into the table that is read, or beside it: the next night would read its own result."""
+    given, made = spec.input, spec.output
+    if is_named(given.format) and given.format == made.format and given.path in {made.path, f"{made.path}{QUARANTINE}"}:
         raise SpecError(
-            f"{where}, field output.path", f"another table than the input {spec.input.path}", "the same",
+            f"{where}, field output.path", f"another table than the input {given.path}", came_to(made.path, given.path),
             "choose another one",
         )  # fmt: skip
 
@@ -155,21 +158,41 @@ def _require_other_table(spec: JobSpec, where: str) -> None:
 def listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
     """The location of the input of a job without states, and its listing."""
     share = min(spec.routing.waves) / sum(spec.routing.waves)
+    # No footer counts those of what Spark tells of a file.
+    nulls_of = [name for name, nulls in asked_columns(spec).items() if nulls and name not in FILE_COLUMNS]
     if spec.input.format == "catalog" and spark is not None:
         return list_table(spark, spec.input, share)
     input_path = input_location(spec, part, root, where)
     if spec.input.pinned:
         conditions = conditions_of(spark, spec.map.where) if spark is not None and spec.map is not None else ()
         table = LakeTable.pinned(spec.input, part, root, input_path, conditions)
-        return table.snapshot.location, table.listing(share)
-    return input_path, list_input(spec.input, input_path, share)
+        return table.snapshot.location, table.listing(share, nulls_of=nulls_of)
+    return input_path, list_input(spec.input, input_path, share, nulls_of=nulls_of)
 
 
-def _read_of(source: Source, reads: tuple[str, ...], freshness: str | None) -> Source:
+def _facts(spec: JobSpec, listing: Listing, kept_rows: int, units: Sequence[Unit]) -> InputFacts | None:
+    """What the listing tells of the columns that the spec asks for, and of the rows of the run's own part.
+
+    Args:
+        kept_rows: of the part, in its kept states; behind a map, expectations of the number of rows are refused.
+        units: all others of the part; of a table, without files that no row of the condition is in.
+    """
+    if not spec.quality.input:
+        return None
+    types, read = listing.types, listing.source.pinned
+    counted = all(unit.counted for unit in units) and not (read and read.left_out)
+    return InputFacts(
+        columns={name: types[name] for name in asked_columns(spec) if name in types},
+        nulls=listing.nulls,
+        rows=kept_rows + sum(unit.rows for unit in units) if counted else None,
+    )
+
+
+def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
     """The source with only the columns that a job reads. CSV and JSON lines are always read whole."""
     if source.format in {"csv", "json"}:
         return source.model_copy(update={"reads": reads})
-    columns = {name: kind for name, kind in source.columns.items() if name in reads or name == freshness}
+    columns = {name: kind for name, kind in source.columns.items() if name in reads}
     # A job that reads only the paths of files needs some column to count rows by.
     readable = [one for one in source.columns.items() if not one[1].startswith(UNSUPPORTED)]
     some = columns or dict(readable[:1])
@@ -191,18 +214,6 @@ def _check_key(column: str, types: dict[str, str], at: str) -> None:
         raise InputError(f"{at}, key", "an existing column", repr(column), nearest(column, types))
     if types[column].split("(")[0] not in KEY_TYPES:
         raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
-
-
-def _check_freshness(column: str | None, source: Source, at: str) -> None:
-    if column is None:
-        return
-    types = {**source.columns, **source.partition_columns}
-    if column not in types:
-        raise InputError(f"{at}, quality.freshness", "an existing column", repr(column), nearest(column, types))
-    if types[column] not in {"timestamp", "timestamp_ntz", "date"}:
-        came = f"{column!r} of type {types[column]}"
-        raise InputError(f"{at}, quality.freshness", "a column of timestamps or dates", came)
-    _refuse_twins([column], types, at)
 
 
 def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:

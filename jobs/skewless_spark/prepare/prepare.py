@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
-from skewless.errors import SkewlessError, SpecError
-from skewless.planner.engine_choice import first_choice
-from skewless.planner.first_plan import first_decision, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
+from skewless.documents.nights import JobNights
+from skewless.documents.quality import Check, InputChecks
+from skewless.errors import QualityError, SkewlessError, SpecError
+from skewless.history.input_checks import USUAL, input_checks
+from skewless.planner.engine_choice import combined_unseen, first_choice
+from skewless.planner.first_plan import (
+    first_decision,
+    first_plan,
+    first_ring,
+    plain_plan,
+    plans_from,
+    sampled_plan,
+    warm_plan,
+)
 from skewless.planner.forecast.key_sample import KeySample
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import RunDirectory
-from skewless.run.publication.publish import draw_turn, with_turn
+from skewless.run.directory import INPUT_CHECKS, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part
 from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
 from skewless.standing.retention import pin
-from skewless_lake.publication import turn_in_table
-from skewless_lake.staged import OutputPart
-from skewless_leases import Turns, open_store
+from skewless_lake.publication import drawn_turn, latest_turn, nights_of
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.key_sample import sample_keys
 from skewless_spark.prepare.restating import skipped_parts
-from skewless_spark.sources.locations import beside_output, check_apart, check_kept, input_location, output_location
+from skewless_spark.sources.locations import check_apart, check_kept, input_location, output_location
 
 
 def prepare(
@@ -46,6 +53,7 @@ def prepare(
     Raises:
         SpecError: the spec cannot be run, or the directory belongs to another spec or part.
         InputError: the input is missing, or it is not what the spec says.
+        QualityError: the input is not what the spec expects of it.
     """
     spec = spec.of_run
     check_spec(spec, where)
@@ -54,14 +62,25 @@ def prepare(
         output_path = output_location(spec, part, root, where)
         check_apart(output_path, input_location(spec, part, root, where), where)
         check_kept(spec, root, {"run directory": str(run)}, where)
-        in_turn = _drawn(spec, output_path, root)  # before the input is listed: see ``draw_turn``
-        job = in_turn(freeze(spec, date, root, where, hour=hour))
-        while job.window is not None and not pin(job.window, run):  # a prune came in between
-            job = in_turn(freeze(spec, date, root, where, hour=hour))
+        before = earlier_runs.newest(run, spec)
+        sized, sizing = earlier_runs.sized(before, spec)
+        first_ring(sized.routing, where)
+        publishes, job, shown = last_step_of(spec).publishes, None, 0
+        # Again if a prune came in between, or a later run that has published: the turn is drawn before the listing.
+        while job is None or 0 < job.turn <= shown or (job.window is not None and not pin(job.window, run)):
+            turn = drawn_turn(spec, output_path, root, shown) if publishes else 0
+            job = freeze(sized, date, root, where, hour=hour).model_copy(update={"turn": turn})
+            shown = latest_turn(job) if publishes else 0
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
-        run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec), "skipped": skipped}))
+        told = {"warm_from": earlier_runs.last_two(before, spec), "skipped": skipped, "sizing": sizing}
+        run.begin(job.model_copy(update=told))
     job = _same(run, spec, part, root)
+    if job.facts is not None:
+        if not run.exists(INPUT_CHECKS):
+            run.write_once(INPUT_CHECKS, InputChecks(checks=checks_of_input(job)))
+        hint = f"nothing was read; mend the input and begin a new run, as {run} has been judged"
+        require_input(run.read(INPUT_CHECKS, InputChecks).checks, hint)
     if not run.exists("plans/0000.json"):
         # The decision comes first: if the process dies before the plan is written, a retry enacts the same decision,
         # even if the earlier runs or the sample would lead to another by then.
@@ -71,27 +90,31 @@ def prepare(
     return job
 
 
-def _drawn(spec: JobSpec, output_path: str, root: str) -> Callable[[Job], Job]:
-    """Draw the turn of a run that will publish; what gives it to the job."""
-    if not last_step_of(spec).publishes:
-        return lambda job: job
-    turns = Turns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
-    turn = turns.draw() if spec.output.is_table else draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
-    return partial(_with_turn, turn=turn, turns=turns)
+def checks_of_input(job: Job) -> tuple[Check, ...]:
+    """What the spec expects of the input, each with its verdict."""
+    usual = any(one.type == USUAL for one in job.spec.quality.input)
+    return tuple(input_checks(job, nights_of(job).newest() if usual else JobNights()))
 
 
-def _with_turn(job: Job, turn: int, turns: Turns) -> Job:
-    if not job.spec.output.is_table:
-        return with_turn(job, turn, turns)
-    latest = turn_in_table(OutputPart.of(job))
-    return job.model_copy(update={"turn": turn if latest < turn else turns.draw(above=latest)})
+def require_input(checks: Sequence[Check], hint: str) -> list[str]:
+    """What does not hold and is a warning, in words.
+
+    Raises:
+        QualityError: a check of severity fail does not hold.
+    """
+    told = {check: f"{check.name(own=True)}, {check.required or 'as told'} ({check.found})" for check in checks}
+    failed = [words for check, words in told.items() if check.fails]
+    if failed:
+        raise QualityError.saying(f"{len(failed)} of {len(checks)} checks of the input failed", "; ".join(failed), hint)
+    return [words for check, words in told.items() if not check.success]
 
 
 def _first_decision(job: Job) -> Decision:
     """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
     places = plans_from(job.spec, "sample")
     asked = ENGINES.get(job.spec.engine)
-    sample = sample_keys(job) if asked is None or (places and asked.places) else None
+    wanted = not combined_unseen(job) if asked is None else places and asked.places
+    sample = sample_keys(job) if wanted else None
     known = sample is not None and sample.texts is not None
     choice = first_choice(job, sample.key_counts if sample else None, named=known and places)
     plan = _staged_plan_0(job, sample) if choice.traits.in_stages else first_plan(job)
@@ -117,8 +140,8 @@ def _from_earlier(job: Job) -> RoutingPlan:
 
 def _same(run: RunDirectory, spec: JobSpec, part: Part, root: str) -> Job:
     job = run.job()
-    if job.spec != spec:
-        differing = next(name for name in JobSpec.model_fields if getattr(job.spec, name) != getattr(spec, name))
+    if (written := job.written) != spec:
+        differing = next(name for name in JobSpec.model_fields if getattr(written, name) != getattr(spec, name))
         raise SpecError(
             f"run directory {run}", "the spec that it was begun with", f"one that differs in {differing!r}",
             "choose another --run-dir, or the spec as it was",

@@ -54,7 +54,6 @@ class Restatement(NamedTuple):
     """What is to be computed again.
 
     Attributes:
-        up_to_date: how many published results are left alone.
         without_window: published results of a release of the spec that had no window, which are left alone.
     """
 
@@ -232,10 +231,7 @@ def skipped_parts(run: RunDirectory, spec: JobSpec, part: Part, root: str, where
     Returns:
         Oldest first; none if nothing is published before the part.
     """
-    back = min(LOOKS_BACK, (part.date - spec.schedule.start).days * (1 if part.hour is None else 24) + 24)
-    if back < 1 or part.date <= spec.schedule.start:
-        return ()
-    before = [one for one in parts_until(part, back, spec.schedule.timezone)[:-1] if one.date >= spec.schedule.start]
+    before = parts_until(part, min(LOOKS_BACK, part.date.toordinal()), spec.schedule.timezone)[:-1]
     if last_step_of(spec).publishes:
         newest = next((one for one, *_ in published_results(spec, before[::-1], root, where)), None)
     else:  # only its runs tell how far it has come

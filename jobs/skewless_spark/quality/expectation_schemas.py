@@ -9,15 +9,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Mapping
-from functools import cache
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
-
-from jsonschema import Draft7Validator, FormatChecker
+from typing import TYPE_CHECKING, Any
 
 from skewless.errors import SpecError, nearest
+
+if TYPE_CHECKING:
+    from jsonschema import Draft7Validator
 
 #: Settings of every expectation class that a spec may not set: we decide how results are reported, and a row condition
 #: is SQL, which is code.
@@ -54,11 +56,7 @@ AS_DOUBLES = frozenset({
 _ORDERED = "expect_table_row_count_to_be_between"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 
-_formats = FormatChecker(formats=())
 
-
-@_formats.checks("date")
-@_formats.checks("date-time")
 def _is_moment(text: object) -> bool:
     if not isinstance(text, str):
         return True
@@ -69,6 +67,26 @@ def _is_moment(text: object) -> bool:
     return _MOMENT.fullmatch(text) is not None
 
 
+def skip_grammars() -> None:
+    """Have ``jsonschema`` do without a package that checks formats which nothing here names: its import takes seconds.
+
+    To ``jsonschema`` it is optional; environments have it with ``jsonschema[format-nongpl]``.
+    """
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # so Python says: not to be imported
+
+
+@cache
+def _validator_of() -> Callable[[Mapping[str, Any]], Draft7Validator]:
+    """What makes a validator of a schema. A spec may do without, and without the import of its library."""
+    skip_grammars()
+    from jsonschema import Draft7Validator, FormatChecker  # noqa: PLC0415
+
+    formats = FormatChecker(formats=())
+    for name in ("date", "date-time"):
+        formats.checks(name)(_is_moment)
+    return partial(Draft7Validator, format_checker=formats)
+
+
 @cache
 def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], tuple[str, ...]]:
     """The kwargs of an expectation: a validator for each that a spec may set, their schemas, and the required ones."""
@@ -77,7 +95,7 @@ def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], t
     whole = json.loads(Path(str(file)).read_text(encoding="utf-8"))
     schemas = {name: schema for name, schema in whole["properties"].items() if name not in NOT_OURS_TO_OFFER}
     plain = {name: _WIDER.get(name) or _without_parameters(schema) for name, schema in schemas.items()}
-    validators = {name: Draft7Validator(schema, format_checker=_formats) for name, schema in plain.items()}
+    validators = {name: _validator_of()(schema) for name, schema in plain.items()}
     return validators, schemas, tuple(name for name in whole.get("required", ()) if name in schemas)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args
 from skewless.errors import SpecError, nearest
 from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
-from skewless_spark.quality.expectation_schemas import AS_DOUBLES, MAPPING_KWARG, require_fitting
+from skewless_spark.quality.expectation_schemas import AS_DOUBLES, MAPPING_KWARG, require_fitting, skip_grammars
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -79,6 +79,8 @@ _OF_SKETCHES = frozenset({
     "expect_column_values_to_be_of_type", "expect_column_values_to_not_be_null",
 })  # fmt: skip
 
+#: How long a thread of Python computes before another one that waits has its turn.
+_TURN_SECONDS = 2e-4
 _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
@@ -88,6 +90,7 @@ def great_expectations() -> Any:
     Telemetry must be off before the import. All modules that we use are imported with it.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    skip_grammars()
     warnings.filterwarnings("ignore", "module 'sre_", DeprecationWarning)  # which it imports
     import great_expectations as gx  # noqa: PLC0415 (see above)
 
@@ -111,8 +114,12 @@ def _keep_whole_numbers(kind: Any, whole: Any) -> None:
 
 
 def import_soon() -> None:
-    """Begin to import Great Expectations in a thread, unless that has begun: only the end of a run needs it."""
+    """Begin to import Great Expectations in a thread, unless that has begun: only the end of a run needs it.
+
+    A thread that has called the JVM would wait up to 5 ms, Python's default, before it may go on. It waits less.
+    """
     if "great_expectations" not in sys.modules:
+        sys.setswitchinterval(_TURN_SECONDS)
         threading.Thread(target=great_expectations, name="import of Great Expectations", daemon=True).start()
 
 
@@ -127,11 +134,6 @@ def check_expectations(spec: JobSpec, where: str) -> list[tuple[str, dict[str, A
     """
     columns = (*spec.result_key, *spec.aggregates)
     sketches = frozenset(name for name, call in spec.aggregates.items() if call.publish == "state")
-    if spec.quality.quarantines and spec.output.is_table:
-        raise SpecError(
-            f"{where}, field quality.expectations", "severity fail or warn where the output is a table",
-            "quarantine", "a folder can have keys in quarantine beside it: set output.format: parquet, say",
-        )  # fmt: skip
     spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
         (one.type, _checked_kwargs(one, spot, columns, sketches))

@@ -13,9 +13,10 @@ from pyspark.sql.types import BinaryType
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
-from skewless.documents.quality import Check
+from skewless.documents.quality import Check, Quarantine
 from skewless.run.directory import Attempt
-from skewless.spec.result import QUARANTINE_COLUMNS
+from skewless.spec.result import QUARANTINE_COLUMNS, ROW_OF
+from skewless_spark.quality.last_good import last_good
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.output_formats import in_order, published_files
 from skewless_spark.sources.uris import quoted
@@ -31,10 +32,11 @@ class Split(NamedTuple):
 
     Attributes:
         files: those that are published in place of the result's own, and those in quarantine.
-        kept: rows that are published.
+        kept: rows of the result that are published.
         held: rows in quarantine.
         rows: of the input that those in quarantine stand for; None if the result does not count them.
         flagged: of those in quarantine, how many fail each expectation.
+        in_place: rows of earlier parts that are published in their place.
     """
 
     files: tuple[CommittedFile, ...]
@@ -42,6 +44,11 @@ class Split(NamedTuple):
     held: int
     rows: int | None
     flagged: tuple[int, ...] = ()
+    in_place: int = 0
+
+    def quarantine(self, released: int = 0) -> Quarantine:
+        """What is in quarantine, as the report of the run has it."""
+        return Quarantine(keys=self.held, rows=self.rows, released=released, in_place=self.in_place)
 
 
 def balance_of_keys(kept: int, held: int, keys: int, wrong: str = "") -> Check:
@@ -67,11 +74,13 @@ def set_apart(
 
     Returns:
         The two parts, and which rows that fail an expectation are not in quarantine, or "" if all are; None if there
-        are none, or if nothing is published anyway: then nothing is read or written.
+        are none, or if nothing is published anyway: then nothing is read or written. Where the spec asks for
+        ``in_place`` and the output is a folder, rows are always written anew, as they get the column ``ROW_OF``.
     """
     last = checks[len(checks) - len(own) :]
     failing = [one for one, check in zip(own, last, strict=True) if check.verdict == "quarantined"]
-    if not failing or any(check.fails for check in checks):
+    rewritten = job.spec.quality.columns and not job.spec.output.is_table
+    if not (failing or rewritten) or any(check.fails for check in checks):
         return None
     longer = "_" * max(map(len, result.columns))  # so that no column of the result has the name of a flag
     flags = {f"{longer}{at}": F.coalesce(cast("Column", one.condition), F.lit(False)) for at, one in enumerate(failing)}
@@ -93,7 +102,7 @@ def _with_reasons(result: DataFrame, failing: Sequence[Verdict], flags: Mapping[
         [F.when(F.col(flag), text) for flag, text in zip(flags, texts, strict=True)]
         for texts in ([F.lit(one.name) for one in failing], [_values(result, one.columns) for one in failing])
     )
-    some = reduce(or_, map(F.col, flags))
+    some = reduce(or_, map(F.col, flags), F.lit(False))
     return result.withColumns(dict(flags)).withColumns(
         {_REASON: F.when(some, F.concat_ws("; ", *reasons)), _VALUE: F.when(some, F.concat_ws("; ", *values))}
     )
@@ -113,19 +122,26 @@ def split(spark: SparkSession, attempt: Attempt, job: Job, marked: DataFrame, fl
     if flags:
         held = held.observe(counted, *(F.count_if(flag).alias(flag) for flag in flags))
     write_files(held.select(*columns, *QUARANTINE_COLUMNS), attempt, _HELD)
-    kept = marked.where(F.col(_REASON).isNull()).select(*columns)
+    of_held = [file for file in written(attempt, QUARANTINED, _HELD, keep_empty=True) if file.rows]
+    kept, earlier, rows = marked.where(F.col(_REASON).isNull()).select(*columns), None, 0 if counts else None
+    if of_held:
+        apart = read_files(spark, attempt.run, of_held)
+        if counts:
+            rows = int(apart.agg(F.sum(_column(counts[0]))).collect()[0][0])
+        if job.spec.quality.columns and (earlier := last_good(spark, job, apart, kept)) is not None:
+            kept = kept.unionByName(earlier)
     write_files(in_order(kept, output) if output.sort else kept.coalesce(output.files), attempt, _KEPT)
-    of_held = written(attempt, QUARANTINED, _HELD, keep_empty=True)
     of_kept = written(attempt, RESULT, _KEPT) or written(attempt, RESULT, _KEPT, keep_empty=True)[:1]
-    rows: int | None = 0 if counts else None
-    if counts and any(file.rows for file in of_held):
-        rows = int(read_files(spark, attempt.run, of_held).agg(F.sum(_column(counts[0]))).collect()[0][0])
+    in_place = (
+        0 if earlier is None else read_files(spark, attempt.run, of_kept).where(F.col(ROW_OF).isNotNull()).count()
+    )
     return Split(
         (*of_kept, *published_files(spark, attempt, of_kept, job), *of_held),
-        sum(file.rows for file in of_kept),
+        sum(file.rows for file in of_kept) - in_place,
         sum(file.rows for file in of_held),
         rows,
         tuple(int(counted.get[flag]) for flag in flags),
+        in_place,
     )
 
 

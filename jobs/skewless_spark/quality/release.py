@@ -14,14 +14,16 @@ from pyspark.sql import functions as F
 from skewless.documents.quality import Quarantine
 from skewless.errors import LedgerError, LostRaceError, SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
-from skewless.run.publication.places import turns_folder
 from skewless.run.publication.publish import Validated
 from skewless.run.publication.records import Publication, record_of
 from skewless.run.publication.release import begin_release, keys_named
 from skewless.spec.result import QUARANTINE_COLUMNS
-from skewless_leases import Turns, open_store
+from skewless_lake.publication import next_turn
+from skewless_lake.staged import staged_parts
+from skewless_spark.quality.last_good import with_origin
 from skewless_spark.quality.quarantine import Split, balance_of_keys, split
 from skewless_spark.result.publishing import publish_now
+from skewless_spark.result.staging import stage_apart
 from skewless_spark.sources.uris import quoted
 from skewless_spark.states.committed_files import QUARANTINED, RESULT, read_files
 
@@ -37,7 +39,9 @@ class Released(NamedTuple):
     run: RunDirectory
 
 
-def release(session: Callable[[], SparkSession], run: RunDirectory, given: Sequence[str], group: str) -> Released:
+def release(
+    session: Callable[[], SparkSession], run: RunDirectory, given: Sequence[str], group: str, shown: str = ""
+) -> Released:
     """Publish the day of a run once more, with keys that are in quarantine: all of them if none is named.
 
     It may be killed and called again at any moment: it goes on, and what it has published it does not publish twice.
@@ -45,6 +49,7 @@ def release(session: Callable[[], SparkSession], run: RunDirectory, given: Seque
     Args:
         session: gives a session of Spark, which only a release of some keys needs.
         given: keys, as ``keys_named`` takes them.
+        shown: see ``begin_release``.
 
     Raises:
         SpecError: a key is neither in quarantine nor published.
@@ -60,7 +65,7 @@ def release(session: Callable[[], SparkSession], run: RunDirectory, given: Seque
     files = (*before.verdict.of_kind(QUARANTINED), *before.result.files)
     if any(not run.exists(file.path) for file in files):
         raise SpecError.saying(f"run {run}", "files of its result are gone, by a prune perhaps", "run the day again")
-    into = begin_release(run, keys, Turns(open_store(turns_folder(job.output_path))), group)
+    into = begin_release(run, keys, next_turn, group, shown)
     if into.commit_of(QUALITY_STEP) is None:
         with suppress(LostRaceError):  # another release of the same keys has committed first
             _let_in(session, run, before, into, keys)
@@ -106,19 +111,22 @@ def _let_in(
 ) -> None:
     job, report, held = run.job(), before.report, _held(run)
     attempt, left = into.new_attempt(QUALITY_STEP), Split((), report.keys, 0, None if held.rows is None else 0)
-    if keys:
+    if keys or job.spec.quality.columns:
         spark, names = session(), job.spec.result_key
-        stay = read_files(spark, run, before.verdict.of_kind(QUARANTINED)).where(~_among(job.spec.key, keys))
+        stay = read_files(spark, run, before.verdict.of_kind(QUARANTINED))
+        stay = stay.where(~_among(job.spec.key, keys) if keys else F.lit(False))
         stay = stay.select(*(F.col(quoted(name)).alias(f"k{at}") for at, name in enumerate(names)), *QUARANTINE_COLUMNS)
-        result = read_files(spark, run, before.result.of_kind(RESULT))
+        result = with_origin(read_files(spark, run, before.result.of_kind(RESULT)), job)
         same = (result[quoted(name)].eqNullSafe(stay[f"k{at}"]) for at, name in enumerate(names))
         marked = result.join(stay, reduce(and_, same), "left").select(result["*"], *QUARANTINE_COLUMNS)
         left = split(spark, attempt, job, marked)
     if left.kept + left.held != report.keys:
         came = f"{left.kept:,} to be published and {left.held:,} in quarantine"
         raise LedgerError(f"release of {run}", f"{report.keys:,} keys of the result", came, "nothing was published")
-    quarantine = Quarantine(keys=left.held, rows=left.rows, released=held.released + held.keys - left.held)
+    quarantine = left.quarantine(held.released + held.keys - left.held)
     balance = balance_of_keys(left.kept, left.held, report.keys)
     checks = tuple(balance if one.expectation == balance.expectation else one for one in report.checks)
+    if job.spec.output.is_table:
+        stage_apart(into, attempt, left.files, staged_parts(run)[-1][1].rules)
     attempt.write(QUALITY_REPORT, report.model_copy(update={"quarantine": quarantine, "checks": checks}))
-    attempt.commit(left.files if left.held else [], {"checks": len(report.checks), "failed": 0})
+    attempt.commit(left.files, {"checks": len(report.checks), "failed": 0})

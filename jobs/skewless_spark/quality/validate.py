@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
-from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
+from skewless.documents.quality import Check, FailingKey, InputChecks, QualityReport
 from skewless.errors import LostRaceError, SpecError
 from skewless.history.figures import figures_of
 from skewless.history.judging import failed_checks, judged
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
+from skewless.run.directory import INPUT_CHECKS, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.standing.night_quality import window_quality
 from skewless_lake.publication import nights_of
@@ -30,10 +30,11 @@ from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.figures import NEVER_NULL, column_figures, figure_columns
+from skewless_spark.quality.last_good import with_origin
 from skewless_spark.quality.quarantine import balance_of_keys, set_apart
 from skewless_spark.quality.verdict import Verdict, key_words
 from skewless_spark.quality.verification import committed_result, compared
-from skewless_spark.result.staging import staged, staged_frame
+from skewless_spark.result.staging import stage_apart, staged, staged_frame
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.columns import JobColumns
@@ -88,6 +89,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         figures = figures_of(job, run.reports(), ledger, keys, column_figures(job, of_columns))
         bands = judged(job, figures, nights_of)
         checks = (
+            *(run.read(INPUT_CHECKS, InputChecks).checks if job.facts is not None else ()),
             *(verdict.check("ledger") for verdict in about_ledger),
             _ledger_check(ledger),
             *(_states_checks(context, spark, run, wanted) if (wanted := job.spec.covered.verify) else ()),
@@ -109,11 +111,13 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         checks=checks,
         ledger=ledger,
         columns={field.name: field.dataType.simpleString() for field in found.frame.schema.fields},
-        quarantine=Quarantine(keys=apart[0].held, rows=apart[0].rows) if apart else None,
-        window=window_quality(job.covered, of_parts.newest),
+        quarantine=apart[0].quarantine() if apart and apart[0].held else None,
+        window=window_quality(job.covered),
         figures=figures,
         bands=bands,
     )
+    if report.success and found.in_table and job.spec.quality.quarantines:
+        stage_apart(run, attempt, apart[0].files if apart else (), found.rules)
     attempt.write(QUALITY_REPORT, report)
     failed = sum(check.fails for check in checks)
     try:
@@ -258,10 +262,11 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 
 
 class _Found(NamedTuple):
-    """The result as it was read: a frame, whether that is small, and the rules of the table that it goes into."""
+    """The result as it was read: a frame, whether that is small and of a table, and the rules of that table."""
 
     frame: DataFrame
     small: bool
+    in_table: bool
     rules: tuple[TableRule, ...]
 
 
@@ -270,17 +275,17 @@ def _result_of(spark: SparkSession, run: RunDirectory, result: StepCommit) -> It
     """The result, whose frame is kept in memory or on disk meanwhile."""
     rules = tuple[TableRule, ...]()
     job = run.job()
-    if job.spec.output.is_table and last_step_of(job.spec).publishes:  # what is staged is what is published
-        in_table = staged(run)
-        rules = in_table.rules
-        frame, size = staged_frame(spark, run, in_table), sum(file.size_bytes for file in in_table.files)
+    if in_table := job.spec.output.is_table and last_step_of(job.spec).publishes:  # what is staged is published
+        of_table = staged(run)
+        rules = of_table.rules
+        frame, size = staged_frame(spark, run, of_table), sum(file.size_bytes for file in of_table.files)
     else:
         files = result.of_kind(RESULT)
-        frame, size = read_files(spark, run, files), sum(file.size_bytes for file in files)
+        frame, size = with_origin(read_files(spark, run, files), job), sum(file.size_bytes for file in files)
     small = size <= ONE_PARTITION_BYTES
     frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        yield _Found(frame, small, rules)
+        yield _Found(frame, small, in_table, rules)
     finally:
         frame.unpersist()
 
@@ -326,7 +331,8 @@ def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:
     counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
     full = [name for name, call in calls.items() if call.function in NEVER_NULL]
     # Great Expectations expects a column name with a dot in backticks.
-    columns = [f"`{name}`" if "." in name else name for name in (*job.spec.result_key, *calls)]
+    names = (*job.spec.result_key, *calls, *job.spec.quality.columns)
+    columns = [f"`{name}`" if "." in name else name for name in names]
     return [
         gxe.ExpectTableColumnsToMatchSet(column_set=columns, exact_match=True),
         gxe.ExpectTableRowCountToEqual(value=keys),

@@ -103,7 +103,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
             results = evaluate(of_window(columns, merged, None) if over is None else over, columns)
         of_windows = _written(spark, attempt, columns, results, processed)
         if job.window is not None:
-            attempt.write(PART_LINES, lines_of(columns, versions, lines, of_windows))
+            attempt.write(PART_LINES, lines_of(columns, lines, of_windows))
         counts = _counts(of_windows)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])

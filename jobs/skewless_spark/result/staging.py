@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import cast
 
@@ -14,16 +14,17 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile
-from skewless.errors import RunDirectoryError
-from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.errors import RunDirectoryError, SpecError
+from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory
 from skewless.run.objects.location import open_location
-from skewless_lake.staged import STAGED, OutputPart, StagedResult
+from skewless.spec.result import QUARANTINE_COLUMNS
+from skewless_lake.staged import HELD, KEPT, STAGED, OutputPart, StagedResult, TableRule
 from skewless_lake.staging import ResultFile, batches_of, stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.sources.reading import scanned_files
 from skewless_spark.sources.worker_files import read_in_workers
-from skewless_spark.states.committed_files import RESULT, noted_schema, readable
+from skewless_spark.states.committed_files import QUARANTINED, RESULT, noted_schema, of_kinds, readable
 
 
 def staged(run: RunDirectory) -> StagedResult:
@@ -37,10 +38,47 @@ def staged(run: RunDirectory) -> StagedResult:
     """
     if not run.exists(STAGED):
         files = run.committed(RESULT_STEP).of_kind(RESULT)
-        columns = _columns(run, files[0])
-        sources = [ResultFile(file.rows, partial(_batches, run, file, columns)) for file in files]
-        run.write_once(STAGED, stage_result(run, columns, sources, dt.datetime.now(tz=dt.UTC)))
+        run.write_once(STAGED, _staged_in(run, OutputPart.of(run.job()), files, _columns(run, files[0])))
     return run.read(STAGED, StagedResult)
+
+
+def _staged_in(
+    run: RunDirectory, target: OutputPart, files: Sequence[CommittedFile], columns: pa.Schema
+) -> StagedResult:
+    sources = [ResultFile(file.rows, partial(_batches, run, file, columns)) for file in files]
+    return stage_result(run, columns, sources, dt.datetime.now(tz=dt.UTC), target)
+
+
+def stage_apart(
+    run: RunDirectory, attempt: Attempt, files: Sequence[CommittedFile], audited: Sequence[TableRule]
+) -> None:
+    """Stage the keys that are published and those in quarantine, of a result that was found good.
+
+    Args:
+        attempt: at the validation, whose commit says which of what was staged is published.
+        files: of both kinds, that the attempt has written; none if there are no keys in quarantine.
+        audited: what the output's table has asked of each row of the result.
+
+    Raises:
+        SpecError: the table beside that of the output does not fit; or what either asks of its rows was not audited.
+    """
+    held, target = of_kinds(files, QUARANTINED), OutputPart.of(run.job())
+    whole = _columns(run, (held or run.committed(RESULT_STEP).of_kind(RESULT))[0])
+    if held:
+        kept = of_kinds(files, RESULT)
+        published = _staged_in(run, target, kept, _columns(run, kept[0]))
+    else:
+        published = staged(run)
+        whole = pa.schema([*whole, *(pa.field(name, pa.string()) for name in QUARANTINE_COLUMNS)])
+    beside = _staged_in(run, target.quarantine, held, whole)
+    for one, expected in ((published, tuple(audited)), (beside, ())):
+        if odd := [rule for rule in one.rules if rule.condition and rule not in expected]:
+            raise SpecError(
+                f"table {one.table}", "no rules of its rows but those that the result was held to", odd[0].name,
+                "drop that rule, or begin a new run",
+            )  # fmt: skip
+    attempt.write(KEPT, published)
+    attempt.write(HELD, beside)
 
 
 def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -> DataFrame:
@@ -64,18 +102,23 @@ def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -
 
 
 def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
-    """The columns of a result, as Spark has noted them: only that says whether a time is of a zone."""
+    """The published columns of a result, as Spark has noted them: only that says whether a time is of a zone."""
     noted: StructType | None = noted_schema(run, file)
     if noted is None:
         raise RunDirectoryError(run.path(file.path), "a note of its columns", "none", "begin a new run")
-    return to_arrow_schema(noted, timezone="UTC")
+    found = to_arrow_schema(noted, timezone="UTC")
+    more = [name for name in run.job().spec.quality.columns if name not in found.names]
+    return pa.schema([*found, *(pa.field(name, pa.string()) for name in more)])
 
 
 def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     run.verify(file)
     with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
         for batch in batches_of(open_parquet(opened)):
-            yield batch.cast(columns)
+            whole = batch
+            for name in columns.names[batch.num_columns :]:
+                whole = whole.append_column(name, pa.nulls(batch.num_rows, pa.string()))
+            yield whole.cast(columns)
 
 
 def _plain(found: pa.Schema, leave_out: list[str]) -> pa.Schema:

@@ -30,6 +30,7 @@ class _Executor(NamedTuple):
     cores: int
     added: float
     removed: float
+    memory: int
 
     def held(self, began: float, ended: float) -> float:
         """Core-seconds between two times."""
@@ -40,7 +41,6 @@ def bill_of(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) ->
     """The bill of a step whose Spark jobs are these; None if Spark does not tell, or if what it tells does not add up.
 
     Args:
-        seen: whose jobs they are.
         began: when the step did, seconds since 1970, as ``ended``.
     """
     try:
@@ -53,7 +53,12 @@ def bill_of(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) ->
 def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> StepBill:
     each = seen.task_cores
     executors = [
-        _Executor(int(one["totalCores"]), one["addTime"] / 1000.0, (one["removeTime"] or ended * 1000.0) / 1000.0)
+        _Executor(
+            int(one["totalCores"]),
+            one["addTime"] / 1000.0,
+            (one["removeTime"] or ended * 1000.0) / 1000.0,
+            int(one["maxMemory"]),
+        )
         for one in seen.executors()
     ]
     all_tries = seen.tries(jobs)
@@ -76,6 +81,7 @@ def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> S
         reduce_skew_seconds=round(skew[True], 3),
         shuffle_bytes=sum(int(one["shuffleWriteBytes"]) for one in tries),
         spilled_bytes=sum(int(one["diskBytesSpilled"]) for one in tries),
+        memory_bytes=min((one.memory for one in executors if one.cores), default=0),
     )
 
 

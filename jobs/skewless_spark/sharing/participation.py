@@ -166,8 +166,9 @@ class _Participation:
             return ()
         if ROUTING not in committed:
             return (ROUTING,)
-        tasks = self._routed(committed[ROUTING]).partitions
-        return [name for name in tasks if name not in committed] or (COUNTING,)
+        routed = self._routed(committed[ROUTING])
+        rows = routed.rows
+        return {name: rows[task] for name, task in routed.partitions.items() if name not in committed} or (COUNTING,)
 
     def _work(self) -> None:
         """Do what is granted, one after the other, until the stage has ended or a thread of this cluster has failed."""

@@ -27,8 +27,6 @@ class Piece(NamedTuple):
     """One virtual task that a cluster reduces.
 
     Attributes:
-        task: its index in the plan.
-        rows: the files with its routed rows.
         folder: the folder in that attempt, used for this task under this lease only.
     """
 

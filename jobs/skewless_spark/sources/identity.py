@@ -48,11 +48,7 @@ def listed_file(fs: fsspec.AbstractFileSystem, file: str) -> FoundFile:
 
 
 def found_file(fs: fsspec.AbstractFileSystem, file: str) -> FoundFile:
-    """A file with its identity now.
-
-    Raises:
-        FileNotFoundError: it does not exist any more.
-    """
+    """A file with its identity now; a ``FileNotFoundError`` if it does not exist any more."""
     if isinstance(fs, LocalFileSystem):
         now = os.stat(file)  # noqa: PTH116  # fsspec has times as floats, which are too coarse
         return FoundFile(file, now.st_size, f"stat:{now.st_mtime_ns}:{now.st_ctime_ns}:{now.st_ino}")
@@ -128,7 +124,7 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
     Raises:
         InputError: a file has been removed or has changed; the error names the first.
     """
-    known = {job.units[ordinal].path: job.units[ordinal] for ordinal in ordinals}
+    known = {unit.path: unit for unit in map(job.units.__getitem__, ordinals)}
     changed = next((found for found in in_threads(_change, known.values()) if found), None)
     if changed:
         pinned = job.source.pinned

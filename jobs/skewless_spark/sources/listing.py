@@ -6,7 +6,7 @@ import csv
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
@@ -40,11 +40,13 @@ class Listing:
     Attributes:
         source: how they are read, with all columns of the files, not only those that a job reads.
         own: the columns of each file, of a format whose files tell them: by a footer or a header.
+        nulls: of columns that were asked for, if all files count them.
     """
 
     units: tuple[Unit, ...]
     source: Source
     own: ColumnsOfFiles = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
 
     @property
     def types(self) -> dict[str, str]:
@@ -71,11 +73,13 @@ def list_input(
     share: float = 0.01,
     files: Sequence[str] | None = None,
     partitions: Mapping[str, str] | None = None,
+    nulls_of: Sequence[str] = (),
 ) -> Listing:
     """List an input. Only footers are read, and samples of texts.
 
     Args:
         share: the fraction of the input that the smallest wave has.
+        nulls_of: columns of Parquet whose nulls are to be counted.
 
     Raises:
         InputError: there is nothing at the path, a file has another format, or a folder's value not the type that is
@@ -96,8 +100,19 @@ def list_input(
     ]
     piece = piece_bytes([file.size for file in listed], share)
     own: dict[str, Mapping[str, str]] = {}
+    nulls: dict[str, int] = {}
     if given.format in {"parquet", "orc"}:
-        footers = list(in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path), listed))
+        footers = list(
+            in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path, nulls=bool(nulls_of)), listed)
+        )
+        nulls = added_up(
+            nulls_of,
+            [
+                [nulls_in(footer, one if one in footer.types.keys() - partitions else None, file.values.get(one))
+                 for one in nulls_of]
+                for file, footer in zip(listed, footers, strict=True)
+            ],
+        )  # fmt: skip
         own = {path: footer.types for path, footer in zip(paths, footers, strict=True)}
         columns = common_types(own.values())
         units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece)]
@@ -117,7 +132,22 @@ def list_input(
         format=cast("FileFormat", given.format), columns=inside, partition_columns=dict(partitions),
         header=given.header, delimiter=given.delimiter,
     )  # fmt: skip
-    return Listing(tuple(units), source, own)
+    return Listing(tuple(units), source, own, nulls)
+
+
+def nulls_in(footer: Footer, name: str | None, value: str | None = None) -> int | None:
+    """How many values of a column are null in a file; None if that is not counted.
+
+    Args:
+        name: of the column in the file; None if it is not there, and all rows have the value.
+    """
+    return footer.nulls.get(name) if name is not None else footer.rows * (value is None)
+
+
+def added_up(names: Sequence[str], files: Sequence[Sequence[int | None]]) -> dict[str, int]:
+    """By column, the sum of the counts of all files; without a column that is not counted in one of them."""
+    counts = zip(*files, strict=True) if files else ((),) * len(names)
+    return {name: sum(of) for name, of in zip(names, counts, strict=True) if None not in of}
 
 
 def declared_types(given: Input) -> dict[str, str]:
@@ -135,24 +165,25 @@ def declared_types(given: Input) -> dict[str, str]:
 
 def counted_units(file: ListedFile, footer: Footer, piece: int) -> list[Unit]:
     """The units of a file with a footer: the whole file, or ranges of its row groups or stripes."""
-    unit = _unit(file, footer.rows).model_copy(update={"inner": {name: name for name in footer.foreign}})
+    inner = {name: name for name in footer.foreign}
     rows = [count for count, _ in footer.pieces]
     if sum(rows) != footer.rows or footer.whole:
-        return [unit]
+        return [_unit(file, footer.rows, inner=inner)]
     large = is_large(file.size, piece)
     spans = cut_groups(footer.pieces, file.size, piece) if large else [(0, len(rows))]
     if len(spans) < 2 and not footer.wide:
-        return [unit]
+        return [_unit(file, footer.rows, inner=inner)]
     return [
-        unit.model_copy(update={"span": (start, end), "first_row": sum(rows[:start]), "rows": sum(rows[start:end])})
+        _unit(file, sum(rows[start:end]), inner=inner, span=(start, end), first_row=sum(rows[:start]))
         for start, end in spans
     ]
 
 
-def _unit(file: ListedFile, rows: int) -> Unit:
+def _unit(file: ListedFile, rows: int, **further: Any) -> Unit:
+    """A unit whole: copying one takes longer than listing a file."""
     return Unit(
         path=file.path, rows=rows, size_bytes=file.size, version=file.version, checksum=file.checksum,
-        values=file.values,
+        values=file.values, **further,
     )  # fmt: skip
 
 
@@ -162,8 +193,8 @@ def _estimated(file: ListedFile, row_bytes: float, piece: int) -> list[Unit]:
     cut = not squeezed and is_large(file.size, piece)
     spans = cut_bytes_evenly(file.size, piece) if cut else [None]
     rows = file.size / row_bytes * (_COMPRESSION if squeezed else 1.0) / len(spans)
-    unit = _unit(file, max(1, round(rows)) if file.size else 0).model_copy(update={"counted": False})
-    return [unit.model_copy(update={"span": span}) for span in spans]
+    estimate = max(1, round(rows)) if file.size else 0
+    return [_unit(file, estimate, counted=False, span=span) for span in spans]
 
 
 # Texts have no footer: the length of a line comes from samples, columns from samples or from headers.

@@ -12,7 +12,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import SpecError
 from skewless.run.folder import absolute_root
-from skewless.run.publication.places import beside, beside_table
+from skewless.run.publication.places import beside
+from skewless.run.publication.records import QUARANTINE
 from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec
@@ -48,13 +49,6 @@ def _is_table(output_path: str) -> bool:
     return output_path.startswith(tuple(f"{kind}{sign}" for kind in TABLES for sign in ("://", "+")))
 
 
-def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
-    """The folder in which turns and states of an output are kept, if the spec names no other one."""
-    if spec.output.is_table:
-        return beside_table(output_path, absolute_root(root))
-    return str(beside(output_path))
-
-
 def resolved(path: str, root: str, at: str) -> str:
     """A path of a spec: an absolute path or a URL as it is, a relative path below the data root.
 
@@ -77,6 +71,11 @@ def resolved(path: str, root: str, at: str) -> str:
     return full
 
 
+def came_to(output: str, read: str) -> str:
+    """Which of the tables that a job publishes in it reads, in words."""
+    return "the same" if read == output else "the one whose keys in quarantine are there"
+
+
 def check_apart(output_path: str, input_path: str, where: str) -> None:
     """Refuse an output inside the input, as far as the paths alone can tell.
 
@@ -84,8 +83,10 @@ def check_apart(output_path: str, input_path: str, where: str) -> None:
         SpecError: it is inside, or it is a URL: an object store cannot exchange folders.
     """
     if _is_table(output_path):
-        if input_path and output_path in {_table_at(kind, input_path) for kind in TABLES}:
-            raise SpecError(f"{where}, field output.path", f"another table than the input {input_path}", "the same")
+        tables = (_table_at(kind, input_path) for kind in TABLES) if input_path else ()
+        if found := next((one for one in tables if one in {output_path, f"{output_path}{QUARANTINE}"}), None):
+            required = f"another table than the input {input_path}"
+            raise SpecError(f"{where}, field output.path", required, came_to(output_path, found))
         return
     at = f"{where}, field output.path"
     if "://" in output_path:

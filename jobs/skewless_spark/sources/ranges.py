@@ -120,11 +120,7 @@ def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa
 
 @contextmanager
 def readable(unit: Unit, source: Source) -> Iterator[None]:
-    """What hinders pyarrow from reading a unit, in a sentence.
-
-    Raises:
-        InputError: the file is damaged, or is gone.
-    """
+    """What hinders pyarrow from reading a unit, in a sentence; an ``InputError`` if the file is damaged, or is gone."""
     try:
         yield
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from skewless.columns import column
 from skewless.documents.job import Job, Unit
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
@@ -148,7 +149,7 @@ def scanned_bytes(
 ) -> list[int]:
     """The sizes of the files that Spark's own scans read, and cut, for ``read_units`` with these arguments."""
     native = _native(spark, job, ordinals, source_columns(job, columns), located=located)
-    return list({job.units[one].path: job.units[one].size_bytes for one in native}.values())
+    return list({unit.path: unit.size_bytes for unit in map(job.units.__getitem__, native)}.values())
 
 
 def _native(
@@ -160,7 +161,7 @@ def _native(
     if source.pinned is None and not spark_reads(spark, job.input_path):
         return []
     if source.format == "parquet":
-        return [one for one in ordinals if job.units[one].span is None and _for_spark(job, job.units[one])]
+        return [one for one in ordinals if (unit := job.units[one]).span is None and _for_spark(job, unit)]
     if located or source.format not in _UNPLACED:
         return []
     if not all(_UNPLACED[source.format].fullmatch(f"{name} {source.columns.get(name)}") for name in wanted):
@@ -173,15 +174,15 @@ def _complete(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[in
 
     Spark would decompress a text whose name is that of a compressed file, for more endings than we know.
     """
-    here = Counter(job.units[ordinal].path for ordinal in ordinals)
-    everywhere = Counter(unit.path for unit in job.units)
+    paths = column(job.units, "path")
+    here, everywhere = Counter(paths[ordinal] for ordinal in ordinals), Counter(paths)
     endings = {posixpath.splitext(path)[1] for path in here}
     plain = {ending for ending in endings if not decompresses(spark, f"lines{ending}")}
 
     def complete(unit: Unit) -> bool:
         return here[unit.path] == everywhere[unit.path] and posixpath.splitext(unit.path)[1] in plain
 
-    return [one for one in ordinals if complete(job.units[one]) and _for_spark(job, job.units[one])]
+    return [one for one in ordinals if complete(unit := job.units[one]) and _for_spark(job, unit)]
 
 
 def _for_spark(job: Job, unit: Unit) -> bool:
@@ -212,7 +213,7 @@ def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequ
 
 def _vectors(job: Job, ordinals: Sequence[int]) -> dict[str, bytes]:
     """The deletion vectors of some units of a table whose log has them: workers do not read that."""
-    paths = {job.units[one].path for one in ordinals if job.units[one].deletes}
+    paths = {unit.path for unit in map(job.units.__getitem__, ordinals) if unit.deletes}
     pinned = job.source.pinned
     found = READERS[pinned.kind].vectors(pinned) if pinned and paths else {}
     return {path: vector for path, vector in found.items() if path in paths}
@@ -257,7 +258,6 @@ def scanned_files(spark: SparkSession, kind: str, schema: str | StructType | Non
     """Exactly these files, by Spark's own scan.
 
     Args:
-        kind: the name of the format in Spark.
         schema: of the columns to read; if it is not given, Spark finds out.
         paths: of the files, with all characters as they are.
     """

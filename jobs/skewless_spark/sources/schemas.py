@@ -70,7 +70,6 @@ def fitted(
 
     Args:
         own: the columns of the files; of formats without footers nothing is known.
-        required: the columns that no file may lack.
 
     Raises:
         InputError: a file lacks a column, or has it in a type whose values are not all of the wanted one.

@@ -31,11 +31,7 @@ _DECLARE = "declare it as a STRING, or read the files by path"
 
 
 def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Listing]:
-    """List a table.
-
-    Raises:
-        InputError: the table does not exist, or its files cannot be read here.
-    """
+    """List a table; an ``InputError`` if the table does not exist, or its files cannot be read here."""
     name = given.path
     at = f"input {name}"
     try:

@@ -82,7 +82,7 @@ def key_histogram(
         if counting(of_stage)
     ]
     if not stages:
-        nothing = (0,) * slots
+        nothing = np.zeros(slots, dtype=np.int64)
         return Histogram(
             seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
         )
@@ -161,8 +161,8 @@ def _summed(found: pa.Table, plan: RoutingPlan, spent: float | None) -> Histogra
         seen_null_rows=null_seen,
         backlog_null_rows=null_left,
         head={row["key"]: (int(row["seen"]), int(row["left"])) for row in heaviest},
-        seen_tail=tuple(seen.tolist()),
-        backlog_tail=tuple(left.tolist()),
+        seen_tail=seen,
+        backlog_tail=left,
         head_seconds=seconds,
         tail_seconds=max(0.0, spent - math.fsum(seconds.values())) if spent is not None else None,
         keys=keys,

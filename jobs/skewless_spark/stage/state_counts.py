@@ -52,11 +52,7 @@ class CountsRead:
         self.keeps_keys = has_arrow_text(types)
 
     def take(self, file: CommittedFile, parquet: pq.ParquetFile) -> None:
-        """Read an open file; a backlog has no counts.
-
-        Raises:
-            RunDirectoryError: the file is damaged.
-        """
+        """Read an open file; a backlog has no counts; a ``RunDirectoryError`` if the file is damaged."""
         if file.kind == BACKLOG:
             return
         with readable(self._run, file):

@@ -174,8 +174,14 @@ class JobColumns:
 
     @property
     def native(self) -> list[BoundAggregate[NativeAggregate]]:
-        """The aggregates whose states are Spark SQL columns."""
+        """The aggregates whose states are Spark SQL columns of their own."""
         return native_of(self.bound)
+
+    @property
+    def counts(self) -> list[Column]:
+        """The results that are the rows of a key, which are counted anyway: no pass over the input is for them."""
+        pairs = zip(self.results, self.bound, strict=True)
+        return [F.col("rows").alias(result) for result, one in pairs if one.counts_rows]
 
     @property
     def sketches(self) -> list[str]:

@@ -26,7 +26,6 @@ class PythonCall(NamedTuple):
     """One Python aggregate of a job as it is sent to the workers: by name and plain options.
 
     Attributes:
-        name: the result column in the spec.
         argument: the column of the batches that holds its argument.
     """
 

@@ -91,7 +91,7 @@ class StatesFound:
 
     def __init__(self, at_rest: StatesAtRest) -> None:
         self._at_rest = at_rest
-        self._keys: dict[str, pa.Array] = {}
+        self._keys: dict[str, tuple[pa.Array, npt.NDArray[np.int64]]] = {}
         self.found = self.moved = self.moved_bytes = 0
 
     def of(self, task: int, keys: pa.Array) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
@@ -113,24 +113,32 @@ class StatesFound:
             for resting in stage.get(task, ()):
                 if not len(missing):
                     return
-                at = pc.index_in(keys.take(pa.array(missing)), value_set=self._keys_of(resting.file))
+                there, places = self._keys_of(resting.file)
+                at = pc.index_in(keys.take(pa.array(missing)), value_set=there)
                 hits = at.is_valid().to_numpy(zero_copy_only=False)
                 if hits.any():
-                    rows = at.filter(pa.array(hits)).to_numpy().astype(np.int64)
+                    rows = places[at.filter(pa.array(hits)).to_numpy()]
                     yield from self._read(resting, rows, missing[hits])
                     missing = missing[~hits]
 
-    def _keys_of(self, file: CommittedFile) -> pa.Array:
-        """The texts of the keys of a file, in its order. They are kept: they are far smaller than the states."""
+    def _keys_of(self, file: CommittedFile) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        """The texts of the keys that have a state in a file, and its rows with them.
+
+        A key whose rows were all left over has counts there, and its state, if it has one, in an earlier stage. Texts
+        are kept: they are far smaller than the states.
+        """
         if file.path not in self._keys:
             self._run.verify(file)
             text = self._at_rest.text
             with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
                 parquet = open_parquet(opened)
                 parted = [PART] if PART in parquet.schema_arrow.names else []
-                read = parquet.read(columns=[text, *parted])
+                read = parquet.read(columns=[text, "total_rows", *parted])
+                places = np.flatnonzero(read["total_rows"].to_numpy())
+                read = read.take(pa.array(places))
                 keys = read[text].combine_chunks().cast(pa.binary())
-                self._keys[file.path] = in_part(read[PART].combine_chunks(), keys) if parted else keys
+                keys = in_part(read[PART].combine_chunks(), keys) if parted else keys
+                self._keys[file.path] = keys, places.astype(np.int64)
         return self._keys[file.path]
 
     def _read(

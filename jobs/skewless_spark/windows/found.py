@@ -22,6 +22,7 @@ from skewless.documents.job import Source, Unit
 from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, WindowSpan
 from skewless.errors import DocumentError, InputError, RunDirectoryError, SpecError
 from skewless.mapping import GROUP as MAPPERS
+from skewless.run.publication.places import beside_output
 from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec
@@ -37,7 +38,7 @@ from skewless_spark.sources import partition_columns
 from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.sources.listing import Listing, declared_types, list_input
-from skewless_spark.sources.locations import beside_output, input_location, output_location, resolved
+from skewless_spark.sources.locations import input_location, output_location, resolved
 from skewless_spark.sources.schemas import common_types, fitted, wider_types, widest
 from skewless_spark.windows.part_files import PartFiles, named_files, values_of
 from skewless_spark.windows.table_parts import TablePart, TableRewrites, parts_of_table
@@ -51,8 +52,6 @@ class ReadColumns:
         names: the columns of files and of folders that it reads.
         of_files: the types of those of the files, and of one that shows the number of rows if it reads none.
         shaping: the types of all that may shape a state.
-        required: those that no file may lack.
-        declared: those whose types the spec declares.
     """
 
     names: tuple[str, ...]
@@ -70,7 +69,7 @@ class ReadColumns:
             source.reads,
             source.columns,
             {name: kinds[name] for name in source.reads if name in kinds},
-            () if evolves else {*source.reads, spec.quality.freshness or ""},
+            () if evolves else {*source.reads},
             spec.input.columns or {},
         )
 
@@ -128,11 +127,7 @@ class WindowInput:
 
     @classmethod
     def found(cls, spec: JobSpec, asked: Window, last: Part, root: str, where: str) -> WindowInput:
-        """Find the files of a window.
-
-        Raises:
-            InputError: the run's own part has no files.
-        """
+        """Find the files of a window; an ``InputError`` if the run's own part has no files."""
         length, timezone = asked.lengths[-1], spec.schedule.timezone
         wanted = parts_until(last, length, timezone) if length else None
         path = input_location(spec, last, root, where)
@@ -184,7 +179,6 @@ class WindowInput:
         """
         spec = self.spec
         fields = self.table.snapshot.fields(read.names) if self.table else None
-        freshness = spec.quality.freshness or ""
         inputs = read.shaping if spec.map else {}
         fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__, fields, inputs)
         location = states_location(spec, root)
@@ -212,7 +206,6 @@ class WindowInput:
             parts=tuple(parts),
             windows=self._spans(parts),
             begins=begins,
-            newest_field=self.table.snapshot.fields([freshness]).get(freshness, "") if self.table else "",
             undated=self.undated,
         ).with_missing(missing)
         if missing and self.asked.missing == "fail":

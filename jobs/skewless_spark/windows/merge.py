@@ -14,30 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 
-import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, PartLines, WindowLine
-from skewless.documents.window import JobWindow, NewestRow, PartVersion, WindowPart
+from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, RunDirectory
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import plan_night
-from skewless.standing.parts import newest_row, next_version
+from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, KeptMerge, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice, name_of
 from skewless_spark.branches import PLACE, merges_kept
 from skewless_spark.session.queries import planned_once
-from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.reading import source_rows
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import read_files, readable, write_files
 from skewless_spark.windows.ways import WindowStates, written_states
@@ -48,8 +42,6 @@ _DATA = "data"
 #: How many additions a part may have beside each other. Each leaves files of its own. A merge of a window reads all of
 #: them, and a key has a state in each: so the next addition writes the states of the part anew, one for each key.
 MOST_ADDITIONS = 8
-#: What reading a column of files may end with that have been changed or removed since the stages.
-_HINDERS = (ValueError, OverflowError, OSError, pa.ArrowException, PySparkException, Py4JError, SkewlessError)
 
 
 def keep_states(
@@ -75,14 +67,12 @@ def keep_states(
         files, count = made[at]
         made[at] = (files, count - part.base_rows)
     _require_all(columns, made, rows)
-    newest, column = newest_rows(merged.sparkSession, columns), job.spec.quality.freshness
     versions, lines = [], []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
         # The kept states of a crowded part are among those that were written tonight.
         standing = part.model_copy(update={"base_states": ()}) if at in crowded else part
-        row = newest_row(part, newest.get(at), column, window.newest_field)
-        version = next_version(window, standing, str(run), files, count, row)
+        version = next_version(window, standing, str(run), files, count)
         versions.append(store.commit(version) if part.changed or part.rewritten else Numbered(part.base or 0, version))
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,
@@ -99,9 +89,7 @@ def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> Dat
     return merged.withColumn(WINDOW_COLUMN, F.lit(length).cast("int"))
 
 
-def lines_of(
-    columns: JobColumns, versions: Sequence[Numbered], parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]
-) -> PartLines:
+def lines_of(columns: JobColumns, parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]) -> PartLines:
     """The lines of the parts and windows of a result.
 
     Args:
@@ -113,8 +101,7 @@ def lines_of(
         )
         for span, (rows, keys) in zip(columns.window.windows, counts, strict=True)
     ]  # fmt: skip
-    newest = {one.version.part: one.version.newest for one in versions if one.version.newest}
-    return PartLines(parts=tuple(parts), windows=tuple(lines), newest=newest)
+    return PartLines(parts=tuple(parts), windows=tuple(lines))
 
 
 def over_windows(
@@ -266,39 +253,3 @@ def with_kept_states(columns: JobColumns, made: DataFrame, crowded: Mapping[int,
     keyed = states.repartition(columns.job.spec.output.files, *columns.groups)
     in_order = keyed.sortWithinPartitions(*columns.groups, "rows")
     return in_order.groupBy(*columns.groups).agg(*merges_kept(states, columns, place=None))
-
-
-def newest_rows(spark: SparkSession, columns: JobColumns) -> dict[int, NewestRow]:
-    """The newest of tonight's rows of each part, by the part's position, before a map.
-
-    A query of its own over that one column: it need not be a column that states are made of, and a maximum that is
-    observed in the stage's query is kept row by row, which takes longer.
-
-    A night does not fail for it: if a file was changed or removed since the stages, or has a date that Python does
-    not know, a warning says that it is not measured.
-
-    Returns:
-        None of parts of which nothing was read; empty if the spec names no column, or where it is not measured.
-    """
-    job, column = columns.job, columns.job.spec.quality.freshness
-    if column is None or not job.units or job.window is None:
-        return {}
-    ordinals = range(len(job.units))
-    try:
-        rows = source_rows(spark, job, ordinals, [column], located=columns.tells_parts)
-        found = rows.selectExpr("s0", *columns.parted).groupBy(PART).agg(F.max("s0").alias("newest")).toArrow()
-        newest = dict(zip(found[PART].to_pylist(), map(_moment, found["newest"].to_pylist()), strict=True))
-        require_unchanged(job, ordinals)
-    except _HINDERS as err:
-        log.warning("the newest rows are not measured: %s", sentence_for(err))
-        return {}
-    return {at: NewestRow(column=column, at=newest.get(at)) for at in job.window.reduced}
-
-
-def _moment(value: dt.date | None) -> dt.datetime | None:
-    """A timestamp, in UTC if it has a zone; of a day, its beginning."""
-    if value is None:
-        return None
-    if not isinstance(value, dt.datetime):
-        return dt.datetime.combine(value, dt.time())
-    return value if value.tzinfo is None else value.astimezone(dt.UTC)

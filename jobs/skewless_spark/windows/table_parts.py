@@ -22,11 +22,7 @@ MOST_REWRITES = 200
 
 @dataclass(frozen=True)
 class TablePart:
-    """The files of a part of a table now.
-
-    Attributes:
-        files: by their paths.
-    """
+    """The files of a part of a table now."""
 
     part: Part
     table: LakeTable

@@ -38,11 +38,7 @@ STANDING = "standing"
 
 
 class WrittenStates(NamedTuple):
-    """Files of states.
-
-    Attributes:
-        rows: that the states of each stand for.
-    """
+    """Files of states."""
 
     files: list[CommittedFile]
     rows: list[int]

@@ -56,7 +56,6 @@ class GroupsAccumulator(ABC):
         Args:
             states: shape ``(states,)``, of the aggregate's state type.
             groups: the group of each state, shape ``(states,)``; one group may have several.
-            groups_total: as in ``update``.
         """
 
     def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
@@ -67,8 +66,6 @@ class GroupsAccumulator(ABC):
 
         Args:
             states: as in ``merge``; each was merged into its group, by itself or within another state.
-            groups: as in ``merge``.
-            groups_total: as in ``merge``.
         """
         raise NotImplementedError(f"{type(self).__name__} has no subtract: declare the aggregate invertible=False")
 

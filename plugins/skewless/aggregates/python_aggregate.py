@@ -27,7 +27,6 @@ class Argument:
     """A further argument column, which an option names.
 
     Attributes:
-        accepts: as for ``PythonAggregate``.
         arrow_type: what Spark casts the column to before ``update``; a callable is given the options and this
             column's Spark SQL type.
     """
@@ -61,8 +60,6 @@ class PythonAggregate:
             it is called with (e.g. "int", "string", "decimal(10,2)"); "" if it does.
         argument_type: the Arrow type that the argument column is cast to (by Spark) before ``update``.
         state_type: Arrow type of a state. States are stored as Parquet in columns of this type.
-        result_type: Arrow type of a result.
-        create: a fresh accumulator from validated options.
         further: the options that name a further argument column. With any, ``values`` of ``update`` is a struct
             array with the fields ``column`` and these options' names, in this order.
         needs_column: whether it must have an argument. Without one it sees a null per row.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from skewless.columns import Columns, column
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.errors import DocumentError
 
@@ -16,6 +17,15 @@ def inner_path(path: str) -> bool:
     return "\0" not in path and not {"", ".", ".."} & set(parts)  # what a protocol ends with, too, has an empty part
 
 
+def _below(path: str) -> str:
+    if not inner_path(path):
+        raise ValueError("should be a path below the run directory")
+    return path
+
+
+InnerPath = Annotated[str, AfterValidator(_below)]
+
+
 class CommittedFile(Frozen):
     """One file: its kind, its path below the run directory, its rows, its length and its ``file_checksum``.
 
@@ -24,34 +34,20 @@ class CommittedFile(Frozen):
     """
 
     kind: str
-    path: str
+    path: InnerPath
     rows: Count
     size_bytes: Count
     checksum: str = Field(pattern=r"\A[0-9a-f]{64}\z")
     content: str = Field(default="", pattern=r"\A([0-9a-f]{64})?\z")
     task: Count | None = None
 
-    @field_validator("path")
-    @classmethod
-    def _below(cls, path: str) -> str:
-        if not inner_path(path):
-            raise ValueError("should be a path below the run directory")
-        return path
-
 
 class StepCommit(Document):
-    """What a step produced. Readers read these files and never list a folder.
-
-    Attributes:
-        step: the step's folder below the run directory.
-        attempt: the attempt that won.
-        files: exactly the files that count.
-        counts: row counts of the step, by name.
-    """
+    """What a step produced. Readers read these files and never list a folder."""
 
     step: str
     attempt: str
-    files: tuple[CommittedFile, ...]
+    files: Columns[CommittedFile]
     counts: dict[str, Count] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -63,10 +59,10 @@ class StepCommit(Document):
         if not inner_path(self.step) or not inner_path(self.attempt) or "/" in self.attempt:
             raise unmet("a step and an attempt that are names of folders", f"{self.step!r} and {self.attempt!r}"[:120])
         folder, seen = f"{self.step}/attempts/", set()
-        for file in self.files:
-            if not file.path.startswith(folder) or file.path.count("/") <= folder.count("/") or file.path in seen:
-                raise unmet(f"different files of {folder[:80]}", repr(file.path[:120]))
-            seen.add(file.path)
+        for path in column(self.files, "path"):
+            if not path.startswith(folder) or path.count("/") <= folder.count("/") or path in seen:
+                raise unmet(f"different files of {folder[:80]}", repr(path[:120]))
+            seen.add(path)
         return self
 
     def count(self, name: str) -> int:
@@ -77,4 +73,4 @@ class StepCommit(Document):
 
     def of_kind(self, kind: str) -> tuple[CommittedFile, ...]:
         """The files of one kind, in the order they were committed."""
-        return tuple(file for file in self.files if file.kind == kind)
+        return tuple(self.files[at] for at, one in enumerate(column(self.files, "kind")) if one == kind)

@@ -22,9 +22,7 @@ class DifferingKey(Frozen):
     """A key that differs.
 
     Attributes:
-        key: its columns.
         state: ``only here``, ``only there`` or ``twice there``; empty if each result has it once.
-        columns: the aggregates that differ.
     """
 
     key: dict[str, str]
@@ -41,22 +39,15 @@ class Comparison(Document):
     """How a result differs from that of another job.
 
     Attributes:
-        beside: the other result, as it was named.
         keys: how many keys there are in either.
         differ: how many of them differ in any way.
-        only_here: how many the other result lacks.
-        only_there: how many only the other result has.
         twice_there: how many have several rows in the other result.
         columns: for each aggregate that both have, how many keys have another value: of exact ones any other one, of
             floats see ``tolerance``, of approximate ones a value that is further away than both stated errors.
         within_error: the aggregates that are compared within their stated errors.
-        lacking: the aggregates that the other result lacks.
         types: the aggregates whose types cannot be compared: ours and theirs.
-        more: columns that only the other result has.
-        worst: keys that differ most.
         concentrated: what most of the keys that differ have in common, and few others.
         tolerance: of floating-point numbers, relative to the larger one.
-        seconds: how long it took to compare.
     """
 
     beside: str

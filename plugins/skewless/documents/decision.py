@@ -15,7 +15,6 @@ class EngineChoice(Frozen):
     """The engine of a run's next stages, with the numbers that spoke for it.
 
     Attributes:
-        rows: to be reduced.
         splits: input splits that ``combine`` would read.
         keys: different keys among the rows, estimated; 0 where nothing is known.
         states: that ``combine`` would make, estimated.
@@ -46,7 +45,6 @@ class Certificate(Frozen):
     """How far a largest load is from the best there can be.
 
     Attributes:
-        tasks: tasks to place them on.
         fair_rows: ``total / tasks`` (with speeds, total by the sum of the speeds): the bound that holds for every plan.
         heaviest_key: key text of the heaviest key known, if any.
         splittable: whether a key may be split over tasks.
@@ -93,7 +91,6 @@ class Candidate(Frozen):
         forwarded_rows: predicted backlog rows that would change their owner.
         pieces: (head key, task) pairs of the plan; those beyond one per key cost a partial state each.
         cost_rows: makespan with forwarding and states priced in; the least is taken.
-        sentence: why, or why not.
     """
 
     action: str
@@ -109,13 +106,10 @@ class Decision(Document):
     """The planner's answer to one report; about stage 0, to what is known before any.
 
     Attributes:
-        stage: the stage that it decides about.
-        policy: who decided.
         engine: the choice of an engine, where one was made: about stage 0, and where it is revised.
         queued_rows: rows that stage will find: the backlog and the next wave.
         candidates: all that were weighed, the chosen one among them; empty when finished.
         certificate: of the chosen plan's prediction.
-        next_plan: null when no further stage is needed.
         observed: whether it was only observed: the chosen candidate, the certificate and the sentence say what would
             have been done, and ``next_plan`` is that of policy ``static``.
     """

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from typing import Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from skewless.columns import Columns, column, exact_sum, numbers
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.documents.window import NO_WINDOW, InputFile, JobWindow, some_of
 from skewless.errors import PlanError
@@ -18,9 +20,9 @@ from skewless.spec.spec import JobSpec
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
 SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
-#: Which columns the states of native aggregates have. With each change of them both this number and that of ``Job`` are
-#: raised: kept states are not mixed with others, nor is a run that has begun gone on with.
-STATE_FORM = 2
+#: Which columns the states of native aggregates have. It is raised with each change of them: kept states are not mixed
+#: with others.
+STATE_FORM = 3
 
 
 class Unit(InputFile):
@@ -32,7 +34,6 @@ class Unit(InputFile):
         span: the range, ``start <= at < end``: row groups of a Parquet file, stripes of an ORC file, bytes
             of a text, where a line belongs to the range that it begins in; None for the whole file.
         first_row: the row of the file that the range begins with, where rows are counted.
-        counted: whether ``rows`` is known and not estimated.
     """
 
     rows: Count
@@ -106,6 +107,20 @@ class Source(Frozen):
     pinned: PinnedTable | None = None
 
 
+class InputFacts(Frozen):
+    """What is known of an input before it is read, as far as the spec expects something of it.
+
+    Attributes:
+        columns: the Spark SQL type of each column that is asked for, and there.
+        nulls: of those of them whose nulls are counted in all files.
+        rows: of the run's own part; None if they are not counted.
+    """
+
+    columns: dict[str, str] = Field(default_factory=dict)
+    nulls: dict[str, Count] = Field(default_factory=dict)
+    rows: Count | None = None
+
+
 class Algebra(Frozen):
     """What the planner may do with an aggregate, and what its states cost.
 
@@ -127,27 +142,48 @@ class Algebra(Frozen):
     reads: tuple[str, ...] = ()
 
 
+class Sized(Frozen):
+    """A field of the spec that the nights before say something about.
+
+    Attributes:
+        written: what the spec says.
+        applied: what holds for the run; as written where the spec does not let nights set the field.
+        cores: of ``spark.cores``, those of the night from which on runs may take a tenth longer.
+        reason: what was measured, and what follows from it.
+    """
+
+    field: str
+    written: int | str | None
+    applied: int | str | None
+    cores: Count | None = None
+    reason: str = Field(max_length=1_000)
+
+    @property
+    def words(self) -> str:
+        """It in a sentence."""
+        kept, written = self.applied == self.written, "as it is" if self.written is None else self.written
+        return f"{self.field}: {written if kept else f'{self.applied} in place of {written}'}, as {self.reason}"
+
+
 class Job(Document):
     """A spec bound to a date and to a listed input, with the waves cut.
 
     Attributes:
-        spec: the spec with its overrides applied.
         date: the day that is computed, under which the result is published.
         hour: of a job of hours, the hour (``Part.hour``).
         turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 as long as none is drawn.
         output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
             ``delta+``, see ``skewless_spark.sources.locations.output_location``.
         root: the data root, absolute: where the embedded catalog of tables is, and what is kept beside them.
-        units: the source partitions, in listing order.
         waves: for each stage that admits input, the ordinals of its units.
         key_types: Spark SQL type of each key column; with a map, of the mapped rows.
         column_types: Spark SQL type of each further column that aggregates take.
-        algebra: for each aggregate, by name.
         warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a plain ring.
-        source: how the units are read.
         window: where states are kept, the parts; the units are then those that changed.
         skipped: names of the parts after the last published one before its own for which no run was begun, oldest
             first.
+        sizing: what the nights before had it set, and what the spec would not let them set.
+        facts: what is known of the input; None if the spec expects nothing of it.
     """
 
     spec: JobSpec
@@ -156,7 +192,7 @@ class Job(Document):
     input_path: str
     output_path: str
     root: str = ""
-    units: tuple[Unit, ...]
+    units: Columns[Unit]
     waves: tuple[tuple[int, ...], ...]
     key_types: dict[str, str]
     column_types: dict[str, str]
@@ -166,6 +202,8 @@ class Job(Document):
     turn: Count = 0
     window: JobWindow | None = None
     skipped: tuple[str, ...] = Field(default=(), max_length=1_000)
+    sizing: tuple[Sized, ...] = Field(default=(), max_length=10)
+    facts: InputFacts | None = None
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
@@ -204,6 +242,11 @@ class Job(Document):
         return self
 
     @property
+    def written(self) -> JobSpec:
+        """The spec as it was given, before the nights before had their say."""
+        return self.spec.with_fields({one.field: one.written for one in self.sizing}) if self.sizing else self.spec
+
+    @property
     def covered(self) -> JobWindow:
         """Its window, or what stands for none."""
         return self.window or NO_WINDOW
@@ -216,12 +259,12 @@ class Job(Document):
     @property
     def rows(self) -> int:
         """Rows of the whole input, before a map: by its footers, or an estimate."""
-        return sum(unit.rows for unit in self.units)
+        return exact_sum(numbers(self.units, "rows"))
 
     @property
     def counted(self) -> bool:
         """Whether it is known before a run how many rows will be admitted: all are counted, and none is mapped."""
-        return self.spec.map is None and all(unit.counted for unit in self.units)
+        return self.spec.map is None and all(column(self.units, "counted"))
 
     @property
     def extent(self) -> str:
@@ -229,8 +272,8 @@ class Job(Document):
         table = self.source.pinned
         left = f", {table.left_out:,} files left out by map.where" if table and table.left_out else ""
         of_table = f"{table}{left}: " if table else ""
-        about = "" if all(unit.counted for unit in self.units) else "about "
-        files = len({unit.path for unit in self.units})
+        about = "" if all(column(self.units, "counted")) else "about "
+        files = len(set(column(self.units, "path")))
         cut = f", cut into {len(self.units):,} units" if files < len(self.units) else ""
         undated = self.covered.undated
         passed = f", {undated:,} files without a day left out" if undated else ""
@@ -277,7 +320,7 @@ class Job(Document):
     @property
     def combine_splits(self) -> int:
         """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
-        size = sum({unit.path: unit.size_bytes for unit in self.units}.values())
+        size = sum(dict(zip(column(self.units, "path"), column(self.units, "size_bytes"), strict=True)).values())
         return max(1, self.spec.routing.parallelism * SPLITS_PER_SLOT, -(-size // LARGEST_SPLIT_BYTES))
 
     @property
@@ -289,7 +332,7 @@ class Job(Document):
         """Rows of one wave, as ``rows`` counts them; a ``PlanError`` if the job has not so many."""
         if not 0 <= wave < len(self.waves):
             raise PlanError("job", f"a wave of its {len(self.waves)}", f"wave {wave}")
-        return sum(self.units[ordinal].rows for ordinal in self.waves[wave])
+        return exact_sum(numbers(self.units, "rows")[np.array(self.waves[wave], dtype=np.int64)])
 
     def admitted_rows(self, waves: tuple[int, int]) -> int:
         """Rows of the waves ``first <= wave < end``; a ``PlanError`` if the job has not so many."""

@@ -9,7 +9,6 @@ from pydantic import Field
 from skewless.document import LAST_STAGE, Count, Document, Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
-from skewless.documents.window import NewestRow
 from skewless.errors import LedgerError
 
 
@@ -84,7 +83,6 @@ class WindowLine(Frozen):
 
     Attributes:
         name: its length, or ``all``.
-        keys: rows of the result.
         rows: of the input, that the result was made of, as its own states count them.
         of_parts_rows: the sum of ``PartLine.rows`` over the parts of the window.
     """
@@ -98,12 +96,11 @@ class WindowLine(Frozen):
 class PartLines(Document):
     """The lines of all parts of a run and of all of its windows, as ``merge`` has counted them: ``parts.json``.
 
-    Parts come oldest first, windows the shortest first. ``newest`` has the newest row of each part that is known.
+    Parts come oldest first, windows the shortest first.
     """
 
     parts: tuple[PartLine, ...]
     windows: tuple[WindowLine, ...] = ()
-    newest: dict[str, NewestRow] = Field(default_factory=dict)
 
 
 NO_PARTS = PartLines(parts=())
@@ -117,7 +114,6 @@ class Ledger(Document):
             gave out, where footers cannot tell.
         state_rows: rows in the merged result, as ``merge`` counts them.
         unchanged_rows: rows of a window that are not read, since states of them are kept; 0 without a window.
-        parts: with a window, its parts, oldest first.
         windows: with a window, each one, the shortest first.
     """
 

@@ -73,7 +73,6 @@ class Band(Frozen):
     """A figure of the run beside the band of the nights around it.
 
     Attributes:
-        figure: what it is, in words.
         share: whether it is a share of rows or keys.
         low: the least that is usual, inclusive; ``high`` the most.
         nights: how many nights the band is of; ``by_weekday`` says whether it is that of the weekday.
@@ -138,13 +137,10 @@ class Finality(Document):
     """What a publication tells about finality.
 
     Attributes:
-        part: that of the run.
         share: of its rows that have come by now, as a rule: the median of earlier days; None where they are too few.
         delay: how many days after its own it will be final; None if that is not known.
-        final_on: the day of that.
         days: how many earlier days this is known by.
         expected: the share of days that have all but one row in a thousand by then; 0 if the deadline says when.
-        final: the days that have become final.
         after: rows that came, or changed, in days after these were final.
     """
 

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
 from skewless.documents.nights import Bands, Measured
-from skewless.documents.window import NewestRow
 
 #: How many failed checks a sentence names.
 MOST_NAMED = 20
@@ -55,10 +54,10 @@ class Check(Frozen):
     """One expectation's verdict.
 
     Attributes:
-        subject: "ledger", "result", "bands" that fail a run, or "states": keys that were computed from all rows, too.
+        subject: "input", "ledger", "result", "quarantine", "bands" that fail, or "states": keys that were computed from
+            all rows, too.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         observed: what was observed, as text; "" where nothing is observed but failures.
-        sentence: name and numbers in one line.
         severity: what it does if it does not hold: the spec's word, or "fail" if it could not be evaluated, or if more
             keys fail it than may.
         keys: some of the keys whose rows fail it, the largest values first.
@@ -130,22 +129,16 @@ class Freshness(Frozen):
     """How new a part is.
 
     Attributes:
-        newest: when the newest of its files was modified, in UTC; None if the file system does not say.
-        row: its newest row, if the spec names a time column and it is known.
+        newest: when the newest of its files was modified, in UTC.
     """
 
     part: str
-    newest: dt.datetime | None = None
-    row: NewestRow | None = None
+    newest: dt.datetime
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """What is known, for people."""
-        told = [f"newest file of {self.part}: modified {self.newest:%Y-%m-%d %H:%M:%S} UTC"] if self.newest else []
-        if self.row and self.row.at:
-            zone = " UTC" if self.row.at.tzinfo else ""
-            told.append(f"newest row of {self.part} by {self.row.column}: {self.row.at:%Y-%m-%d %H:%M:%S}{zone}")
-        return tuple(told)
+    def sentence(self) -> str:
+        """The same, for people."""
+        return f"newest file of {self.part}: modified {self.newest:%Y-%m-%d %H:%M:%S} UTC"
 
 
 class LateRows(Frozen):
@@ -166,7 +159,7 @@ class WindowQuality(Frozen):
     """What is measured of a run with a window, and fails nothing. What could not be measured is not in it.
 
     Attributes:
-        freshness: of each part of which something is known.
+        freshness: of each part whose file system tells it.
         late: rows that came late, by the part they belong to.
     """
 
@@ -176,7 +169,7 @@ class WindowQuality(Frozen):
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was measured, for people."""
-        told = [sentence for one in self.freshness[-1:] for sentence in one.sentences]
+        told = [one.sentence for one in self.freshness[-1:]]
         for late in self.late:
             parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
             left_out = ", and were left out" if late.ignored else ""
@@ -191,11 +184,13 @@ class Quarantine(Frozen):
         keys: how many rows of the result these are; a row of several windows counts in each.
         rows: of the input that they stand for; None if the result does not count them.
         released: keys that ``skewless release`` has let in since.
+        in_place: how many of them are published with a row of an earlier part.
     """
 
     keys: Count
     rows: Count | None = None
     released: Count = 0
+    in_place: Count = 0
 
     @property
     def sentence(self) -> str:
@@ -204,7 +199,14 @@ class Quarantine(Frozen):
             return f"{self.released:,} keys were in quarantine, and released"
         rows = "" if self.rows is None else f", of {self.rows:,} rows of the input"
         released = f"; {self.released:,} were released" if self.released else ""
-        return f"{self.keys:,} keys in quarantine{rows}{released}"
+        earlier = f"; an earlier row is in the place of {self.in_place:,}" if self.in_place else ""
+        return f"{self.keys:,} keys in quarantine{rows}{earlier}{released}"
+
+
+class InputChecks(Document):
+    """The checks of the input, made before anything of it was read; those of a run that went on are in its report."""
+
+    checks: tuple[Check, ...]
 
 
 class QualityReport(Document):
@@ -233,8 +235,13 @@ class QualityReport(Document):
 
     @property
     def published_keys(self) -> int:
-        """Rows of the result that are published."""
-        return self.keys - (self.quarantine.keys if self.quarantine else 0)
+        """Rows that are published, those of earlier parts included."""
+        return self.keys - (self.quarantine.keys - self.quarantine.in_place if self.quarantine else 0)
+
+    @property
+    def quarantined_keys(self) -> int:
+        """Rows of the result that are in quarantine."""
+        return self.quarantine.keys if self.quarantine else 0
 
     def warnings(self, own: int, *, values: bool = True) -> list[str]:
         """What a published result does not hold, and what is left out of it; ``own`` as for ``named``.
@@ -246,7 +253,7 @@ class QualityReport(Document):
         told = [
             words
             for check, words in self._not_held(own, values=values)
-            if not check.fails and (check.severity == "warn" or self.published_keys < self.keys)
+            if not check.fails and (check.severity == "warn" or self.quarantined_keys)
         ]
         return left_out + told[:MOST_NAMED]
 
@@ -266,7 +273,8 @@ class QualityReport(Document):
     def _not_held(self, own: int, *, values: bool = True) -> list[tuple[Check, str]]:
         found = []
         for place, (name, check) in enumerate(self.named(own), start=own - len(self.checks)):
-            required = f", {check.required}" if place >= 0 and check.required else ""
+            asked = place >= 0 or check.subject == "input"
+            required = f", {check.required}" if asked and check.required else ""
             if not check.success:
                 verdict = "" if check.severity == "fail" else f"{check.verdict}: "
                 told = check.found_in_keys if values else check.found.partition(BEFORE_EXAMPLES)[0]

@@ -14,13 +14,11 @@ class Savings(Document):
 
     Attributes:
         sentence: what was saved, or why that is not known.
-        policy: by which the rows were routed.
         against: the policy beside it; "" where there is none.
         over_bound: the makespans of the stages together, over the best there could be; at least 1.
         against_over_bound: the same under the other policy, by a replay.
         seconds: what the longest tasks of the stages took together, where each task measured its time.
         against_seconds: the same under the other policy.
-        slots: tasks that run side by side.
         against_error: by which part of itself ``against_over_bound`` may be too low or too high.
         whole_keys_over_bound: what the makespan would be at best, over the same, with one task for each key.
     """

@@ -15,7 +15,6 @@ class RoutedRows(Document):
     """The rows of a stage where each virtual task finds its own, states that go ahead of them included.
 
     Attributes:
-        cluster: who routed it.
         tasks: by task index the files of its rows; a task that has none is left out.
         source_rows: as in ``StageReport``, as are the rows given.
     """
@@ -27,13 +26,18 @@ class RoutedRows(Document):
     given_rows: Count | None = None
 
     @property
+    def rows(self) -> dict[int, int]:
+        """By task index its rows, which is what its lease weighs."""
+        return {task: sum(file.rows for file in files) for task, files in self.tasks.items()}
+
+    @property
     def partitions(self) -> dict[str, int]:
         """The names under which tasks are leased, each with its task index.
 
-        They sort by their rows, the most first, as leases are taken in the order of their names: what takes long
+        They sort by their rows, the most first, as leases are worked on in the order of their names: what takes long
         is begun early, and what is left for the end is short.
         """
-        rows = {task: sum(file.rows for file in files) for task, files in self.tasks.items()}
+        rows = self.rows
         largest_first = sorted(rows, key=lambda task: (-rows[task], task))
         return {f"task-{rank:06d}-{task}": task for rank, task in enumerate(largest_first)}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from skewless.columns import Columns, Counts, exact_sum, numbers
 from skewless.document import LAST_STAGE, Count, Document, Frozen, unmet
 
 #: How a virtual task is named; that the name is one of the plan's is for who reads both. Reports have many of them,
@@ -57,7 +57,6 @@ class Histogram(Frozen):
 
     Attributes:
         seen_rows: rows admitted in this stage and all before it.
-        seen_null_rows: those of them without a key.
         backlog_null_rows: rows without a key that this stage left over.
         head: key text -> (seen rows, backlog rows), exact.
         seen_tail: seen rows of the other keys, per slot, shape ``(2**ring_bits,)``.
@@ -72,8 +71,8 @@ class Histogram(Frozen):
     seen_null_rows: Count
     backlog_null_rows: Count
     head: dict[str, tuple[Count, Count]]
-    seen_tail: tuple[Count, ...]
-    backlog_tail: tuple[Count, ...]
+    seen_tail: Counts
+    backlog_tail: Counts
     head_seconds: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     tail_seconds: float | None = Field(default=None, ge=0)
     keys: Count | None = None
@@ -88,22 +87,20 @@ class Histogram(Frozen):
         return self if len(self.seen_tail) == slots else self.model_copy(update=tails)
 
 
-def _folded(rows: Sequence[int], slots: int) -> tuple[int, ...]:
-    counts = np.array(rows, dtype=np.int64)
+def _folded(rows: Counts, slots: int) -> Counts:
+    counts = np.asarray(rows, dtype=np.int64)
     if slots <= len(counts):
-        return tuple(counts.reshape(slots, -1).sum(axis=1).tolist())
+        return cast("Counts", counts.reshape(slots, -1).sum(axis=1))
     parts = slots // len(counts)
     each, more = np.divmod(counts, parts)
-    return tuple((each[:, None] + (np.arange(parts) < more[:, None])).ravel().tolist())
+    return cast("Counts", (each[:, None] + (np.arange(parts) < more[:, None])).ravel())
 
 
 class SparkWork(Frozen):
     """What Spark did, by its own record. Each of these has a price, however few rows there are.
 
     Attributes:
-        executions: SQL queries that ran jobs.
         jobs: jobs, those among them that Spark runs to broadcast a small table.
-        tasks: tasks that ended well.
         shuffle_bytes_written: bytes that tasks wrote for others to read.
         shuffle_bytes_read: the same, each time that they were read.
     """
@@ -125,7 +122,6 @@ class StageReport(Document):
         backlog_in_rows: rows of the last stage's backlog that arrived at the tasks.
         forwarded_rows: those of them whose owner had changed.
         backlog_rows: rows left over and written for the next stage.
-        stage_seconds: wall time of the stage's Spark work.
         tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
         splits: one entry per input split, by its number, where nothing was routed; none where nobody counted them.
         source_rows: rows that were read of the wave, counted by the reader, where the listing does not
@@ -146,11 +142,11 @@ class StageReport(Document):
     processed_rows: Count
     backlog_rows: Count
     stage_seconds: float = Field(ge=0)
-    tasks: tuple[TaskLoad, ...]
+    tasks: Columns[TaskLoad]
     histogram: Histogram
     source_rows: Count | None = None
     given_rows: Count | None = None
-    splits: tuple[SplitLoad, ...] = ()
+    splits: Columns[SplitLoad] = ()
     work: SparkWork | None = None
     found_states: Count | None = None
     moved_states: Count | None = None
@@ -160,16 +156,15 @@ class StageReport(Document):
     def _consistent(self) -> Self:
         if not 0 <= self.waves[0] <= self.waves[1] <= LAST_STAGE:
             raise unmet("a range of waves", str(self.waves)[:120])
-        if self.splits and (self.tasks or sum(one.rows for one in self.splits) != self.processed_rows):
-            came = f"{len(self.tasks)} tasks, and splits of {sum(one.rows for one in self.splits):,} rows"
+        if self.splits and (self.tasks or exact_sum(numbers(self.splits, "rows")) != self.processed_rows):
+            came = f"{len(self.tasks)} tasks, and splits of {exact_sum(numbers(self.splits, 'rows')):,} rows"
             raise unmet(f"tasks, or else splits that have all {self.processed_rows:,} rows processed", came)
         return self
 
     @cached_property
     def processed(self) -> npt.NDArray[np.int64]:
         """Processed rows of each task, or where nothing was routed of each input split, shape ``(tasks,)``."""
-        rows = [load.processed_rows for load in self.tasks] or [split.rows for split in self.splits]
-        return np.array(rows, dtype=np.int64)
+        return numbers(self.tasks, "processed_rows") if self.tasks else numbers(self.splits, "rows")
 
     @property
     def measured(self) -> bool:

@@ -28,14 +28,13 @@ class StepBill(Frozen):
 
     Attributes:
         attempts: which attempts at the step it pays for: what they wrote counts if one of them is the committed one.
-        cores: executor cores at its end.
         held_seconds: that cores were there for, from the begin of the step, or since they were added, to its end.
         used_seconds: that tasks took of them, also those that failed: run time, and the time to unpack them.
         skew_seconds: that cores had no task left while others of the same Spark stage still ran.
         reduce_used_seconds: of the used ones, those of tasks that read what was shuffled.
         reduce_skew_seconds: the same of those lost to skew.
-        shuffle_bytes: that tasks wrote for others to read.
         spilled_bytes: that tasks wrote to disks as they had no memory left.
+        memory_bytes: that Spark gives all tasks of an executor together; 0 where it was not told.
     """
 
     attempts: tuple[Annotated[str, Field(max_length=100)], ...]
@@ -48,6 +47,7 @@ class StepBill(Frozen):
     reduce_skew_seconds: Seconds
     shuffle_bytes: Count
     spilled_bytes: Count
+    memory_bytes: Count = 0
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -69,7 +69,6 @@ class StepTimes(Document):
         step: ``prepare``, ``stage 0``, ``decision 1``, ``merge``, ``validate``, ``publish`` or ``compare``.
         started: when it began, or, if it began with its process, when that was started; seconds since 1970 by the
             clock of its machine.
-        seconds: from there to its end.
         spans: its parts, by their start. They do not add up to ``seconds``: what nobody measured is in none of them.
         bill: what it took of the cluster; of a step of Spark, where Spark has told it.
     """

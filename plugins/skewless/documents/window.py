@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
@@ -23,7 +22,6 @@ class InputFile(Frozen):
     """A file of the input.
 
     Attributes:
-        path: where Spark reads it.
         size_bytes: the length of the file, whole.
         version: what tells this content from a later one, as far as its file system says: an entity tag; or
             modification time, change time and inode.
@@ -63,20 +61,6 @@ class CountedFile(Frozen):
     rows: Count
 
 
-class NewestRow(Frozen):
-    """The greatest value of a time column among the rows of a part, before a map.
-
-    Attributes:
-        column: of the input.
-        field: what the table says the column is, whatever it is called (``JobWindow.newest_field``).
-        at: the value, in UTC, or without a zone if the column has none; None if every row is null there.
-    """
-
-    column: str
-    field: str = ""
-    at: dt.datetime | None = None
-
-
 class PartVersion(Document):
     """The standing states of a part as they were made of some files: ``parts/2026-11-20/versions/0007.json``.
 
@@ -84,11 +68,9 @@ class PartVersion(Document):
 
     Attributes:
         run: the run directory that made the newest of the states.
-        files: those of the input, in their order.
         rows: rows that the states stand for: mapped ones, where there is a map.
         states: the files with the states, below the store. A key may have a state in several of them.
         left_out: late files of older parts that the run has left out: the next run has not to count their rows again.
-        newest: the newest of the rows, as far as it is known.
     """
 
     part: str
@@ -98,7 +80,6 @@ class PartVersion(Document):
     rows: Count
     states: tuple[CommittedFile, ...]
     left_out: tuple[CountedFile, ...] = ()
-    newest: NewestRow | None = None
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -114,25 +95,19 @@ class WindowPart(Frozen):
     """One part of a window, as the run found it.
 
     Attributes:
-        name: as ``Part.name`` has it.
-        place: as ``part_place`` has it.
         files: those of the input that the part is made of, in order.
         units: the ordinals ``first <= ordinal < end`` of the run's units that are of this part: what is reduced.
         ranks: the place of each of them in the order of the part.
         base: the number of the version of its states that are merged with tonight's; None if there is none, or if the
             part is reduced anew.
         base_rows: the rows that the states of that version stand for.
-        base_states: the files with them.
-        base_newest: the newest of these rows, as far as it is known.
         before_rows: the rows that the newest version stood for, whether it is used or not.
         reused: how many files were as the states know them; others were added, replaced or removed since.
-        reasons: what changed, in words; the first ``MOST_REASONS``.
         late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
             has counted the rows of files.
         ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
             as the kept states have them. Such files are not among those that were added, replaced or removed.
         ignored_rows: rows of those of them that are there; None if that is not known without reading them.
-        left_out: those of them whose rows are known.
         rewritten: how many files of a table came in the place of others that had the same rows.
     """
 
@@ -144,7 +119,6 @@ class WindowPart(Frozen):
     base: Count | None = None
     base_rows: Count = 0
     base_states: tuple[CommittedFile, ...] = ()
-    base_newest: NewestRow | None = None
     before_rows: Count = 0
     reused: Count = 0
     added: Count = 0
@@ -199,11 +173,8 @@ class JobWindow(Frozen):
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.
-        missing_unnamed: how many others there are between these.
         windows: those of the result, the longest one last; each ends with the newest part.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
-        newest_field: what the input's table says the column of ``quality.freshness`` is: its type, and its field id or
-            its name in files. Empty of an input that is no table.
         undated: files of the input whose partition has no day, so that they are of no part.
     """
 
@@ -215,7 +186,6 @@ class JobWindow(Frozen):
     missing_unnamed: Count = 0
     windows: tuple[WindowSpan, ...] = Field(min_length=1)
     begins: str = ""
-    newest_field: str = ""
     undated: Count = 0
 
     @model_validator(mode="after")
@@ -230,6 +200,10 @@ class JobWindow(Frozen):
         if firsts != sorted(firsts, reverse=True) or firsts[-1] != 0:
             raise unmet("windows of which each is an end of the next, and the last has all parts", str(firsts)[:80])
         return self
+
+    def of_part(self, name: str) -> WindowPart:
+        """The part of a name; of one without files, nothing is known."""
+        return next((one for one in self.parts if one.name == name), WindowPart(name=name, place=0))
 
     @property
     def missing_count(self) -> int:

@@ -22,7 +22,6 @@ def figures_of(
     """The figures by what they are, in words. What was not counted is not among them.
 
     Args:
-        keys: rows of the result.
         columns: of aggregates by name, how many of their values are null, and the mean of numbers; None if not known.
     """
     rows = next((one.rows for one in ledger.parts if one.part == job.part.name), ledger.state_rows)

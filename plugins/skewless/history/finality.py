@@ -32,7 +32,6 @@ class Delays(NamedTuple):
     Attributes:
         shares: of the rows that have come, by days after their own, as a rule: the median.
         final: days after which a day is final; None if days go on changing for as long as they are looked at.
-        days: how many days this is known by.
         expected: the probability that a day has settled by then, at least.
     """
 

@@ -15,6 +15,8 @@ from skewless.documents.stage_report import Histogram, StageReport
 #: Seconds of a stage that are assumed not to depend on its rows, until stages of different sizes were measured: a stage
 #: of a handful of rows takes so long in a warm session, and at most about so long in a cold one on two cores.
 USUAL_OVERHEAD_SECONDS, MOST_OVERHEAD_SECONDS = 1.5, 20.0
+#: What one more task costs, in rows reduced: it is started, and writes files of its own.
+TASK_COST_ROWS = 100.0
 #: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
 #: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
 ROW_SECONDS = 6e-7

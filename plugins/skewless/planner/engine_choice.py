@@ -5,7 +5,7 @@ crosses the network as long as a split has far fewer keys than rows. ``bypass`` 
 one state per key there: the better the more keys there are, the bigger a state is, or the more it costs to set a key
 up. Heavy keys are placed by a sample, and split. ``staged`` does the same wave by wave, and corrects itself after each:
 for rows that cost time, more for some keys than for others. The choice is made from a sample of the keys before the
-first stage, and again after it, from exact counts.
+first stage, and again after it, from exact counts. Few rows are combined without a sample.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import math
 import numpy as np
 
 from skewless.bounds import makespan
+from skewless.columns import numbers
 from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram
-from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS
+from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS, USUAL_OVERHEAD_SECONDS
 from skewless.planner.forecast.key_sample import KeyCounts
 from skewless.planner.placement.pin_or_split import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
@@ -28,9 +29,15 @@ from skewless.spec.routing import ENGINES
 STATE_SECONDS = 5e-7
 #: Seconds for each byte of a state's content.
 STATE_BYTE_SECONDS = 1e-8
+#: Seconds of a core that a task takes beside its rows: 0.05 in the JVM, 0.16 with a Python worker (B17).
+TASK_SECONDS = 0.05
 #: Seconds that a first stage takes in a new process, most of which goes into starting up: 8 on a quiet machine with two
 #: cores, 20 beside other work.
 FIRST_STAGE_SECONDS = 15.0
+#: Rows whose states take at most this long, were each of another key, are combined unseen: a sample takes longer.
+UNSEEN_SECONDS = 0.1
+#: DuckDB and polars aggregate so many rows in three seconds, in which Spark has not begun (``make bench ONLY=B14``).
+ONE_PROCESS_ROWS = 50_000_000
 #: Stages that a staged run is taken to need, beyond what combine needs.
 MORE_STAGES = 1
 #: A source partition may be so many times as large as a slot's fair share before the slots are taken
@@ -75,10 +82,22 @@ def _unseen(job: Job, rows: int, splits: int, *, uneven: bool) -> EngineChoice:
     """
     known = job.spec.map is None or job.spec.map.select is not None
     seconds = rows * _state_seconds(job) / job.spec.routing.parallelism
-    if not known or not _cheap(job) or uneven or seconds > FIRST_STAGE_SECONDS:
+    few = job.counted and seconds <= UNSEEN_SECONDS
+    if not known or not _cheap(job) or (uneven and not few) or seconds > FIRST_STAGE_SECONDS:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
     words = f"nothing is known of the keys yet, and {rows:,} states would take {seconds:,.1f} s, less than to find out"
     return EngineChoice(engine="combine", rows=rows, splits=splits, sentence=f"combine: {words}")
+
+
+def combined_unseen(job: Job) -> bool:
+    """Whether the input is so small that ``combine`` is as good as any engine, whatever its keys are."""
+    few = job.rows * _state_seconds(job) <= UNSEEN_SECONDS * job.spec.routing.parallelism
+    return few and job.counted and job.splittable and _cheap(job)
+
+
+def fits_one_process(job: Job) -> bool:
+    """Whether one process without Spark aggregates the input in seconds: it has few rows, which cost little each."""
+    return job.spec.map is None and job.rows <= ONE_PROCESS_ROWS and job.splittable and _cheap(job)
 
 
 def _state_seconds(job: Job) -> float:
@@ -104,17 +123,21 @@ def _uneven(job: Job, rows: int, largest_split: int) -> bool:
 def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split: int, *, named: bool) -> EngineChoice:
     keys = counts.keys_in(rows)
     states = min(float(rows), splits * counts.keys_in(rows / splits))
-    each = _state_seconds(job)
-    parallelism = job.spec.routing.parallelism
-    stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * parallelism
-    seconds = {"combine": states * each, "staged": rows * ROW_SECONDS + keys * each + stage}
+    each, routing = _state_seconds(job), job.spec.routing
+    parallelism, given = routing.parallelism, routing.stage_overhead
+    stage = MORE_STAGES * (USUAL_OVERHEAD_SECONDS if given is None else given) * parallelism
+    tasks = routing.reducers * TASK_SECONDS
+    # While one task reads the largest split, the other slots wait.
+    more = max(0.0, largest_split - rows / parallelism) * (_row_seconds(job) + SENT_ROW_SECONDS) * parallelism
+    seconds = {"combine": states * each + more, "staged": rows * ROW_SECONDS + keys * each + stage + tasks}
     # Where it is not known what a row costs, or where it costs so much, keys may differ.
     if _cheap(job):
         hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / parallelism)
         # While one task has rows of a key that nobody can split, the other slots wait.
         waiting = hot * rows * (_row_seconds(job) + SENT_ROW_SECONDS) * parallelism
-        seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting
-    uneven = _uneven(job, rows, largest_split)
+        seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting + tasks
+    # Where a row may cost anything, a large split may take any time.
+    uneven = _uneven(job, rows, largest_split) and None in (one.row_seconds for one in job.algebra.values())
     priced = {name: value for name, value in seconds.items() if ENGINES[name].in_tasks or not uneven}
     engine = min(priced, key=lambda name: priced[name])
     if uneven:
@@ -132,7 +155,7 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
 
 def first_choice(job: Job, counts: KeyCounts | None, *, named: bool = True) -> EngineChoice:
     """The engine of stage 0."""
-    largest = max((unit.rows for unit in job.units), default=0)
+    largest = int(numbers(job.units, "rows").max(initial=0))
     return choose_engine(job, counts, job.rows, job.combine_splits, largest, named=named)
 
 

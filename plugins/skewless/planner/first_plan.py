@@ -226,7 +226,7 @@ def _costs_may_be_unlike(job: Job, plain: RoutingPlan, known: _Known) -> bool:
 
 def _wasted_part(job: Job, plain: RoutingPlan, known: _Known) -> float:
     """What the error of a forecast of all rows would cost, as a part of the makespan."""
-    tasks = len(plain.tasks)
+    tasks = plain.task_count
     return wasted_rows(float(job.rows), float(known.seen.seen_rows), tasks, known.spread) * tasks / max(1, job.rows)
 
 
@@ -277,12 +277,11 @@ def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarr
 
 def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
     """What the last run saw as if a stage had reduced it all: the forecast scales it to the next wave."""
-    nothing = (0,) * len(last.backlog_tail)
     histogram = last.model_copy(
         update={
             "backlog_null_rows": 0,
             "head": {key: (seen, 0) for key, (seen, _) in last.head.items()},
-            "backlog_tail": nothing,
+            "backlog_tail": np.zeros_like(last.backlog_tail),
         }
     )
     idle = (TaskLoad(task=str(task), queued_rows=0, processed_rows=0, backlog_rows=0, states=0) for task in plan.tasks)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from skewless.bounds import Keys, certify
+from skewless.columns import column, exact_sum, numbers
 from skewless.document import LARGEST_COUNT, shortened
 from skewless.documents.decision import Candidate, Certificate, Decision
 from skewless.documents.job import Job
@@ -148,9 +150,9 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
     if plan.waves != report.waves:
         raise PlanError(f"report of stage {report.stage}", f"the waves {plan.waves} of its plan", str(report.waves))
-    if plan.traits.in_tasks and [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
+    if plan.traits.in_tasks and plan.task_names != column(report.tasks, "task"):
         raise PlanError(
-            f"report of stage {report.stage}", f"the {len(plan.tasks)} tasks of its plan", f"{len(report.tasks)} others"
+            f"report of stage {report.stage}", f"the {plan.task_count} tasks of its plan", f"{len(report.tasks)} others"
         )
     if (total := _all_counts(report)) > LARGEST_COUNT:
         raise PlanError(
@@ -165,15 +167,18 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         )  # fmt: skip
 
 
+_TASK_COUNTS = ("queued_rows", "processed_rows", "backlog_rows", "states")
+
+
 def _all_counts(report: StageReport) -> int:
     """The sum of all counts of a report: if it fits into 64 bits, so does everything computed from them."""
     histogram = report.histogram
     whole = (report.admitted_rows, report.backlog_in_rows, report.processed_rows, report.backlog_rows)
     further = (histogram.seen_rows, histogram.seen_null_rows, histogram.backlog_null_rows, report.given_rows or 0)
     return (
-        sum(whole) + sum(further) + sum(histogram.seen_tail) + sum(histogram.backlog_tail)
-        + sum(seen + left for seen, left in histogram.head.values())
-        + sum(load.queued_rows + load.processed_rows + load.backlog_rows + load.states for load in report.tasks)
+        sum(whole) + sum(further) + exact_sum(histogram.seen_tail) + exact_sum(histogram.backlog_tail)
+        + sum(chain.from_iterable(histogram.head.values()))
+        + sum(exact_sum(numbers(report.tasks, name)) for name in _TASK_COUNTS)
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from skewless.bounds import makespan
 from skewless.documents.job import Job
 from skewless.errors import PlanError
+from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.forecast.forecast_error import dispersion
 from skewless.planner.placement.placement import Placement, Rows
@@ -28,8 +29,6 @@ from skewless.routing.ring import Ring
 FORWARD_COST_ROWS = 0.25
 #: What one more partial state costs, in rows reduced: it is written and merged.
 STATE_COST_ROWS = 1.0
-#: What one more task costs, in rows reduced: it is started, and writes files of its own.
-TASK_COST_ROWS = 100.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +89,11 @@ class PricedPlan:
         on_ring = len(self.placement.key) == self.placement.keys and np.array_equal(
             self.placement.task, self.forecast.on_ring(self.routing)
         )
-        return {} if on_ring and self.proposal.placement is None else self.placement.as_head(self.forecast.keys)
+        return (
+            {}
+            if on_ring and self.proposal.placement is None
+            else self.placement.as_head(self.forecast.keys, self.forecast.by_text)
+        )
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[PricedPlan]:
@@ -119,7 +122,7 @@ def _price(job: Job, forecast: Forecast, proposal: Proposal, still: PricedPlan) 
     routing = forecast.plan_with(proposal.ring, proposal.factors)
     placement = proposal.placement or Placement.pinned(forecast.on_ring(routing))
     refuse_unsafe(job, forecast, placement)
-    same_tasks = routing.tasks == forecast.plan.tasks
+    same_tasks = routing.same_tasks(forecast.plan)
     if not same_tasks or (proposal.redraw and (len(placement.split) or len(still.placement.split))):
         routing = routing.model_copy(update={"share_salt": routing.epoch})
     new_states = placement.pairs_beyond(still.placement) if same_tasks else placement.states

@@ -26,6 +26,7 @@ from itertools import pairwise
 import numpy as np
 
 from skewless.bounds import makespan
+from skewless.columns import column
 from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
@@ -35,7 +36,7 @@ from skewless.planner.forecast.wave_counts import WaveCounts
 from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.planner import plan_next_stage
 from skewless.replay.routed_counts import Backlog, Layout, added
-from skewless.routing.hashing import bucket_hash
+from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import VirtualTask
 from skewless.run.certificate import run_certificate
@@ -75,7 +76,6 @@ class Replayed(Frozen):
         imbalance_final: ``(max - mean) / M`` of the rows of each task over the run (Partial Key Grouping, section 2).
         imbalance_fraction: the mean of ``(max - mean) / M`` of the rows of each task up to the end
             of a stage, the stages weighted by their rows (section 6.2 there).
-        rows_forwarded: backlog rows that changed their task.
         states: distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran
             if some of it was combined where it was read: nobody knows which key was in which input split.
     """
@@ -197,7 +197,7 @@ def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
     loads: dict[str, int] = {}
     found = []
     for report in reports:
-        names = [load.task for load in report.tasks] or [f"split {number}" for number in range(len(report.splits))]
+        names = column(report.tasks, "task") or [f"split {number}" for number in range(len(report.splits))]
         for name, rows in zip(names, report.processed.tolist(), strict=True):
             loads[name] = loads.get(name, 0) + rows
         found.append(max(loads.values()) - sum(loads.values()) / len(loads) if loads else 0.0)
@@ -212,7 +212,6 @@ class CountedRun:
     """One run on counts: the rows of each item in each wave, what a stage takes, and who decides about the next one.
 
     Attributes:
-        job: with the policy that is played.
         timed: whether the tasks' own times were measured: the planner prices a stage by them.
         plans: of the stages played, in order, as are the reports and the sentences of the decisions after them.
     """
@@ -249,7 +248,7 @@ class CountedRun:
 
     @cached_property
     def _buckets(self) -> Indices:
-        return np.fromiter(map(bucket_hash, self.counts.keys), dtype=np.int64, count=len(self.counts.keys))
+        return hashes_of(self.counts.keys, BUCKET_SEED)
 
     def _stage(self, plan: RoutingPlan, backlog: Backlog) -> Backlog:
         layout = Layout(plan, self.counts.keys, self.counts.slots, self._buckets)
@@ -321,8 +320,8 @@ class CountedRun:
             seen_null_rows=seen_keys[-1],
             backlog_null_rows=over_keys[-1],
             head={texts[number]: (seen_keys[number], over_keys[number]) for number in named.tolist()},
-            seen_tail=tuple(tails[0].astype(int).tolist()),
-            backlog_tail=tuple(tails[1].astype(int).tolist()),
+            seen_tail=tails[0].astype(int),
+            backlog_tail=tails[1].astype(int),
         )
 
     def _heaviest(self, seen_share: Rows, left_share: Rows) -> Indices:

@@ -31,9 +31,7 @@ def savings_of(
     """What was saved by a run whose stages have committed.
 
     Args:
-        job: of the run.
         plans: of its stages, in order, as are the reports.
-        reports: at least one.
         first_plan_of: the run's first plan where it is that of a policy (``RunDirectory.first_plan_of``).
     """
     policy = job.spec.enacted.routing.policy.name

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Words = npt.NDArray[np.uint32]
+Indices = npt.NDArray[np.int64]
 
 #: Seed of the ring's hash: the seed of Spark's ``hash`` function.
 KEY_SEED = 42
@@ -48,8 +49,20 @@ def key_hash(key: str) -> int:
 
 def key_slots(keys: Sequence[str], slots: int) -> npt.NDArray[np.int64]:
     """The slot of each key on a ring of so many slots, a power of two."""
-    hashes = np.fromiter(map(key_hash, keys), dtype=np.int64, count=len(keys))
-    return hashes >> (32 - (slots.bit_length() - 1))
+    return hashes_of(keys) >> (32 - (slots.bit_length() - 1))
+
+
+def hashes_of(keys: Sequence[str], seed: int = KEY_SEED) -> npt.NDArray[np.int64]:
+    """``key_hash`` of each key, or with the seed ``BUCKET_SEED`` its ``bucket_hash``, shape ``(keys,)``."""
+    text = "".join(keys)
+    if text.isascii():
+        data, lengths = text.encode(), map(len, keys)
+    else:
+        raw = [key.encode() for key in keys]
+        data, lengths = b"".join(raw), map(len, raw)
+    ends = np.zeros(len(keys) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(lengths, dtype=np.int64, count=len(keys)), out=ends[1:])
+    return key_hashes(np.frombuffer(data, np.uint8), ends, seed).astype(np.int64)
 
 
 def bucket_hash(key: str) -> int:
@@ -66,8 +79,8 @@ def origin_hash(origin: int) -> int:
 _LONG_TEXT_BYTES = 256
 
 
-def key_hashes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> Words:
-    """``key_hash`` of many texts at once; unsigned, shape ``(texts,)``.
+def key_hashes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], seed: int = KEY_SEED) -> Words:
+    """``key_hash`` (by another seed, another hash) of many texts at once; unsigned, shape ``(texts,)``.
 
     ``data`` has the bytes of all texts, one after the other; ``ends`` where each begins, and where the last one ends.
     """
@@ -77,13 +90,13 @@ def key_hashes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> Word
     short = np.flatnonzero(lengths <= _LONG_TEXT_BYTES)
     for size in np.unique(words[short]).tolist():
         some = short[words[short] == size]
-        state = np.full(len(some), KEY_SEED, dtype=np.uint32)
+        state = np.full(len(some), seed, dtype=np.uint32)
         for word in range(size):
             state = mixed(state, _word(data, ends[some], lengths[some], 4 * word))
         hashes[some] = finished(state, 4 * size)
     for one in np.flatnonzero(lengths > _LONG_TEXT_BYTES).tolist():
         text = data[ends[one] : ends[one + 1]].tobytes()
-        hashes[one] = mmh3.hash(text + b"\0" * (-len(text) % 4), KEY_SEED, signed=False)
+        hashes[one] = mmh3.hash(text + b"\0" * (-len(text) % 4), seed, signed=False)
     return hashes
 
 
@@ -107,17 +120,24 @@ def pack_origin(partition: int, offset: int) -> int:
     return (partition << OFFSET_BITS) | offset
 
 
-def hashed(rows: npt.NDArray[np.uint8], seed: int) -> Words:
-    """The hashes of texts of one length, each a row, at once, the same as by ``mmh3``; unsigned, shape ``(rows,)``."""
-    count, length = rows.shape
-    padded = np.zeros((count, -(-length // 4) * 4), dtype=np.uint8)
-    padded[:, :length] = rows
-    words = padded.view("<u4").astype(np.uint32)
-    state = np.full(count, seed, dtype=np.uint32)
-    for number in range(length // 4):
-        state = mixed(state, words[:, number])
+def hashed(heads: npt.NDArray[np.uint8], tails: npt.NDArray[np.uint8], of_head: Indices, of_tail: Indices) -> Words:
+    """The hashes of many texts, the same as by ``mmh3`` with ``KEY_SEED``; unsigned, shape ``(texts,)``.
+
+    Text n is row ``of_head[n]`` of the heads with row ``of_tail[n]`` of the tails behind it. What a head says alone is
+    mixed once for each head.
+    """
+    before, length = heads.shape[1], heads.shape[1] + tails.shape[1]
+    first, last = (np.zeros((len(part), -(-length // 4) * 4), dtype=np.uint8) for part in (heads, tails))
+    first[:, :before], last[:, before:length] = heads, tails
+    ahead, behind = (part.view("<u4").astype(np.uint32).T.copy() for part in (first, last))
+    state = np.full(len(heads), KEY_SEED, dtype=np.uint32)
+    for number in range(before // 4):
+        state = mixed(state, ahead[number])
+    state = state[of_head]
+    for number in range(before // 4, length // 4):
+        state = mixed(state, ahead[number][of_head] | behind[number][of_tail])
     if length % 4:
-        state = state ^ _scrambled(words[:, -1])
+        state = state ^ _scrambled(ahead[-1][of_head] | behind[-1][of_tail])
     return finished(state, length)
 
 

@@ -29,8 +29,8 @@ LARGEST_PLAN = 1 << 20
 Weights = tuple[tuple[int, int], ...]
 
 
-#: What a plan derives from its ring and factors alone.
-_OF_TASKS = ("tasks", "task_table", "slot_tasks", "slot_factors")
+#: What a plan derives from its reducers and factors alone, and what from its ring, too.
+_OF_TASKS, _OF_SLOTS = ("tasks", "task_names", "task_table"), ("slot_tasks", "slot_factors")
 
 
 class PlanSource(Frozen):
@@ -111,8 +111,15 @@ class RoutingPlan(Document):
 
     def take_tasks(self, other: RoutingPlan) -> None:
         """Spare what another plan has derived from its tasks, if it has the same ones: thousands, on a large ring."""
-        if self.ring is other.ring and self.factors == other.factors:
-            self.__dict__.update((name, other.__dict__[name]) for name in _OF_TASKS if name in other.__dict__)
+        if not self.same_tasks(other):
+            return
+        known = _OF_TASKS + (_OF_SLOTS if self.ring is other.ring else ())
+        self.__dict__.update((name, other.__dict__[name]) for name in known if name in other.__dict__)
+
+    def same_tasks(self, other: RoutingPlan) -> bool:
+        """Whether both have the same virtual tasks, in the same order."""
+        mine, others = ({who: one for who, one in plan.factors.items() if one > 1} for plan in (self, other))
+        return mine == others and (self.ring is other.ring or self.ring.reducers == other.ring.reducers)
 
     @property
     def traits(self) -> EngineTraits:
@@ -135,9 +142,17 @@ class RoutingPlan(Document):
         return tuple(task for reducer in self.ring.reducers for task in tasks_of(reducer, self.factors.get(reducer, 1)))
 
     @cached_property
+    def task_names(self) -> list[str]:
+        """The names of the tasks, by their index."""
+        return [f"{reducer}-{bucket}-{factor}" for reducer, bucket, factor in self.task_table.tolist()]
+
+    @cached_property
     def task_table(self) -> npt.NDArray[np.int64]:
         """Reducer, bucket and factor of each task, shape ``(tasks, 3)``."""
-        return np.array(self.tasks, dtype=np.int64)
+        factors = np.array([self.factors.get(reducer, 1) for reducer in self.ring.reducers], dtype=np.int64)
+        each, reducers = np.repeat(factors, factors), np.repeat(np.array(self.ring.reducers, dtype=np.int64), factors)
+        first = np.repeat(np.cumsum(factors) - factors, factors)
+        return np.stack([reducers, np.arange(len(each)) - first, each], axis=1)
 
     @cached_property
     def slot_tasks(self) -> npt.NDArray[np.int32]:
@@ -176,7 +191,7 @@ class RoutingPlan(Document):
     def task_of(self, key: str | None, origin: int) -> int:
         """The task index of a row: what ``skewless_spark.stage.routing`` says in Spark SQL."""
         if key is None:
-            return (self.row_hash(origin) * len(self.tasks)) >> 32
+            return (self.row_hash(origin) * self.task_count) >> 32
         weights = self.head.get(key)
         if weights is None:
             return self.tail_task(key)

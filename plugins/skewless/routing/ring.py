@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
-from skewless.routing.hashing import KEY_SEED, hashed, key_hash
+from skewless.routing.hashing import hashed, key_hash
 
 Ints = npt.NDArray[np.int64]
 
@@ -100,8 +100,10 @@ class Ring(Frozen):
     @cached_property
     def empty_reducers(self) -> frozenset[int]:
         """The reducers that own no slot: no key would ever go to them."""
-        owners = self.places[1][self._slots_of_tokens > 0]
-        return frozenset(self.tokens).difference(owners.tolist())
+        owned = np.zeros(max(self.tokens) + 1, dtype=bool)
+        owned[self.places[1][self._slots_of_tokens > 0]] = True
+        reducers = np.array(self.reducers)
+        return frozenset(reducers[~owned[reducers]].tolist())
 
     def slot_of(self, key: str) -> int:
         """The slot of a key."""
@@ -149,14 +151,26 @@ def _parts(places: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
 def token_hashes(reducers: Ints, numbers: Ints) -> Ints:
     """The places of tokens on the ring: for each pair the hash of ``"token-{reducer}-{number}"``, shape as given."""
     found = np.empty(len(reducers), dtype=np.int64)
-    reducer_digits, number_digits = _digits(reducers), _digits(numbers)
-    for before in np.flatnonzero(np.bincount(reducer_digits)).tolist():
-        for after in np.flatnonzero(np.bincount(number_digits)).tolist():
-            some = np.flatnonzero((reducer_digits == before) & (number_digits == after))
-            parts = (_texts(reducers[some], before), _texts(numbers[some], after))
-            fixed = [np.broadcast_to(np.frombuffer(text, dtype=np.uint8), (len(some), len(text))) for text in _NAME]
-            found[some] = hashed(np.concatenate([fixed[0], parts[0], fixed[1], parts[1]], axis=1), KEY_SEED)
+    (who, of_who), (which, of_which) = _distinct(reducers), _distinct(numbers)
+    who_digits, which_digits = _digits(who), _digits(which)
+    kinds = (who_digits * 10)[of_who] + which_digits[of_which]
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        some, (before, after) = np.flatnonzero(kinds == kind), divmod(kind, 10)
+        first, last = (int(np.searchsorted(one, size)) for one, size in ((who_digits, before), (which_digits, after)))
+        heads, tails = who[who_digits == before], which[which_digits == after]
+        fixed = [np.broadcast_to(np.frombuffer(text, dtype=np.uint8), (len(heads), len(text))) for text in _NAME]
+        named = np.concatenate([fixed[0], _texts(heads, before), fixed[1]], axis=1)
+        found[some] = hashed(named, _texts(tails, after), of_who[some] - first, of_which[some] - last)
     return found
+
+
+def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
+    """Numbers among which are all of these, ascending, and the place of each there."""
+    least, most = int(numbers.min(initial=REDUCERS_END)), int(numbers.max(initial=0))
+    if most - least < len(numbers):
+        return np.arange(least, most + 1), numbers - least
+    found, places = np.unique(numbers, return_inverse=True)
+    return found, places
 
 
 #: The parts of a token's name before its reducer and before its number.

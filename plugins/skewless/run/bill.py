@@ -29,8 +29,6 @@ class Night(NamedTuple):
 
     Attributes:
         job: the name of the folder of its job's runs.
-        run: the name of its own folder.
-        date: the day that it computed, YYYY-MM-DD.
     """
 
     job: str

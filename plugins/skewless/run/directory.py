@@ -149,6 +149,7 @@ STAGE_REPORT = "report.json"
 PART_LINES = "parts.json"
 WINDOW_CHOICE = "windows.json"
 SAVINGS = "savings.json"
+INPUT_CHECKS = "input.json"
 #: What its publication has told of finality.
 FINALITY = "finality.json"
 

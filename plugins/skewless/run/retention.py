@@ -54,10 +54,8 @@ class FoundRun(NamedTuple):
     Attributes:
         output_path: the folder or the table of its published results.
         grace_hours: as its spec has it; 0 of a table, which keeps its versions itself.
-        finished: whether its result has committed.
         publication: the record of its publication, if it was published.
         last_sign: when its youngest file was changed; None if the file system does not say.
-        files: its files, with their sizes.
     """
 
     run: RunDirectory
@@ -157,10 +155,8 @@ class Fate(NamedTuple):
     """What prune does with a run directory, a version of a day, or a folder that a killed attempt left.
 
     Attributes:
-        location: as fsspec opens it.
         action: ``keep``; ``thin``, which removes states, backlog and result files; or ``remove``.
         files: paths that are removed, as the file system knows them.
-        size_bytes: of those files.
         of_run: whether it is a run directory, and not a version of a day or a folder that somebody left.
     """
 

@@ -33,7 +33,7 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
             "expectations": len(checks),
             "failed": sum(one.fails for one in checks),
             "warnings": [*quality.warnings(len(job.spec.quality.expectations), values=False)] if quality else [],
-            "quarantined_keys": quality.quarantine.keys if quality and quality.quarantine else 0,
+            "quarantined_keys": quality.quarantined_keys if quality else 0,
             "ledger_balanced": ledger.balanced,
         },
         "balance": {

@@ -14,8 +14,10 @@ from skewless.document import Frozen, Tagged, one_of, unmet
 #: The id of a connection of Airflow, where addresses and secrets are.
 ConnectionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
 
+_Minutes = Annotated[int, Field(ge=1, le=100_000)]
+
 #: The kinds of notifiers, with the fields that not all of them have.
-NOTIFIER_FIELDS: dict[str, tuple[str, ...]] = {"email": ("to", "subject"), "slack": (), "webhook": ("endpoint",)}
+NOTIFIER_FIELDS: dict[str, tuple[str, ...]] = {"email": ("to",), "slack": (), "webhook": ("endpoint",)}
 
 
 class Notifier(Tagged):
@@ -36,11 +38,6 @@ class Notifier(Tagged):
     to: tuple[Annotated[str, Field(min_length=3, max_length=320)], ...] = Field(
         default=(), max_length=50, description="Addresses.", examples=[["data@example.org"]]
     )
-    subject: str = Field(
-        default="Skewless: {{ outcome.job }} {{ outcome.event }}",
-        description="Subject, a template as `message` is.",
-        examples=["{{ outcome.job }} needs you"],
-    )
     endpoint: str = Field(
         default="", max_length=1000, description="Path below the address of the connection.", examples=["hooks/data"]
     )
@@ -56,18 +53,6 @@ class Notifier(Tagged):
         if self.kind == "email" and not self.to:
             raise unmet("addresses in to, with kind email", "none")
         return self
-
-
-class Deadline(Frozen):
-    """When a run is late, and what happens then."""
-
-    minutes: int = Field(ge=1, le=100_000, description="Minutes after the run was queued.", examples=[120])
-    fail: bool = Field(
-        default=False, description="The run fails if it takes as long from its start; else it goes on.", examples=[True]
-    )
-    notify: tuple[Notifier, ...] = Field(
-        default=(), max_length=16, description="Who is told, beside the log.", examples=[[{"kind": "slack"}]]
-    )
 
 
 class AirflowSettings(Frozen):
@@ -95,25 +80,22 @@ class AirflowSettings(Frozen):
     priority: int = Field(
         default=1, ge=1, le=1_000_000, description="Weight of its tasks where many wait.", examples=[10]
     )  # fmt: skip
-    catchup: int | None = Field(
-        default=None, ge=1, le=100,
-        description="With cron: the scheduler makes the runs that it missed, the newest so many; by default only the "
-        "last one.",
-        examples=[7],
-    )  # fmt: skip
     on_failure: tuple[Notifier, ...] = Field(
-        default=(), max_length=16, description="Who is told of a failed run.",
+        default=(), max_length=16, description="Who is told of a failed run, and of one that is late.",
         examples=[[{"kind": "email", "to": ["data@example.org"]}]],
     )  # fmt: skip
     on_success: tuple[Notifier, ...] = Field(
         default=(), max_length=16, description="Who is told of a run that ended well.",
         examples=[[{"kind": "webhook", "conn_id": "portal", "endpoint": "runs"}]],
     )  # fmt: skip
-    deadline: Deadline | None = Field(
-        default=None, description="When a run is late, and what happens then.", examples=[{"minutes": 120}]
+    deadline_minutes: _Minutes | None = Field(
+        default=None, description="A run is late so many minutes after it was queued; it goes on.", examples=[120]
+    )
+    timeout_minutes: _Minutes | None = Field(
+        default=None, description="A run fails if it takes so many minutes from its start.", examples=[240]
     )
 
     @property
     def notifiers(self) -> tuple[Notifier, ...]:
         """All of them."""
-        return (*self.on_failure, *self.on_success, *(self.deadline.notify if self.deadline else ()))
+        return (*self.on_failure, *self.on_success)

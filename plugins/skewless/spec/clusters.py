@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
@@ -51,12 +51,6 @@ class SparkSizing(Frozen):
         default=None, exclude=True, description="Connection of Airflow to Spark; by default spark_default.",
         examples=["spark_east"],
     )  # fmt: skip
-    deploy_mode: Literal["client", "cluster"] | None = Field(
-        default=None, exclude=True,
-        description="Where the driver runs: client, beside the task; cluster, on a machine of YARN or Kubernetes. By "
-        "default as the connection says.",
-        examples=["client"],
-    )  # fmt: skip
     pool: str | None = Field(
         default=None, exclude=True, min_length=1, max_length=256,
         description="Pool of Airflow for the steps; by default that of SKEWLESS_POOL.",
@@ -67,11 +61,6 @@ class SparkSizing(Frozen):
         description="Settings of Spark, without secrets. Sizes stand in the fields above.",
         examples=[{"spark.sql.shuffle.partitions": 400}],
         json_schema_extra={"additionalProperties": False},
-    )  # fmt: skip
-    packages: tuple[Annotated[str, Field(pattern=r"^[^:,\s]+:[^:,\s]+:[^:,\s]+$")], ...] = Field(
-        default=(), exclude=True, max_length=100,
-        description="Packages of Maven that Spark fetches.",
-        examples=[["org.apache.spark:spark-hadoop-cloud_2.13:4.3.0"]],
     )  # fmt: skip
     environment: dict[_VariableName, str] = Field(
         default={}, exclude=True, max_length=200,
@@ -119,8 +108,7 @@ def _as_text(given: Any) -> Any:
 #: Settings of Spark that are fields.
 _FIELD_OF = {
     "spark.master": "the connection of spark.conn_id",
-    "spark.submit.deployMode": "spark.deploy_mode",
-    "spark.jars.packages": "spark.packages",
+    "spark.submit.deployMode": "the deploy-mode of the connection of spark.conn_id",
     "spark.driver.memory": "spark.driver_memory",
     "spark.executor.memory": "spark.executor_memory",
     "spark.executor.cores": "spark.executor_cores",

@@ -26,7 +26,6 @@ class Part(NamedTuple):
     """One value of the partitioning; later parts are greater.
 
     Attributes:
-        date: the day.
         hour: of a job of hours, as the clock shows it: ``00`` to ``23``. In the night that summer time ends, the
             hour that comes a second time is ``02b`` (or whatever hour it is). None for a job of days.
     """

@@ -31,6 +31,8 @@ def _as_at_most(given: Any) -> Any:
 
 #: What the keys in quarantine have beside the columns of the result: which expectations a row fails, and the values.
 QUARANTINE_COLUMNS = ("quarantine_reason", "quarantine_value")
+#: Where an earlier row may take the place of one in quarantine: which part a row is of, if not of the one it is in.
+ROW_OF = "row_of"
 #: A number of keys, or a share of them.
 AtMost = Annotated[int | float, BeforeValidator(_as_at_most)]
 
@@ -107,19 +109,26 @@ def _as_json(value: Any, name: str, depth: int = 0) -> Any:
 
 
 class Quality(Frozen):
-    """What must hold of the result, beside the ledger, before it is published."""
+    """What must hold of the input before it is read, and of the result, beside the ledger, before it is published."""
 
     expectations: tuple[Expectation, ...] = Field(
         default=(),
         description="Those of severity fail must hold, or nothing is published.",
         examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
     )
-    freshness: str | None = Field(
-        default=None, min_length=1,
-        description="With a window: a column of the input, a timestamp or a date; the quality report has its "
-        "greatest value in each part.",
-        examples=["clicked_at"],
-    )  # fmt: skip
+    input: tuple[Expectation, ...] = Field(
+        default=(),
+        description="Of the input, before any of it is read, by what footers and tables tell: columns, their types and "
+        "nulls, and the number of rows. Severity fail or warn.",
+        examples=[[{"type": "expect_column_to_exist", "kwargs": {"column": "user"}}]],
+    )
+    in_place: Literal["none", "last"] = Field(
+        default="none",
+        description="What is published of a key in quarantine: nothing; or the last row that an earlier part has "
+        "published of it. With last, each result has a column `row_of`, a text: the part that such a row is of, and "
+        "null in all others.",
+        examples=["last"],
+    )
     bands: Literal["warn", "off", "fail"] = Field(
         default="warn",
         description="If figures of the run (rows, keys, rows without a key, rows of the heaviest key, means and nulls "
@@ -127,11 +136,29 @@ class Quality(Frozen):
         examples=["fail"],
     )
 
+    @field_validator("input")
+    @classmethod
+    def _without_keys(cls, given: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        if any(one.severity == "quarantine" or one.at_most is not None for one in given):
+            raise unmet("severity fail or warn, without at_most: an input has no keys to leave out yet", "quarantine")
+        return given
+
+    @model_validator(mode="after")
+    def _in_place_of_some(self) -> Self:
+        if self.in_place != "none" and not self.quarantines:
+            raise unmet("an expectation of severity quarantine with in_place", "none")
+        return self
+
     @field_validator("bands", mode="before")
     @classmethod
     def _off_is_a_word(cls, bands: Any) -> Any:
         """YAML takes a bare ``off`` for false."""
         return "off" if bands is False else bands
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it adds to a result that is published."""
+        return () if self.in_place == "none" else (ROW_OF,)
 
     @property
     def quarantines(self) -> bool:
@@ -283,6 +310,10 @@ _FILES = ("parquet", "orc", "csv", "json")
 _OutputFormat = Annotated[str, one_of(_FILES, TABLES), WithJsonSchema({"enum": [*_FILES, *TABLES], "type": "string"})]
 
 
+#: Of a result.
+MOST_FILES = 10_000
+
+
 class Output(Tagged):
     """Where the result is published: a folder with a folder for each day, or a table with a partition for each day.
 
@@ -321,7 +352,9 @@ class Output(Tagged):
         description="Whether a result with other columns than the table is refused, or adds its columns to the table.",
         examples=["evolve"],
     )  # fmt: skip
-    files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result, at most.", examples=[16])
+    files: int = Field(
+        default=4, ge=1, le=MOST_FILES, description="Files of the published result, at most.", examples=[16]
+    )
     sort: tuple[str, ...] = Field(
         default=(), max_length=100,
         description="Columns of the result that it is sorted by, each perhaps with `desc`. Every file is sorted, and "

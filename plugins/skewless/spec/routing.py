@@ -39,6 +39,7 @@ AskedEngine = Annotated[str, one_of(("auto",), ENGINES), WithJsonSchema({"enum":
 
 #: A wave is at least this part of the input: the smallest says how finely files are cut.
 SMALLEST_WAVE = 1e-6
+MOST_REDUCERS = 10_000
 #: Tokens of all reducers, to begin with: a ring is held in memory, and in each plan.
 MOST_TOKENS = 1 << 22
 
@@ -79,7 +80,7 @@ class Policy(Tagged):
     capacity: float = Field(
         default=1.1, ge=1, le=100, description="Rows a task may have, as a multiple of the fair share.", examples=[1.25]
     )
-    reducer_range: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] | None = Field(
+    reducer_range: tuple[Annotated[int, Field(ge=1, le=MOST_REDUCERS)], ...] | None = Field(
         default=None, min_length=2, max_length=2,
         description="It may remove reducers down to the first, and add some up to the second; by default neither.",
         examples=[[4, 128]],
@@ -95,7 +96,9 @@ class Routing(Frozen):
         examples=["d_choices", {"name": "bounded_load", "capacity": 1.25}],
         json_schema_extra={"default": "adaptive"},
     )
-    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
+    reducers: int = Field(
+        default=8, ge=1, le=MOST_REDUCERS, description="Reducers on the ring to begin with.", examples=[64]
+    )
     slots: int | None = Field(
         default=None, ge=1, le=100_000,
         description="Tasks that the cluster runs side by side; by default as many as there may be reducers.",
@@ -183,6 +186,11 @@ class Routing(Frozen):
     def most_reducers(self) -> int:
         """The policy may have so many reducers."""
         return self.policy.reducer_range[1] if self.policy.reducer_range else self.reducers
+
+    def within(self, reducers: int) -> int:
+        """So many reducers, as far as a routing like this may begin with them."""
+        least, most = self.policy.reducer_range or (1, min(MOST_REDUCERS, MOST_TOKENS // self.initial_tokens))
+        return min(max(least, reducers), most)
 
     @property
     def initial_tokens(self) -> int:

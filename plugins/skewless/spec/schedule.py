@@ -72,11 +72,6 @@ class Schedule(Frozen):
         "catch_up also computes them, the newest 48.",
         examples=["catch_up"],
     )
-    start: dt.date = Field(
-        default=dt.date(2026, 1, 1),
-        description="The schedule computes no day before this one.",
-        examples=[dt.date(2026, 3, 1)],
-    )
 
     @field_validator("cron")
     @classmethod

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from skewless.columns import column
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Algebra
 from skewless.documents.window import PartVersion, WindowSpan
@@ -100,7 +101,7 @@ def kept_merge(
 def choice_of(run: RunDirectory) -> WindowChoice | None:
     """How a run made the results of its windows; None without a window, or before the result is committed."""
     commit = run.commit_of(RESULT_STEP) if run.job().window else None
-    if commit is None or not any(file.path.endswith(f"/{WINDOW_CHOICE}") for file in commit.files):
+    if commit is None or not any(path.endswith(f"/{WINDOW_CHOICE}") for path in column(commit.files, "path")):
         return None
     return run.committed_document(commit, WINDOW_CHOICE, WindowChoice)
 

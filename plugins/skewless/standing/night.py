@@ -84,7 +84,6 @@ class Night(NamedTuple):
     Attributes:
         windows: in any order; each has at least one part, and shorter ones are ends of the longest.
         algebra: of the job's aggregates, by name; all of them can be merged, or at least in the order of parts.
-        kept: the running merges that there are.
         left: versions of parts that are in no window, or not any more, and whose states are still there.
         additions: what versions in the windows have beside the states of earlier ones.
         slides: whether the next night's windows follow these. Where an old day is computed again they do not: then only

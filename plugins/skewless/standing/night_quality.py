@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 
 from skewless.documents.quality import Freshness, LateRows, WindowQuality
-from skewless.documents.window import JobWindow, NewestRow, SeenFile
+from skewless.documents.window import JobWindow, SeenFile
 
 
-def window_quality(window: JobWindow, newest: Mapping[str, NewestRow] = MappingProxyType({})) -> WindowQuality:
+def window_quality(window: JobWindow) -> WindowQuality:
     """What is measured of a run whose result is merged."""
-    return WindowQuality(freshness=tuple(freshness(window, newest)), late=tuple(late_rows(window)))
+    return WindowQuality(freshness=tuple(freshness(window)), late=tuple(late_rows(window)))
 
 
-def freshness(window: JobWindow, newest: Mapping[str, NewestRow] = MappingProxyType({})) -> Iterator[Freshness]:
-    """When the newest file of each part was modified, where its file system says so; and its newest row."""
+def freshness(window: JobWindow) -> Iterator[Freshness]:
+    """When the newest file of each part was modified, where its file system says so."""
     for part in window.parts:
         moments = [_modified(file) for file in part.files]
         known = [moment for moment in moments if moment is not None]
-        file = max(known) if known and len(known) == len(moments) else None
-        row = newest.get(part.name)
-        if file or (row and row.at):
-            yield Freshness(part=part.name, newest=file, row=row)
+        if known and len(known) == len(moments):
+            yield Freshness(part=part.name, newest=max(known))
 
 
 def _modified(file: SeenFile) -> dt.datetime | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
-from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, NewestRow, PartVersion, SeenFile, WindowPart
+from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import InputError
 from skewless.spec.part import Part, part_place
 from skewless.standing.changes import Difference, FileName, FoundFile, Rewrite, change_set, ranks_between, standing_for
@@ -64,7 +64,6 @@ def plan_part(
         base=base.number if base else None,
         base_rows=base.version.rows if base else 0,
         base_states=base.version.states if base else (),
-        base_newest=base.version.newest if base else None,
         before_rows=known.version.rows if known else 0,
         reused=len(changes.reused),
         added=changes.added,
@@ -104,7 +103,6 @@ def keep_part(
         base=known.number,
         base_rows=known.version.rows,
         base_states=known.version.states,
-        base_newest=known.version.newest,
         before_rows=known.version.rows,
         reused=len(known.version.files),
         ignored_files=changes.added + changes.replaced + changes.removed,
@@ -162,29 +160,8 @@ def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
     return list(counts.items())
 
 
-def newest_row(part: WindowPart, read: NewestRow | None, column: str | None, field: str = "") -> NewestRow | None:
-    """The newest row of a part, of the kept states and of what was read tonight; None if it is not known.
-
-    It is that of the time column which the spec names now. A column that was dropped and added again is another one, by
-    the field that the table says.
-    """
-    kept = part.base_newest if part.base is not None else NewestRow(column=column or "", field=field)
-    read = read if part.units[1] > part.units[0] else kept
-    if column is None or kept is None or read is None or (kept.column, kept.field) != (column, field):
-        return None
-    moments = [one.at for one in (kept, read) if one.at is not None]
-    if len({moment.tzinfo is None for moment in moments}) > 1:
-        return None  # the column had another type
-    return NewestRow(column=column, field=field, at=max(moments, default=None))
-
-
 def next_version(
-    window: JobWindow,
-    part: WindowPart,
-    run: str,
-    states: Sequence[CommittedFile],
-    rows: int,
-    newest: NewestRow | None = None,
+    window: JobWindow, part: WindowPart, run: str, states: Sequence[CommittedFile], rows: int
 ) -> PartVersion:
     """The states of a part after a run: the kept ones and those that the run made of so many rows of its units."""
     own = window.parts[-1].name
@@ -196,5 +173,4 @@ def next_version(
         rows=part.base_rows + rows,
         states=(*part.base_states, *states),
         left_out=tuple(file for one in window.parts for file in one.left_out) if part.name == own else (),
-        newest=newest,
     )

@@ -174,7 +174,7 @@ class StatesStore(Storage):
             for file in filter(Path.exists, (path, noted)):
                 sync_file(file)
             folders |= {Path(self.root, folder) for folder in path.relative_to(self.root).parents}
-        for folder in folders:
+        for folder in sorted(folders):
             sync_folder(folder)
 
     def merges(self) -> list[str]:

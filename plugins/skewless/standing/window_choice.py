@@ -34,7 +34,6 @@ class MergeStep(Frozen):
     """One merge of states. Those that it names are kept, or made by an earlier step.
 
     Attributes:
-        makes: the name of what it makes.
         span: the parts of the choice that it then stands for, ``first <= at < end``.
         subtract: the names of the states whose rows are taken out of them again.
         copy_from: with a name: the states of keys that are not touched are copied from there, and only those of touched

@@ -81,7 +81,6 @@ class _Ways:
 
     Attributes:
         made: the results of shorter windows that the night makes.
-        kept: what the running merges were made of.
     """
 
     def __init__(self, night: Night) -> None:

@@ -48,7 +48,6 @@ def check_aggregate(
       ``tolerance`` and no ``equal`` is applied. Floating-point arguments are tried far apart from each other, too.
 
     Args:
-        aggregate: what to check.
         values: at least 12 arguments, as varied as real ones; dictionaries of ``column`` and the options' names where
             there are further arguments. The check mixes nulls in.
         options: of the aggregate, as a spec gives them.

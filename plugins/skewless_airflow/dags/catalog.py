@@ -19,6 +19,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessor
 
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.step_names import last_step_of
+from skewless.spec.airflow import AirflowSettings
 from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
 from skewless.spec.schedule import FINAL_ASSET, RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
@@ -62,8 +63,7 @@ def _job_dag(spec: JobSpec, path: Path | None, **dag_args: Any) -> DAG:
         "doc_md": _page(spec, path),
         **_usual(spec),
         **dag_callbacks(spec.airflow),
-        **_deadline(spec),
-        "catchup": spec.airflow.catchup is not None,
+        **_deadline(spec.airflow),
         "tags": ["skewless", *spec.airflow.tags],
     }
     schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(spec)
@@ -84,7 +84,8 @@ def _job_dag(spec: JobSpec, path: Path | None, **dag_args: Any) -> DAG:
 
 def _usual(spec: JobSpec) -> dict[str, Any]:
     return {
-        "start_date": dt.datetime.combine(spec.schedule.start, dt.time(), ZoneInfo(spec.schedule.timezone)),
+        # Any day that a backfill may ask for comes after it.
+        "start_date": dt.datetime(2000, 1, 1, tzinfo=ZoneInfo(spec.schedule.timezone)),
         "catchup": False,
         "max_active_runs": 1,
     }
@@ -102,19 +103,22 @@ def _trigger_each(task_id: str, spec: JobSpec, found: BaseOperator) -> None:
     ).expand_kwargs(found.output)
 
 
-def _deadline(spec: JobSpec) -> dict[str, Any]:
-    """The arguments of a DAG by which a late run is told of, and perhaps ended."""
-    late = spec.airflow.deadline
-    if late is None:
-        return {}
-    minutes = dt.timedelta(minutes=late.minutes)
-    told = SyncCallback(tell_lateness, {"notifiers": [one.model_dump(mode="json") for one in late.notify]})
-    alert = DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=minutes, callback=told)
-    return {"deadline": alert, **({"dagrun_timeout": minutes} if late.fail else {})}
+def _deadline(airflow: AirflowSettings) -> dict[str, Any]:
+    """The arguments of a DAG by which a late run is told of, and one that takes too long ended."""
+    found: dict[str, Any] = {}
+    if airflow.deadline_minutes is not None:
+        told = SyncCallback(tell_lateness, {"notifiers": [one.model_dump(mode="json") for one in airflow.on_failure]})
+        interval = dt.timedelta(minutes=airflow.deadline_minutes)
+        found["deadline"] = DeadlineAlert(
+            reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=interval, callback=told
+        )
+    if airflow.timeout_minutes is not None:
+        found["dagrun_timeout"] = dt.timedelta(minutes=airflow.timeout_minutes)
+    return found
 
 
 def _timetable(spec: JobSpec) -> PartTimetable | PartitionedAssetTimetable | list[Asset] | None:
-    schedule, most = spec.schedule, spec.airflow.catchup
+    schedule = spec.schedule
     if schedule.partitioned:
         _require_keys(schedule)
         results = {name for name in schedule.assets if name.startswith(RESULT_ASSET) and not name.endswith(FINAL_ASSET)}
@@ -126,9 +130,7 @@ def _timetable(spec: JobSpec) -> PartTimetable | PartitionedAssetTimetable | lis
         return [Asset(name=name) for name in schedule.assets]
     if not schedule.crons:
         return None
-    return PartTimetable(
-        *schedule.crons, timezone=schedule.timezone, unit=schedule.unit, offset=schedule.offset, most=most
-    )
+    return PartTimetable(*schedule.crons, timezone=schedule.timezone, unit=schedule.unit, offset=schedule.offset)
 
 
 def _require_keys(schedule: Schedule) -> None:

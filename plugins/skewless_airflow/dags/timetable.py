@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from airflow.sdk.timezone import utcnow
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.trigger import MultipleCronTriggerTimetable
 from pendulum import DateTime, datetime, instance
@@ -28,24 +27,15 @@ class PartTimetable(MultipleCronTriggerTimetable):
     schedule's time zone, with all its hours. Any other bound names the part that its moment is in.
 
     Args:
-        crons: the expressions.
         timezone: of the expressions, and of days and hours.
-        unit: what a run computes.
         offset: of the part that a run computes, counted from the part of its moment.
-        most: of a DAG with ``catchup=True``, how many of the runs that the scheduler missed are made, the newest ones;
-            by default all of them. A backfill has all days of its range.
     """
 
     def __init__(
-        self,
-        *crons: str,
-        timezone: str | Timezone | FixedTimezone,
-        unit: PartUnit = "day",
-        offset: int = -1,
-        most: int | None = None,
+        self, *crons: str, timezone: str | Timezone | FixedTimezone, unit: PartUnit = "day", offset: int = -1
     ) -> None:
         super().__init__(*crons, timezone=timezone)
-        self._unit, self._offset, self._most = unit, offset, most
+        self._unit, self._offset = unit, offset
         # Airflow shows it in the list of DAGs and on the page of a DAG.
         self.description = f"{self.description}; computes {covered_words(unit, offset)}"
 
@@ -53,12 +43,11 @@ class PartTimetable(MultipleCronTriggerTimetable):
     def deserialize(cls, data: dict[str, Any]) -> PartTimetable:
         """A timetable from what ``serialize`` returned."""
         crons, zone = data["expressions"], data["timezone"]
-        return cls(*crons, timezone=zone, unit=data["unit"], offset=data["offset"], most=data.get("most"))
+        return cls(*crons, timezone=zone, unit=data["unit"], offset=data["offset"])
 
     def serialize(self) -> dict[str, Any]:
-        """Airflow's fields, the part that runs compute, and the bound of those that are caught up if there is one."""
-        bound = {} if self._most is None else {"most": self._most}
-        return {**super().serialize(), "unit": self._unit, "offset": self._offset, **bound}
+        """Airflow's fields, and the part that runs compute."""
+        return {**super().serialize(), "unit": self._unit, "offset": self._offset}
 
     @property
     def covered(self) -> Schedule:
@@ -77,22 +66,10 @@ class PartTimetable(MultipleCronTriggerTimetable):
         """The next run, between the runs of the first and of the last part that are asked for."""
         first = None if restriction.earliest is None else self._moments(restriction.earliest)[0]
         last = None if restriction.latest is None else self._moments(restriction.latest)[1]
-        if self._most is not None and restriction.catchup and last is None:  # a backfill's range has an end
-            oldest = self._missed(self._most)
-            if last_automated_data_interval is None or last_automated_data_interval.end < oldest:
-                last_automated_data_interval = None
-                first = oldest if first is None else max(first, oldest)
         return super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval,
             restriction=TimeRestriction(first, last, restriction.catchup),
         )
-
-    def _missed(self, most: int) -> DateTime:
-        """The oldest of so many moments up to now."""
-        moment = instance(utcnow()) + _INSTANT
-        for _ in range(most):
-            moment = max(one._get_prev(moment) for one in self._timetables)  # noqa: SLF001
-        return moment
 
     def _moments(self, bound: dt.datetime) -> tuple[DateTime, DateTime]:
         """The first and the last moment of the runs that compute what a bound names: a part, or all hours of a day."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from skewless.columns import column
 from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.publish import Validated
@@ -102,9 +103,9 @@ def _read(run: RunDirectory) -> InputDataset:
 
     job = run.job()
     namespace, name = dataset_name(job.input_path)
-    files = {unit.path: unit.size_bytes for unit in job.units}
+    files = dict(zip(column(job.units, "path"), column(job.units, "size_bytes"), strict=True))
     # Estimated rows are not reported as a count.
-    rows = job.rows if all(unit.counted for unit in job.units) else None
+    rows = job.rows if all(column(job.units, "counted")) else None
     statistics = InputStatisticsInputDatasetFacet(rowCount=rows, size=sum(files.values()), fileCount=len(files))
     table = job.source.pinned
     of_table = _table_facets(table.name if is_named(table.kind) else None, table.snapshot) if table else {}

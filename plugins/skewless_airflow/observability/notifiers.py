@@ -20,6 +20,7 @@ log = structlog.get_logger(__name__)
 
 #: All that a template of a message may name.
 _FACTS = ("job", "run", "event", "reason", "page", "sentence")
+_SUBJECT = "Skewless: {{ outcome.job }} {{ outcome.event }}"
 
 
 class NotifierClass(NamedTuple):
@@ -97,7 +98,7 @@ def notifier_of(told: Notifier) -> BaseNotifier:
     given: dict[str, Any] = {of.connection: told.conn_id} if told.conn_id else {}
     if told.kind == "email":
         # Keys and paths are data: what they say is no markup.
-        given |= {"to": list(told.to), "subject": told.subject, "html_content": f"<p>{_escaped(told.message)}</p>"}
+        given |= {"to": list(told.to), "subject": _SUBJECT, "html_content": f"<p>{_escaped(told.message)}</p>"}
     elif told.kind == "slack":
         given["text"] = told.message
     else:

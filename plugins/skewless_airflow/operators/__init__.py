@@ -26,7 +26,6 @@ def end_with_sentence(context: Context, group: str = "") -> Iterator[None]:
     """End a task with the sentence of its error and the address of the run's report, tried again only where it helps.
 
     Args:
-        context: of the task.
         group: the name of one aggregation of several in a DAG.
     """
     try:

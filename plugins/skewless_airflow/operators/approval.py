@@ -26,10 +26,8 @@ class ApproveForwardingOperator(ApprovalOperator):
     the task fails and with it the run: nothing is published, and the result that was published before stays.
 
     Args:
-        stage: that the decision is about.
         limit: the fraction of the queued rows, from 0 to 1, up to which no approval is needed.
         group: the name of one aggregation of several in a DAG.
-        response_timeout: how long an answer is waited for.
     """
 
     operator_extra_links = (SkewReportLink(), DecisionLink())

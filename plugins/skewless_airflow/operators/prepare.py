@@ -61,11 +61,7 @@ class PrepareOperator(SkewlessSparkOperator):
         ]
 
     def choice(self, context: Context) -> Choice:
-        """What the conf of the run chooses.
-
-        Raises:
-            SpecError: the conf does not fit the trigger form.
-        """
+        """What the conf of the run chooses; a ``SpecError`` if the conf does not fit the trigger form."""
         if not self.form:
             return Choice(None, {})
         dag_run, where = context["dag_run"], f"trigger form of {self.dag_id}"
@@ -90,6 +86,7 @@ class PrepareOperator(SkewlessSparkOperator):
 
     def verify(self, run: RunDirectory) -> None:
         """Require the two documents of ``prepare``, the job and plan 0."""
+        from skewless.columns import column
         from skewless.documents.job import Job
         from skewless.routing.plan import RoutingPlan
 
@@ -97,7 +94,7 @@ class PrepareOperator(SkewlessSparkOperator):
         log.info(
             "prepared",
             rows=job.rows,
-            files=len({unit.path for unit in job.units}),
+            files=len(set(column(job.units, "path"))),
             waves=len(job.waves),
             tasks=len(plan.tasks),
             part=str(job.part),

@@ -64,7 +64,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     help.
 
     Args:
-        entry: file name of the entry.
         step: the step it commits, like ``stages/0001``; empty for ``prepare``, which writes documents only.
         entry_args: its arguments after the run directory and the name of the failure document.
         group: the name of one aggregation of several in a DAG.
@@ -86,8 +85,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         pool: str | None = None,
         conf: Mapping[str, str] | None = None,
         env_vars: Mapping[str, str] | None = None,
-        packages: str | None = None,
-        deploy_mode: str | None = None,
         **kwargs: Any,
     ) -> None:
         spark = spark or SparkSizing()
@@ -102,8 +99,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             conn_id=conn_id or spark.conn_id or DEFAULT_CONNECTION,
             pool=pool or spark.pool or spark_pool(),
             env_vars={**spark.environment, **(env_vars or {})} or None,
-            packages=packages or ",".join(spark.packages) or None,
-            deploy_mode=deploy_mode or spark.deploy_mode,
             **kwargs,
         )
         self.step = step
@@ -330,7 +325,6 @@ class ShareStageOperator(SkewlessSparkOperator):
     until the stage has committed.
 
     Args:
-        stage: its number.
         further: whether this is not the first cluster, so that the stage can do without it.
     """
 

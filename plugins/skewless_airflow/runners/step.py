@@ -17,7 +17,6 @@ class Step:
         hook: the task's connection, with all settings of the task; it can build the command for spark-submit.
         last: whether the run has no Spark step after this one.
         follow: has the provider submit the step, or find what an earlier try has submitted, and wait for its end.
-        cancel: ends what ``follow`` waits for.
     """
 
     entry: str

@@ -81,8 +81,6 @@ class DriverSettings:
     """What a driver is, for as long as it lives; a step that needs anything else has another driver.
 
     Attributes:
-        submit: spark-submit with its options.
-        environment: all of its environment.
         pool: what keeps apart drivers that work at the same time, such as the id of the connection.
     """
 

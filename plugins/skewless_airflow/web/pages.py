@@ -262,11 +262,7 @@ async def what_if(asked: Annotated[AskedRun, Depends(asked_run)], policies: Poli
 
 
 def known_policies(names: list[str]) -> tuple[str, ...]:
-    """The policies of a request, each once.
-
-    Raises:
-        HTTPException: there is no such policy.
-    """
+    """The policies of a request, each once; an ``HTTPException`` if there is no such policy."""
     for name in names:
         if name not in POLICIES:
             hint = nearest(name[:50], POLICIES)

@@ -25,9 +25,7 @@ class Finding:
     """One line of the doctor.
 
     Attributes:
-        subject: what was looked at.
         state: ``absent`` is what may be missing: nothing that is here needs it.
-        told: what was found, as a clause.
         remedy: the command that mends it, or brings what is absent; empty if nothing is to be done.
     """
 

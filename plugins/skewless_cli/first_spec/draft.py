@@ -118,11 +118,11 @@ def _flow(value: Any) -> str:
 
 def _schedule(profile: Profile) -> str:
     words = "# When Airflow runs it, once the DAG is switched on: five fields of cron, in a time zone."
-    if profile.first_day is None:
+    if profile.day is None:
         return f'{words} Without it, by hand.\n# schedule: {{cron: "0 2 * * *", timezone: UTC}}'
     return (
         f"{words}\n# A run at night computes the day before. Instead of cron, asset: 'skewless:NAME', a job.\n"
-        f'schedule: {{cron: "0 2 * * *", timezone: UTC, start: {profile.first_day}}}'
+        'schedule: {cron: "0 2 * * *", timezone: UTC}'
     )
 
 

@@ -44,7 +44,6 @@ class Days(NamedTuple):
     """
 
     path: str
-    first: dt.date
     last: dt.date
 
 
@@ -77,7 +76,7 @@ def days_of(given: str, files: Sequence[str]) -> Days | None:
     """The days of an input, if each of its files is of one, by its folders or by its name.
 
     >>> days_of("/lake/clicks", ["/lake/clicks/date=2026-01-30/a.parquet", "/lake/clicks/date=2026-01-31/b.parquet"])
-    Days(path='/lake/clicks/date={date}', first=datetime.date(2026, 1, 30), last=datetime.date(2026, 1, 31))
+    Days(path='/lake/clicks/date={date}', last=datetime.date(2026, 1, 31))
     >>> days_of("/lake/20260131.csv", ["/lake/20260131.csv"]).path
     '/lake/{date:%Y%m%d}.csv'
     """
@@ -100,7 +99,7 @@ def days_of(given: str, files: Sequence[str]) -> Days | None:
     if befores is None or len(in_folders) > 1:
         return None
     after = afters.pop() if len(afters) == 1 else f"*{_ending(afters)}"
-    return Days(f"{befores}{fields.pop()}{after}", min(days), max(days))
+    return Days(f"{befores}{fields.pop()}{after}", max(days))
 
 
 def _field(match: re.Match[str]) -> str:
@@ -168,11 +167,7 @@ def files_at(path: str) -> list[str]:
 
 
 def head_of(path: str) -> bytes:
-    """The first bytes of a file, decompressed.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """The first bytes of a file, decompressed; an ``InputError`` if it cannot be read."""
     try:
         with open_file(path) as opened:
             return opened.read(_HEAD_BYTES)

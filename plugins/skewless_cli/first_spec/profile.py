@@ -61,7 +61,6 @@ class Column:
     """A column of the input, and what its values in the sample are like.
 
     Attributes:
-        kind: its Spark SQL type.
         values: how many different ones there are, null included.
         heaviest: the part of the rows that the most frequent one has.
         constant: whether each file has one value only, by the name of its folder.
@@ -107,9 +106,7 @@ class Profile:
 
     Attributes:
         fields: of the section ``input`` of a spec.
-        rows: of the sample.
         day: a day that the input has, the last; None if its days are not told apart.
-        first_day: that from which on a schedule computes days.
         days_by: the column by which a table has its days.
     """
 
@@ -118,7 +115,6 @@ class Profile:
     rows: int
     listed_rows: int
     day: dt.date | None = None
-    first_day: dt.date | None = None
     days_by: str = ""
 
     @property
@@ -171,7 +167,7 @@ def profile_of(given: str, root: str, where: str) -> Profile:
     found = _sampled(fields, path, days)
     if days is None:
         return found
-    return replace(found, day=days.last, first_day=days.first)
+    return replace(found, day=days.last)
 
 
 def _sampled(fields: dict[str, Any], path: str, days: Days | None) -> Profile:
@@ -233,7 +229,7 @@ def _of_table(kind: str, given: str, root: str, where: str) -> Profile:
             # A day has one value, and the moments of a day many.
             outside = {column} if snapshot.kinds[column] in {"date", "string"} else set()
             found = _profile({**fields, "parts": column}, listing, outside)
-            return replace(found, day=max(known), first_day=min(known), days_by=column)
+            return replace(found, day=max(known), days_by=column)
     return _profile(fields, listing, set())
 
 

@@ -32,7 +32,8 @@ class Worker:
         address: of the store, as ``open_store`` takes it.
         name: a name for people; each life of a worker gets a name of its own from it.
         room: how many partitions it can hold.
-        partitions: all that are to be held now, given what was committed by partition; asked at each look.
+        partitions: all that are to be held now, given what was committed by partition; asked at each look. A mapping
+            says what each weighs.
         spans: the five time spans, the same for all workers.
         work: is told what is granted, asked back and lost, in the thread that looks.
     """

@@ -80,8 +80,8 @@ class TimeSpans:
         """How often a heartbeat beats, in seconds."""
         return self.maximum_lease / BEATS_PER_LEASE
 
-    def patience(self, held: int) -> float:
-        """How long a worker that holds so many partitions leaves the first move to others, in seconds."""
+    def patience(self, held: float) -> float:
+        """How long a worker that holds so many average partitions leaves the first move to others, in seconds."""
         return min((held + 0.5) * self.held_delay, self.normal_lease)
 
 

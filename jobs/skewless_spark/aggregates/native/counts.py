@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Self
 
@@ -30,20 +31,15 @@ COUNT = NativeAggregate(
     merge=merged_by(F.sum),
     evaluate=the_state,
     needs_column=False,
+    of_rows=True,
     combines_exactly=lambda _: True,
     invertible=lambda _: True,
     inverse=negated,
 )
-COUNT_IF = NativeAggregate(
-    "count_if",
-    accepts=boolean_required,
+COUNT_IF = replace(
+    COUNT, name="count_if", accepts=boolean_required, needs_column=True, of_rows=False,
     update=lambda arguments, _: (F.count_if(arguments.columns[0]),),
-    merge=merged_by(F.sum),
-    evaluate=the_state,
-    combines_exactly=lambda _: True,
-    invertible=lambda _: True,
-    inverse=negated,
-)
+)  # fmt: skip
 
 
 class HistogramOptions(Options):

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, atomic_required, one_of_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import canonical_text
-from skewless_spark.aggregates.native.simple_states import Options, publishing
+from skewless_spark.aggregates.native.simple_states import Options, of_state, publishing
 
 #: Argument types that Spark's sketches take without hashing.
 _SKETCH_TYPES = ("int", "bigint")
@@ -62,14 +62,12 @@ class ThetaOptions(Options):
     )
 
 
-def _evaluate_hll(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options, spark_type
-    return F.coalesce(F.hll_sketch_estimate(states[0]), F.lit(0).cast("bigint"))
+def _hll_count(sketch: Column) -> Column:
+    return F.coalesce(F.hll_sketch_estimate(sketch), F.lit(0).cast("bigint"))
 
 
-def _evaluate_theta(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options, spark_type
-    return F.coalesce(F.theta_sketch_estimate(states[0]), F.lit(0).cast("bigint"))
+def _theta_count(sketch: Column) -> Column:
+    return F.coalesce(F.theta_sketch_estimate(sketch), F.lit(0).cast("bigint"))
 
 
 #: Two results of the same values may each be off by so many standard deviations.
@@ -80,31 +78,18 @@ def _near(result: Column, other: Column, deviation: float) -> Column:
     return F.abs(result - other) <= F.floor((result + other) * (_DEVIATIONS * deviation))
 
 
-def _agree_hll(
-    result: Column, states: Sequence[Column], options: DistinctOptions, spark_type: str, rows: Column
-) -> Column:
-    del rows
-    return _near(result, _evaluate_hll(states, options, spark_type), options.rsd)
-
-
-def _agree_theta(
-    result: Column, states: Sequence[Column], options: ThetaOptions, spark_type: str, rows: Column
-) -> Column:
+def _agree_theta(result: Column, states: Sequence[Column], options: ThetaOptions, *_: object) -> Column:
     """Exact as long as all values fit into the sketch."""
-    del rows
-    other, entries = _evaluate_theta(states, options, spark_type), 1 << options.lg_nom_entries
+    other, entries = _theta_count(states[0]), 1 << options.lg_nom_entries
     sampled = F.greatest(result, other) >= entries
     return (result == other) | (sampled & _near(result, other, entries**-0.5))
 
 
-def _same_values_hll(
-    result: Column, states: Sequence[Column], options: object, spark_type: str, rows: Column
-) -> Column:
+def _same_values_hll(result: Column, states: Sequence[Column], *_: object) -> Column:
     """Whether two sketches are of the same values, as far as they know: neither adds anything to the other.
 
     An estimate depends on the order in which a sketch was made, but that of a union does not.
     """
-    del options, spark_type, rows
 
     def merged(one: Column, other: Column) -> Column:
         return F.hll_sketch_estimate(F.hll_union(one, other, True))
@@ -113,11 +98,8 @@ def _same_values_hll(
     return reduce(Column.__and__, (merged(one, one) == both for one in (result, states[0])))
 
 
-def _same_values_theta(
-    result: Column, states: Sequence[Column], options: object, spark_type: str, rows: Column
-) -> Column:
+def _same_values_theta(result: Column, states: Sequence[Column], *_: object) -> Column:
     """Whether neither of two sketches has a value that the other lacks, among those that both would have."""
-    del options, spark_type, rows
     pairs = ((result, states[0]), (states[0], result))
     return reduce(Column.__and__, (F.theta_sketch_estimate(F.theta_difference(*pair)) == 0 for pair in pairs))
 
@@ -131,11 +113,11 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
     accepts=atomic_required,
     update=lambda arguments, options: (F.hll_sketch_agg(_hashed(arguments), options.lg_k),),
     merge=lambda states, _, __: (F.hll_union_agg(states[0]),),
-    evaluate=_evaluate_hll,
+    evaluate=of_state(_hll_count),
     options=DistinctOptions,
     state_bytes=200,
     any_order=True,
-    agrees=_agree_hll,
+    agrees=lambda result, states, options, *_: _near(result, _hll_count(states[0]), options.rsd),
 )
 APPROX_COUNT_DISTINCT = publishing(
     APPROX_COUNT_DISTINCT,
@@ -149,7 +131,7 @@ THETA_SKETCH_ESTIMATE = NativeAggregate(
     accepts=atomic_required,
     update=lambda arguments, options: (F.theta_sketch_agg(_hashed(arguments), options.lg_nom_entries),),
     merge=lambda states, options, _: (F.theta_union_agg(states[0], options.lg_nom_entries),),
-    evaluate=_evaluate_theta,
+    evaluate=of_state(_theta_count),
     options=ThetaOptions,
     state_bytes=100,
     any_order=True,

@@ -10,15 +10,18 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import anything, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Function, Options, merged_by, no_floats, of_itself, the_state
+from skewless_spark.aggregates.native.simple_states import (
+    Function,
+    Options,
+    merged_by,
+    no_floats,
+    of_itself,
+    of_state,
+    the_state,
+)
 
 MIN = of_itself("min", orderable_required, F.min)
 MAX = of_itself("max", orderable_required, F.max)
-
-
-def _value(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options, spark_type
-    return states[0]["value"]
 
 
 class ByOptions(Options):
@@ -41,7 +44,7 @@ def _beside(name: str, function: Function, tie: Callable[[Column], Column]) -> N
         accepts=anything,
         update=update,
         merge=merged_by(function),
-        evaluate=_value,
+        evaluate=of_state(lambda row: row["value"]),
         options=ByOptions,
         further={"by": orderable_required},
         state_bytes=48,

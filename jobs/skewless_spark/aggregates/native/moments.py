@@ -14,8 +14,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import number_required
-from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Options
+from skewless_spark.aggregates.definition import NativeAggregate
+from skewless_spark.aggregates.native.simple_states import Options, merged_by, of_state
 
 
 def _mean(values: Column) -> Column:
@@ -27,16 +27,13 @@ def _mean(values: Column) -> Column:
     return F.least(F.greatest(F.avg(values), F.min(values)), F.max(values))
 
 
-def _update_moments(arguments: Arguments, options: object) -> tuple[Column]:
-    del options
-    values = arguments.columns[0].cast("double")
+def _moments(column: Column) -> Column:
+    values = column.cast("double")
     rows = F.count(values)
-    return (_struct(n=rows, mean=_mean(values), m2=F.var_pop(values) * rows),)
+    return _struct(n=rows, mean=_mean(values), m2=F.var_pop(values) * rows)
 
 
-def _merge_moments(states: Sequence[str], options: object, spark_type: str) -> tuple[Column]:
-    del options, spark_type
-
+def _merged_moments(state: str) -> Column:
     def both(left: Column, right: Column) -> Column:
         rows = left["n"] + right["n"]
         share = right["n"] / rows
@@ -47,26 +44,21 @@ def _merge_moments(states: Sequence[str], options: object, spark_type: str) -> t
             m2=left["m2"] + right["m2"] + apart * (apart * (left["n"] * share)),
         )
 
-    return (_folded(states[0], _struct(n=F.lit(0).cast("bigint"), mean=F.lit(0.0), m2=F.lit(0.0)), both),)
+    return _folded(state, _struct(n=F.lit(0).cast("bigint"), mean=F.lit(0.0), m2=F.lit(0.0)), both)
 
 
-def _update_comoments(arguments: Arguments, options: object) -> tuple[Column]:
+def _comoments(columns: Sequence[Column]) -> Column:
     """Only rows with both values count."""
-    del options
-    x, y = (column.cast("double") for column in arguments.columns)
+    x, y = (column.cast("double") for column in columns)
     x, y = F.when(y.isNotNull(), x), F.when(x.isNotNull(), y)
     rows = F.count(x)
-    return (
-        _struct(
-            n=rows, mean_x=_mean(x), mean_y=_mean(y),
-            m2_x=F.var_pop(x) * rows, m2_y=F.var_pop(y) * rows, c=F.covar_pop(x, y) * rows,
-        ),
+    return _struct(
+        n=rows, mean_x=_mean(x), mean_y=_mean(y),
+        m2_x=F.var_pop(x) * rows, m2_y=F.var_pop(y) * rows, c=F.covar_pop(x, y) * rows,
     )  # fmt: skip
 
 
-def _merge_comoments(states: Sequence[str], options: object, spark_type: str) -> tuple[Column]:
-    del options, spark_type
-
+def _merged_comoments(state: str) -> Column:
     def both(left: Column, right: Column) -> Column:
         rows = left["n"] + right["n"]
         share = right["n"] / rows
@@ -84,7 +76,7 @@ def _merge_comoments(states: Sequence[str], options: object, spark_type: str) ->
     none = _struct(
         n=F.lit(0).cast("bigint"), mean_x=F.lit(0.0), mean_y=F.lit(0.0), m2_x=F.lit(0.0), m2_y=F.lit(0.0), c=F.lit(0.0)
     )
-    return (_folded(states[0], none, both),)
+    return _folded(state, none, both)
 
 
 def _struct(**fields: Column) -> Column:
@@ -97,31 +89,28 @@ def _folded(state: str, none: Column, both: Callable[[Column, Column], Column]) 
     return F.aggregate(filled, none, both)
 
 
-def _over_rows(sums: str, fewer: int) -> Callable[[Sequence[Column], object, str], Column]:
-    """For ``evaluate``: a sum of products divided by ``n - fewer``; null where that is not positive, as in Spark."""
-
-    def evaluate(states: Sequence[Column], options: object, spark_type: str) -> Column:
-        del options, spark_type
-        (state,) = states
-        return F.when(state["n"] > fewer, state[sums] / (state["n"] - fewer))
-
-    return evaluate
+def _over_rows(sums: str, fewer: int) -> Callable[[Column], Column]:
+    """A sum of products divided by ``n - fewer``; null where that is not positive, as in Spark."""
+    return lambda state: F.when(state["n"] > fewer, state[sums] / (state["n"] - fewer))
 
 
-def _root(evaluate: Callable[[Sequence[Column], object, str], Column]) -> Callable[..., Column]:
-    return lambda states, options, spark_type: F.sqrt(evaluate(states, options, spark_type))
+def _deviation(fewer: int) -> Callable[[Column], Column]:
+    return lambda state: F.sqrt(_over_rows("m2", fewer)(state))
 
 
-def _evaluate_corr(states: Sequence[Column], options: object, spark_type: str) -> Column:
+def _correlation(state: Column) -> Column:
     """Null for a single row, and if one of the columns is constant."""
-    del options, spark_type
-    (state,) = states
     return F.when(state["n"] > 1, F.try_divide(state["c"], F.sqrt(state["m2_x"] * state["m2_y"])))
 
 
-def _moment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
+def _moment(name: str, evaluate: Callable[[Column], Column]) -> NativeAggregate:
     return NativeAggregate(
-        name, accepts=number_required, update=_update_moments, merge=_merge_moments, evaluate=evaluate, state_bytes=24
+        name,
+        accepts=number_required,
+        update=lambda arguments, _: (_moments(arguments.columns[0]),),
+        merge=merged_by(_merged_moments),
+        evaluate=of_state(evaluate),
+        state_bytes=24,
     )
 
 
@@ -131,13 +120,13 @@ class OtherOptions(Options):
     other: str = Field(min_length=1, description="The second column.")
 
 
-def _comoment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
+def _comoment(name: str, evaluate: Callable[[Column], Column]) -> NativeAggregate:
     return NativeAggregate(
         name,
         accepts=number_required,
-        update=_update_comoments,
-        merge=_merge_comoments,
-        evaluate=evaluate,
+        update=lambda arguments, _: (_comoments(arguments.columns),),
+        merge=merged_by(_merged_comoments),
+        evaluate=of_state(evaluate),
         options=OtherOptions,
         further={"other": number_required},
         state_bytes=48,
@@ -146,8 +135,8 @@ def _comoment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
 
 VAR_SAMP = _moment("var_samp", _over_rows("m2", 1))
 VAR_POP = _moment("var_pop", _over_rows("m2", 0))
-STDDEV_SAMP = _moment("stddev_samp", _root(_over_rows("m2", 1)))
-STDDEV_POP = _moment("stddev_pop", _root(_over_rows("m2", 0)))
+STDDEV_SAMP = _moment("stddev_samp", _deviation(1))
+STDDEV_POP = _moment("stddev_pop", _deviation(0))
 COVAR_SAMP = _comoment("covar_samp", _over_rows("c", 1))
 COVAR_POP = _comoment("covar_pop", _over_rows("c", 0))
-CORR = _comoment("corr", _evaluate_corr)
+CORR = _comoment("corr", _correlation)

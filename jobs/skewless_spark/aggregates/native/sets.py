@@ -6,68 +6,42 @@ values is one row of a hundred million values, as in plain Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import merged_by
-
-
-def _update_set(arguments: Arguments, options: object) -> tuple[Column]:
-    """Spark treats all NaN as one value, and negative zero as zero, here and in the union."""
-    del options
-    return (F.collect_set(arguments.columns[0]),)
-
-
-def _evaluate_set(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    """Sorted, so that equal sets are equal arrays."""
-    del options, spark_type
-    return F.sort_array(states[0])
-
-
-def _evaluate_count(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options, spark_type
-    return F.size(states[0]).cast("bigint")
+from skewless_spark.aggregates.native.simple_states import merged_by, of_state
 
 
 def _update_list(arguments: Arguments, options: object) -> tuple[Column]:
-    """Each value with its origin, by which ``_evaluate_list`` sorts the whole list."""
+    """Each value with its origin, by which the whole list is sorted."""
     del options
     (value,), origin = arguments.columns, arguments.origin
     placed = F.struct(origin.alias("origin"), value.alias("value"))
     return (F.collect_list(F.when(value.isNotNull(), placed)),)
 
 
-def _evaluate_list(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options, spark_type
-    return F.transform(F.sort_array(states[0]), lambda one: one["value"])
-
-
 COLLECT_SET = NativeAggregate(
     "collect_set",
     accepts=orderable_required,
-    update=_update_set,
+    # Spark treats all NaN as one value, and negative zero as zero, here and in the union.
+    update=lambda arguments, _: (F.collect_set(arguments.columns[0]),),
     merge=merged_by(F.collect_union),
-    evaluate=_evaluate_set,
+    evaluate=of_state(F.sort_array),  # so that equal sets are equal arrays
     state_bytes=64,
 )
-COUNT_DISTINCT = NativeAggregate(
-    "count_distinct",
-    accepts=orderable_required,
-    update=_update_set,
-    merge=merged_by(F.collect_union),
-    evaluate=_evaluate_count,
-    state_bytes=64,
+COUNT_DISTINCT = replace(
+    COLLECT_SET, name="count_distinct", evaluate=of_state(lambda values: F.size(values).cast("bigint"))
 )
 COLLECT_LIST = NativeAggregate(
     "collect_list",
     accepts=orderable_required,
     update=_update_list,
     merge=merged_by(lambda name: F.flatten(F.collect_list(name))),
-    evaluate=_evaluate_list,
+    evaluate=of_state(lambda placed: F.transform(F.sort_array(placed), lambda one: one["value"])),
     state_bytes=96,
     reads_origin=True,
     any_order=True,

@@ -54,7 +54,10 @@ def publishing(definition: NativeAggregate, **fields: Any) -> NativeAggregate:
     return replace(definition, published=replace(definition, **{"evaluate": the_state, **fields}))
 
 
-def the_state(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    """For ``evaluate``: the state is the result."""
-    del options, spark_type
-    return states[0]
+def of_state(function: Callable[[Column], Column]) -> Callable[[Sequence[Column], object, str], Column]:
+    """For ``evaluate``: the result is made of the only state column, whatever the options and the type."""
+    return lambda states, _, __: function(states[0])
+
+
+#: For ``evaluate``: the state is the result.
+the_state = of_state(lambda state: state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -134,13 +135,4 @@ SUM = NativeAggregate(
     invertible=no_floats,
     inverse=negated,
 )
-AVG = NativeAggregate(
-    "avg",
-    accepts=number_required,
-    update=_update_avg,
-    merge=_merge,
-    evaluate=_evaluate_avg,
-    combines_exactly=no_floats,
-    invertible=no_floats,
-    inverse=negated,
-)
+AVG = replace(SUM, name="avg", update=_update_avg, evaluate=_evaluate_avg)

@@ -19,21 +19,19 @@ from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spa
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) -> Footer:
-    """Read a footer.
-
-    Raises:
-        InputError: the file has another format.
-    """
+def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str, *, nulls: bool = False) -> Footer:
+    """Read a footer, and of Parquet the counts of nulls if wanted; an ``InputError`` if it has another format."""
     name = {"parquet": "Parquet", "orc": "ORC"}[kind]
     try:
-        return _parquet(fs, file) if kind == "parquet" else _orc(fs, file)
+        return _parquet(fs, file, nulls=nulls) if kind == "parquet" else _orc(fs, file)
     except (pa.ArrowException, OSError, KeyError, IndexError) as err:
         reason = first_line(err)
         raise InputError(f"input file {path}", f"a readable {name} file", reason, "remove or rewrite it") from None
 
 
-def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tuple[Footer, dict[int, str]]:
+def footer_with_ids(
+    fs: fsspec.AbstractFileSystem, file: str, path: str, *, nulls: bool = False
+) -> tuple[Footer, dict[int, str]]:
     """The footer of a Parquet file, and the name of the column that has each field id.
 
     Raises:
@@ -42,7 +40,7 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
     try:
         with for_short_reads(fs, file) as opened:
             parquet = open_parquet(opened)
-            footer = parquet_footer(parquet, opened)
+            footer = parquet_footer(parquet, opened, nulls=nulls)
     except (pa.ArrowException, OSError) as err:
         gone = isinstance(err, FileNotFoundError)
         reason = "none" if gone else first_line(err)
@@ -56,9 +54,9 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
     return footer, ids
 
 
-def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
+def _parquet(fs: fsspec.AbstractFileSystem, file: str, *, nulls: bool) -> Footer:
     with for_short_reads(fs, file) as opened:
-        return parquet_footer(open_parquet(opened), opened)
+        return parquet_footer(open_parquet(opened), opened, nulls=nulls)
 
 
 def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:

@@ -21,7 +21,6 @@ class Block(NamedTuple):
     """Some whole lines of a file. All line ends are converted to one newline.
 
     Attributes:
-        path: of the file, for errors.
         text: the lines, each with its newline except for the last of a file.
         offset: the byte at which the range begins; 0 for the beginning of a file.
         line: the number of lines in the range before this block.

@@ -5,8 +5,9 @@ Spark's own scan and pyarrow must give equal rows, whichever of them reads a fil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -37,7 +38,6 @@ class Footer(NamedTuple):
     """What the footer of a file says, of Parquet or ORC.
 
     Attributes:
-        types: the Spark SQL type of each column.
         rows: the rows of the whole file: those of its row groups or stripes, whatever else it says.
         pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
         foreign: the columns that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of
@@ -45,6 +45,7 @@ class Footer(NamedTuple):
         whole: whether the file must not be cut: only Spark reads it right, as dates or times may be in the calendar of
             before 1582, or integers are packed as DuckDB packs them.
         wide: whether it may have rows that are too wide for Spark's own scan.
+        nulls: how many values are null, of each column of single values whose row groups all count them; if asked for.
     """
 
     types: dict[str, str]
@@ -53,6 +54,7 @@ class Footer(NamedTuple):
     foreign: frozenset[str] = frozenset()
     whole: bool = False
     wide: bool = False
+    nulls: Mapping[str, int] = MappingProxyType({})
 
 
 def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
@@ -60,8 +62,11 @@ def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
     return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **options)
 
 
-def parquet_footer(parquet: pq.ParquetFile, opened: Any) -> Footer:
+def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False) -> Footer:
     """What Spark reads in a file, and what it cannot.
+
+    Args:
+        nulls: whether nulls are to be counted, by the statistics of the row groups.
 
     Raises:
         OSError: a row group claims more rows or fewer than it has values.
@@ -85,7 +90,19 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any) -> Footer:
     rows = sum(group.num_rows for group in groups)
     # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     pieces = [(group.num_rows, group.total_byte_size) for group in groups]
-    return Footer(by_name(types), rows, pieces, frozenset(foreign), not new or bool(odd_columns(parquet)), wide)
+    counted = _nulls(parquet) if nulls and known else {}
+    whole = not new or bool(odd_columns(parquet))
+    return Footer(by_name(types), rows, pieces, frozenset(foreign), whole, wide, counted)
+
+
+def _nulls(parquet: pq.ParquetFile) -> dict[str, int]:
+    groups, found = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)], {}
+    for field, leaves in _fields(parquet):
+        if len(leaves) == 1 and parquet.metadata.schema.column(leaves[0]).path == field.name:
+            told = [group.column(leaves[0]).statistics for group in groups]
+            if all(one is not None and one.has_null_count for one in told):
+                found[field.name] = sum(one.null_count for one in told)
+    return found
 
 
 def _is_signed(metadata: pq.FileMetaData, opened: Any) -> bool:

@@ -35,7 +35,6 @@ class TableFile:
     """A file of a table.
 
     Attributes:
-        path: where Spark reads it.
         values: of the partition columns, as text; None is null. Values of hidden partitions are not among them.
         days: of the columns whose days partition the table, though they are hidden: the day of all rows, as text.
         rows: its rows with the deleted ones, as the metadata says; None where it does not.
@@ -66,7 +65,6 @@ class Snapshot:
         table: its name and the number of the snapshot.
         outside: the partition columns that no file contains.
         parted: the columns whose values, or whose days, partition the table.
-        files: in the order of their paths.
         ids: for files without field ids, the id of the column that each name in them stands for.
     """
 

@@ -26,7 +26,7 @@ from skewless_spark.sources.lake.deletes import Vectors, deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot, pinned_vectors
 from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapshot
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile
-from skewless_spark.sources.listing import ListedFile, Listing, counted_units
+from skewless_spark.sources.listing import ListedFile, Listing, added_up, counted_units, nulls_in
 
 #: The types that older files may have, of a column that has been widened since.
 _WIDENED = {
@@ -95,11 +95,7 @@ def _widens(kind: str, wanted: str) -> bool:
 
 @dataclass(frozen=True)
 class LakeTable:
-    """A pinned table.
-
-    Attributes:
-        snapshot: what of the table is read.
-    """
+    """A pinned table."""
 
     snapshot: Snapshot
     root: str
@@ -121,8 +117,8 @@ class LakeTable:
         snapshot, vectors = READERS[given.format].snapshot(given, part, root, location, conditions)
         return cls(snapshot, root, vectors)
 
-    def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:
-        """Cut all files, or some, into units. Footers and deletes are read.
+    def listing(self, share: float, files: Sequence[TableFile] | None = None, nulls_of: Sequence[str] = ()) -> Listing:
+        """Cut all files, or some, into units. Footers and deletes are read; nulls of some columns may be counted.
 
         Raises:
             InputError: a file is gone, or has a column of a type that its table does not have.
@@ -134,17 +130,18 @@ class LakeTable:
             partition_columns={one.name: one.kind for one in self.snapshot.columns if one.name in outside},
             pinned=self.snapshot.table,
         )
-        units = in_threads(lambda file: self._units(file, piece), chosen)
-        return Listing(tuple(chain.from_iterable(units)), source)
+        found = list(in_threads(lambda file: self._units(file, piece, nulls_of), chosen))
+        nulls = added_up(nulls_of, [counts for _, counts in found])
+        return Listing(tuple(chain.from_iterable(units for units, _ in found)), source, nulls=nulls)
 
     def rewrites(self) -> Iterator[Commit]:
         """The commits up to the pinned one that say of themselves that they changed no row, the newest first."""
         table = self.snapshot.table
         return READERS[table.kind].rewrites(self.snapshot, self.root) if table.snapshot else iter(())
 
-    def _units(self, file: TableFile, piece: int) -> list[Unit]:
+    def _units(self, file: TableFile, piece: int, nulls_of: Sequence[str]) -> tuple[list[Unit], list[int | None]]:
         fs, inner_path = open_location(file.path)
-        footer, ids = footer_with_ids(fs, inner_path, file.path)
+        footer, ids = footer_with_ids(fs, inner_path, file.path, nulls=bool(nulls_of))
         if file.rows not in {None, footer.rows}:
             raise InputError(
                 f"input file {file.path}", f"{file.rows:,} rows, as {self.snapshot.at} says", f"{footer.rows:,}",
@@ -155,12 +152,14 @@ class LakeTable:
         known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
         listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
         units = counted_units(listed, footer, piece)
+        # A footer counts the nulls of deleted rows, too.
+        names = {one: None if one in self.snapshot.outside else inner.get(one, one) for one in nulls_of}
+        nulls = [None if file.deletes else nulls_in(footer, inside, told.get(one)) for one, inside in names.items()]
         if not (inner or file.deletes):
-            return units
+            return units, nulls
         deleted = deleted_positions(file.path, file.deletes, self.vectors)
-        return [
-            unit.model_copy(update={"inner": inner, "deletes": file.deletes, **_left(unit, deleted)}) for unit in units
-        ]
+        changed = {"inner": inner, "deletes": file.deletes}
+        return [unit.model_copy(update=changed | _left(unit, deleted)) for unit in units], nulls
 
     def _inner(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> dict[str, str | None]:
         """See ``Unit.inner``."""

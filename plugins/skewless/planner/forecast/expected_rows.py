@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -62,7 +63,8 @@ class ExpectedRows:
         """The reported head keys in the order of their texts, with rows seen (weighted) and rows left over."""
         head = self._remembered.head
         texts = sorted(head)
-        table = np.array([head[key] for key in texts], dtype=np.float64).reshape(-1, 2)
+        counts = chain.from_iterable([head[key] for key in texts])
+        table = np.fromiter(counts, dtype=np.float64, count=2 * len(texts)).reshape(-1, 2)
         return texts, table[:, 0], table[:, 1]
 
     @cached_property
@@ -117,6 +119,11 @@ class ExpectedRows:
         """
         texts = self._all_keys[0]
         return tuple([texts[number] for number in self._order.tolist()])
+
+    @property
+    def by_text(self) -> Indices:
+        """The numbers of ``keys`` in the order of their texts."""
+        return np.argsort(self._order)
 
     @cached_property
     def head_backlog(self) -> Rows:

@@ -9,14 +9,16 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from skewless.columns import numbers
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.forecast.bucket_parts import BucketParts
 from skewless.planner.forecast.expected_rows import ExpectedRows
 from skewless.planner.forecast.key_sample import KeyCounts
 from skewless.planner.forecast.row_costs import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
-from skewless.routing.hashing import bucket_hash, key_hash
+from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 
@@ -89,10 +91,8 @@ class Forecast(ExpectedRows):
 
     @cached_property
     def _hashes(self) -> tuple[Indices, Indices]:
-        ring = np.fromiter(map(key_hash, self.keys), dtype=np.int64, count=len(self.keys))
-        if not self.plan.factors:
-            return ring, np.zeros(len(self.keys), dtype=np.int64)
-        return ring, np.fromiter(map(bucket_hash, self.keys), dtype=np.int64, count=len(self.keys))
+        buckets = hashes_of(self.keys, BUCKET_SEED) if self.plan.factors else np.zeros(len(self.keys), dtype=np.int64)
+        return hashes_of(self.keys), buckets
 
     @property
     def rows_are_alike(self) -> bool:
@@ -114,36 +114,72 @@ class Forecast(ExpectedRows):
         """The task index that ring and buckets give each head key, shape ``(len(keys),)``."""
         ring, bucket = self._hashes
         if plan.factors and not self.plan.factors:
-            bucket = np.fromiter(map(bucket_hash, self.keys), dtype=np.int64, count=len(self.keys))
+            bucket = hashes_of(self.keys, BUCKET_SEED)
         slots = ring >> (32 - plan.ring.ring_bits)
         tasks: Indices = plan.slot_tasks[slots].astype(np.int64) + bucket % plan.slot_factors[slots]
         return tasks
 
     def tail_rows(self, plan: RoutingPlan) -> Rows:
         """Load of tail and null rows of each task under a plan's ring, shape ``(tasks,)``."""
+        return self._tail_rows_now if plan is self.plan else self._tail_rows(plan)
+
+    @cached_property
+    def _tail_rows_now(self) -> Rows:
+        return self._tail_rows(self.plan)
+
+    def _tail_rows(self, plan: RoutingPlan) -> Rows:
+        return self._tail(plan, *self._tail_loads, self.null_backlog + self.null_wave)
+
+    @cached_property
+    def _tail_loads(self) -> tuple[Rows, Rows]:
+        """Load of all other keys, per slot of the ring: of those to come and of those left over."""
         # Of the other keys there are about as many to set up in each slot.
         setups = self.setup_rows * max(0.0, self.expected_keys - len(self.keys)) / len(self.tail_backlog)
-        slots = (self.tail_backlog + self.tail_wave) * self.row_costs.tail_cost + setups
-        return _tail(plan, slots, self.null_backlog + self.null_wave)
+        cost = self.row_costs.tail_cost
+        return self.tail_wave * cost + setups, self.tail_backlog * cost
+
+    def _tail(self, plan: RoutingPlan, wave: Rows | None, backlog: Rows | None, null_rows: float) -> Rows:
+        """Rows of each task from the ring's slots, to come and left over, and from rows without a key."""
+        _, buckets, factors = plan.task_table.T
+        nothing = np.zeros(len(self.tail_backlog))
+        wave, backlog = (nothing if rows is None else rows for rows in (wave, backlog))
+        if self.plan.factors:
+            return self._bucket_parts.tail(plan, wave, backlog) + null_rows / len(buckets)
+        reducers = np.bincount(plan.slot_tasks, weights=wave + backlog, minlength=plan.task_count)
+        first = np.arange(len(buckets)) - buckets
+        rows: Rows = reducers[first] / factors + null_rows / len(buckets)
+        return rows
+
+    @cached_property
+    def _bucket_parts(self) -> BucketParts:
+        queued, left = (numbers(self.report.tasks, name).astype(np.float64) for name in ("queued_rows", "backlog_rows"))
+        # Where keys change, those of the last wave would be taken for the buckets' own; and so would a named key's
+        # where rows had waited, of which nobody knows how many were its.
+        steady = float(self.memory is None and not self.report.backlog_in_rows)
+        of_seen = float(queued.sum()) / max(1, self._remembered.seen_rows)
+        head, null = self._fresh[self._order] * of_seen, self._remembered.seen_null_rows * of_seen
+        named, waits = (self.placement_now.loads(rows, len(queued)) for rows in (head, self.head_backlog))
+        came, left = queued - named - null / len(queued), left - waits - self.null_backlog / len(left)
+        return BucketParts.measured(self.plan, steady * np.maximum(0.0, came), np.maximum(0.0, left))
 
     def loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task under a plan with the head keys placed so, shape ``(tasks,)``."""
         if self._same_draws(plan):
             before, after, part = self.placement_now.overlap(placement)
             rows = self.piece_loads[before] * part
-            come = sums(placement.task[after], rows, len(plan.tasks))
+            come = sums(placement.task[after], rows, plan.task_count)
             if plan.ring is not self.plan.ring:
                 return (self.tail_rows(plan) + come) / self._speeds(plan)
-            gone = sums(self.placement_now.task[before], rows, len(plan.tasks))
+            gone = sums(self.placement_now.task[before], rows, plan.task_count)
             # Estimated pieces may add up to more than their task has; a load is never negative.
             return np.maximum(0.0, self.loads_unchanged() + (come - gone) / self._speeds(plan))
-        head = placement.loads(self.head_loads, len(plan.tasks))
+        head = placement.loads(self.head_loads, plan.task_count)
         return (self.tail_rows(plan) + head) / self._speeds(plan)
 
     def wave_loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task from the admitted rows alone, shape ``(tasks,)``."""
-        tail = _tail(plan, self.tail_wave * self.row_costs.tail_cost, self.null_wave)
-        head = placement.loads(self.head_wave * self.head_costs, len(plan.tasks))
+        tail = self._tail(plan, self.tail_wave * self.row_costs.tail_cost, None, self.null_wave)
+        head = placement.loads(self.head_wave * self.head_costs, plan.task_count)
         return (tail + head) / self._speeds(plan)
 
     def loads_unchanged(self) -> Rows:
@@ -152,17 +188,21 @@ class Forecast(ExpectedRows):
         Head keys of the plan that are no head keys of the forecast are counted on the ring: they
         are too light to have been reported one by one.
         """
+        return self._loads_unchanged
+
+    @cached_property
+    def _loads_unchanged(self) -> Rows:
         if not self.rows_are_alike:
-            head = sums(self.placement_now.task, self.piece_loads, len(self.plan.tasks))
+            head = sums(self.placement_now.task, self.piece_loads, self.plan.task_count)
             return (self.tail_rows(self.plan) + head) / self._speeds(self.plan)
-        backlog = np.array([load.backlog_rows for load in self.report.tasks], dtype=np.float64)
-        wave = _tail(self.plan, self.tail_wave, self.null_wave)
-        head = self.placement_now.loads(self.head_wave, len(self.plan.tasks))
+        backlog = numbers(self.report.tasks, "backlog_rows").astype(np.float64)
+        wave = self._tail(self.plan, self.tail_wave, None, self.null_wave)
+        head = self.placement_now.loads(self.head_wave, self.plan.task_count)
         return backlog + wave + head
 
     def _same_draws(self, plan: RoutingPlan) -> bool:
         """Whether a row of a split key draws under a plan what it drew before."""
-        return plan.tasks == self.plan.tasks and plan.share_salt == self.plan.share_salt
+        return plan.same_tasks(self.plan) and plan.share_salt == self.plan.share_salt
 
     @cached_property
     def piece_backlog(self) -> Rows:
@@ -171,14 +211,14 @@ class Forecast(ExpectedRows):
         What a task left over is known, and what is left of a key; where a task has pieces of several split keys, how it
         is made up is estimated (iterative proportional fitting, Deming and Stephan 1940).
         """
-        now, count = self.placement_now, len(self.plan.tasks)
+        now, count = self.placement_now, self.plan.task_count
         pieces = now.pieces[now.key]
         rows = self.head_backlog[now.key] * now.weight / WHOLE_WEIGHT
         split = pieces > 1
         if not split.any():
             return rows
-        left = np.array([load.backlog_rows for load in self.report.tasks], dtype=np.float64)
-        left -= _tail(self.plan, self.tail_backlog, self.null_backlog)
+        left = numbers(self.report.tasks, "backlog_rows").astype(np.float64)
+        left -= self._tail(self.plan, None, self.tail_backlog, self.null_backlog)
         left -= np.bincount(now.task[~split], weights=rows[~split], minlength=count)
         left = np.maximum(left, 0.0)
         key, task = now.key[split], now.task[split]
@@ -201,8 +241,8 @@ class Forecast(ExpectedRows):
         """Rows, whatever they cost, that are predicted for each task, shape ``(tasks,)``."""
         if self.rows_are_alike:
             return self.loads(plan, placement)
-        tail = _tail(plan, self.tail_backlog + self.tail_wave, self.null_backlog + self.null_wave)
-        return tail + placement.loads(self.head_rows, len(plan.tasks))
+        tail = self._tail(plan, self.tail_wave, self.tail_backlog, self.null_backlog + self.null_wave)
+        return tail + placement.loads(self.head_rows, plan.task_count)
 
     def forwarded_rows(self, plan: RoutingPlan, placement: Placement) -> float:
         """Backlog rows that another plan moves to another task, expected.
@@ -216,15 +256,15 @@ class Forecast(ExpectedRows):
             moves = before.task[piece] != placement.task[other]
             moved = float((self.piece_backlog[piece] * part)[moves].sum())
             return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
-        if plan.tasks != self.plan.tasks:
+        if not plan.same_tasks(self.plan):
             now = {task: number for number, task in enumerate(plan.tasks)}
             # A task that is no more gets a number that no task has.
-            renumbered = np.array([now.get(task, len(plan.tasks)) for task in self.plan.tasks])
+            renumbered = np.array([now.get(task, plan.task_count) for task in self.plan.tasks])
             pieces = np.lexsort((renumbered[before.task], before.key))
             before = Placement(before.keys, before.key[pieces], renumbered[before.task[pieces]], before.weight[pieces])
         moved = float((self.head_backlog * (1.0 - before.kept_part(placement))).sum())
-        if plan.share_salt != self.plan.share_salt or plan.tasks != self.plan.tasks:
-            moved += self.null_backlog * (1.0 - 1.0 / len(plan.tasks))
+        if plan.share_salt != self.plan.share_salt or not plan.same_tasks(self.plan):
+            moved += self.null_backlog * (1.0 - 1.0 / plan.task_count)
         return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
 
     def split_error(self, plan: RoutingPlan, placement: Placement) -> float:
@@ -242,8 +282,8 @@ class Forecast(ExpectedRows):
             share = placement.weight / WHOLE_WEIGHT
             variance = self.head_backlog[placement.key] * share * (1.0 - share)
             task = placement.task
-        worst = float(sums(task, variance, len(plan.tasks)).max(initial=0.0))
-        return math.sqrt(2.0 * math.log(len(plan.tasks)) * worst)
+        worst = float(sums(task, variance, plan.task_count).max(initial=0.0))
+        return math.sqrt(2.0 * math.log(plan.task_count) * worst)
 
     def _tail_moves(self, plan: RoutingPlan) -> npt.NDArray[np.bool_]:
         """Which slots go to another task; a split or a merge renames all tasks of a reducer."""
@@ -255,7 +295,7 @@ class Forecast(ExpectedRows):
 
     def _speeds(self, plan: RoutingPlan) -> Rows:
         """Speeds of a plan's tasks; 1 each if they are not the tasks that were measured."""
-        return self.row_costs.speeds if plan.tasks == self.plan.tasks else np.ones(len(plan.tasks))
+        return self.row_costs.speeds if plan.same_tasks(self.plan) else np.ones(plan.task_count)
 
     def speeds_under(self, plan: RoutingPlan) -> Rows | None:
         """Speeds of a plan's tasks, or None where they are alike."""
@@ -265,7 +305,7 @@ class Forecast(ExpectedRows):
     @property
     def falling(self) -> Rows | None:
         """How large tasks are to be beside each other where slots take several each; None where they are alike."""
-        count = len(self.plan.tasks)
+        count = self.plan.task_count
         if not self.costs_unlike or count <= self.parallelism:
             return None
         sizes = LEAST + np.linspace(1.0, 0.0, count) ** FALL
@@ -292,12 +332,3 @@ def _setup_rows(job: Job) -> float:
     if not setup or len(declared) < len(job.algebra):
         return 0.0
     return setup / (ROW_SECONDS + math.fsum(declared))
-
-
-def _tail(plan: RoutingPlan, slots: Rows, null_rows: float) -> Rows:
-    """Rows of each task from the ring's slots, spread evenly over key buckets, and from rows without a key."""
-    reducers = np.bincount(plan.slot_tasks, weights=slots, minlength=len(plan.tasks))
-    _, buckets, factors = plan.task_table.T
-    first = np.arange(len(buckets)) - buckets
-    rows: Rows = reducers[first] / factors + null_rows / len(buckets)
-    return rows

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from skewless.columns import numbers
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.placement.placement import Rows
 from skewless.routing.hashing import key_slots
@@ -32,7 +33,7 @@ def dispersion(plan: RoutingPlan, report: StageReport, in_order: bool = False) -
     before = report.histogram.seen_rows - report.admitted_rows
     if not plan.expected_rows or not report.admitted_rows or before <= 0:
         return UNCHECKED_IN_ORDER if in_order else UNCHECKED
-    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
+    queued = numbers(report.tasks, "queued_rows").astype(np.float64)
     expected = np.array(plan.expected_rows, dtype=np.float64)
     fresh = report.admitted_rows / max(1, report.admitted_rows + report.backlog_in_rows)
     variance = np.maximum(1.0, expected * fresh * (1.0 + report.admitted_rows / before))
@@ -49,7 +50,7 @@ def misses(plan: RoutingPlan, report: StageReport, first: StageReport) -> Rows:
 
 
 def _missed(report: StageReport, expected: Sequence[int]) -> Rows:
-    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
+    queued = numbers(report.tasks, "queued_rows").astype(np.float64)
     if not report.admitted_rows:
         return np.zeros(0)
     told = np.array(expected, dtype=np.float64) if expected else queued.mean()
@@ -96,7 +97,7 @@ def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
     if plan.epoch or not plan.expected_rows or not report.admitted_rows:
         return ""
     source = "its forecast" if plan.source is None else plan.source.words
-    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
+    queued = numbers(report.tasks, "queued_rows").astype(np.float64)
     apart = distance(np.array(plan.expected_rows, dtype=np.float64), queued)
     if apart < 0.005:
         return f"the keys are spread as in {source}, from which the first plan was made"

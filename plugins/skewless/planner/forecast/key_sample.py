@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from skewless.columns import exact_sum, numbers
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, StageReport
 from skewless.routing.hashing import key_hashes
 
@@ -33,7 +34,7 @@ class KeyCounts:
         """The keys of a stage that was routed: its head one by one, all others as if they were alike."""
         histogram = report.histogram
         head = np.array([seen for seen, _ in histogram.head.values()], dtype=np.float64)
-        keys = sum(load.states for load in report.tasks) if histogram.keys is None else histogram.keys
+        keys = exact_sum(numbers(report.tasks, "states")) if histogram.keys is None else histogram.keys
         tail = max(0, keys - len(head))
         rest = histogram.seen_rows - float(head.sum())
         others = np.full(tail, max(1.0, rest / tail)) if tail and rest > 0 else np.zeros(0)
@@ -145,7 +146,7 @@ class KeySample:
         tail[: rare % slots] += 1
         return Histogram(
             seen_rows=int(self.counts.sum()), seen_null_rows=nulls, backlog_null_rows=0,
-            head=dict(sorted(head.items())), seen_tail=tuple(tail.tolist()), backlog_tail=(0,) * slots,
+            head=dict(sorted(head.items())), seen_tail=tail, backlog_tail=np.zeros_like(tail),
         )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from skewless.columns import column
 from skewless.documents.stage_report import StageReport
 from skewless.planner.placement.placement import Rows
 
@@ -62,11 +63,13 @@ class RowCosts:
     def tail_cost(self) -> float:
         """Cost of a row of any other key, in rows of average cost."""
         mean, histogram = self.mean_seconds, self.report.histogram
+        if mean is None or histogram.tail_seconds is None:
+            return 1.0
         measured = set(histogram.head_seconds)
         seen = sum(rows for key, (rows, _) in histogram.head.items() if key in measured)
         left = sum(rows for key, (_, rows) in histogram.head.items() if key in measured)
         done = (histogram.seen_rows - seen) - (self.report.backlog_rows - left)
-        if mean is None or histogram.tail_seconds is None or done <= 0:
+        if done <= 0:
             return 1.0
         return histogram.tail_seconds / done / mean
 
@@ -78,11 +81,11 @@ class RowCosts:
         were timed, a difference between tasks is attributed to their keys.
         """
         loads = self.report.tasks
-        slowness = [load.slowness for load in loads if load.slowness is not None]
+        slowness = [one for one in column(loads, "slowness") if one is not None]
         if len(slowness) == len(loads):
             apart = 1.0 / np.array(slowness)
             return np.ones(len(loads)) if apart.max() - apart.min() < ALIKE else apart
-        timed = [(load.processed_rows, load.busy_seconds) for load in loads]
+        timed = list(zip(column(loads, "processed_rows"), column(loads, "busy_seconds"), strict=True))
         even = np.ones(len(loads))
         if self.mean_seconds is not None or not all(rows and seconds for rows, seconds in timed):
             return even

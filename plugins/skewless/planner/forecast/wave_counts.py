@@ -165,7 +165,7 @@ def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
             "seen_rows": sum(whole),
             "seen_null_rows": whole[-1],
             "head": {key: (whole[at], last.head[key][1]) for at, key in enumerate(keys)},
-            "seen_tail": tuple(whole[len(keys) : -1]),
+            "seen_tail": np.array(whole[len(keys) : -1], dtype=np.int64),
         }
     )
 

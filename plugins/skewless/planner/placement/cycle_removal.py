@@ -76,7 +76,7 @@ class _Forest:
     def _close(self, pair: int, one: int, other: int) -> None:
         up, down = self._ways(one, other)
         link = self.link
-        above, below = [link[node] for node in up], [link[node] for node in down]
+        above, below = list(map(link.__getitem__, up)), list(map(link.__getitem__, down))
         self.steps += len(above) + len(below)
         # Around the cycle pairs lose and gain rows by turns.
         emptied = self._empty_one([pair, *above[1::2], *below[1::2]], above[::2] + below[::2])
@@ -117,7 +117,7 @@ class _Forest:
     def _empty_one(self, even: list[int], odd: list[int]) -> int:
         """Hand rows around a cycle, the way that moves fewer, until a pair has none; that pair."""
         rows = self.rows
-        least, least_odd = min([rows[pair] for pair in even]), min([rows[pair] for pair in odd])
+        least, least_odd = (min(map(rows.__getitem__, pairs)) for pairs in (even, odd))
         losers, winners, moved = (even, odd, least) if least <= least_odd else (odd, even, least_odd)
         emptied = min([pair for pair in losers if rows[pair] == moved])
         for pair in losers:

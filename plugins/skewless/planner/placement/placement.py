@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +57,10 @@ class Placement:
         """Where keys go under the head of a plan: to their shares, or where ring and buckets say."""
         if not head:
             return cls.pinned(on_ring)
-        tasks = zip(keys, on_ring.tolist(), strict=True)
-        return cls.of_shares([head.get(key) or ((task, WHOLE_WEIGHT),) for key, task in tasks])
+        shares = list(map(head.get, keys))
+        if None in shares:
+            shares = [one or ((task, WHOLE_WEIGHT),) for one, task in zip(shares, on_ring.tolist(), strict=True)]
+        return cls.of_shares(cast("list[Weights]", shares))
 
     @classmethod
     def of_rows(cls, keys: int, key: Indices, task: Indices, rows: Rows) -> Placement:
@@ -71,13 +74,11 @@ class Placement:
         key, task = pairs // tasks, pairs % tasks
         pieces = np.bincount(key, minlength=keys)
         weight = np.full(len(key), WHOLE_WEIGHT)
-        split = np.flatnonzero(pieces > 1)
-        ends = np.cumsum(pieces)
-        keep = np.ones(len(key), dtype=bool)
-        for number in split.tolist():
-            mine = slice(int(ends[number] - pieces[number]), int(ends[number]))
+        starts = np.cumsum(pieces) - pieces
+        for count in distinct(pieces[pieces > 1]).tolist():
+            mine = starts[pieces == count][:, None] + np.arange(count)
             weight[mine] = whole_weights(amounts[mine])
-            keep[mine] = weight[mine] > 0
+        keep = weight > 0
         return cls(keys, key[keep], task[keep], weight[keep])
 
     @cached_property
@@ -144,15 +145,16 @@ class Placement:
         there = theirs[np.minimum(found, len(theirs) - 1)] == mine if len(theirs) else np.zeros(len(mine), dtype=bool)
         return len(mine) - int(np.count_nonzero(there))
 
-    def as_head(self, keys: Sequence[str]) -> dict[str, Weights]:
-        """The ``head`` of a plan, by key text, in text order."""
+    def as_head(self, keys: Sequence[str], order: Indices | None = None) -> dict[str, Weights]:
+        """The ``head`` of a plan, by key text, in text order; the keys' numbers in that order may be known."""
         whole = [((task, WHOLE_WEIGHT),) for task in range(int(self.task.max(initial=-1)) + 1)]
         starts = np.cumsum(self.pieces) - self.pieces
         first = [whole[task] for task in self.first_tasks.tolist()]
         for number in self.split.tolist():
             mine = slice(int(starts[number]), int(starts[number] + self.pieces[number]))
             first[number] = tuple(zip(self.task[mine].tolist(), self.weight[mine].tolist(), strict=True))
-        return dict(sorted(zip(keys, first, strict=True)))
+        by_text = sorted(range(len(keys)), key=keys.__getitem__) if order is None else order.tolist()
+        return {keys[number]: first[number] for number in by_text}
 
 
 def distinct(values: Indices) -> Indices:
@@ -172,16 +174,17 @@ def cells_of(pieces: int) -> int:
 
 
 def whole_weights(amounts: Rows) -> Indices:
-    """Rows of one key's pieces as whole weights that add up to ``WHOLE_WEIGHT``, same shape.
+    """Rows of the pieces of keys, a line for each key, as whole weights that add up to ``WHOLE_WEIGHT``, same shape.
 
     Weights are multiples of ``WHOLE_WEIGHT / 2**n`` with ``2**n >= CELLS_PER_PIECE`` per piece (as
     long as there are that many), so that Spark can look a share up in a small table of cells.
     """
-    cells = cells_of(len(amounts))
-    exact = amounts / amounts.sum() * cells
+    cells = cells_of(amounts.shape[-1])
+    exact = amounts / amounts.sum(axis=-1, keepdims=True) * cells
     whole = np.floor(exact).astype(np.int64)
-    spare = cells - int(whole.sum())
-    largest_remainders = np.lexsort((np.arange(len(whole)), whole - exact))[:spare]
-    whole[largest_remainders] += 1
+    spare = cells - whole.sum(axis=-1, keepdims=True)
+    largest_remainders = np.argsort(whole - exact, axis=-1, kind="stable")
+    np.put_along_axis(more := np.zeros_like(whole), largest_remainders, np.arange(whole.shape[-1]) < spare, axis=-1)
+    whole += more
     weights: Indices = whole * (WHOLE_WEIGHT // cells)
     return weights

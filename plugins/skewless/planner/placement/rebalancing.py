@@ -6,7 +6,10 @@ got through with it; and a task that has too much gives away the end of a segmen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from itertools import islice
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -82,24 +85,25 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
     moved[starts[whole]] = wanted.task[first[whole]]
     same |= whole
     old = Placement(old.keys, old.key, moved, old.weight)
-    parts: list[tuple[Indices, Indices, Indices]] = []
-    reached = 0
-    for number in np.flatnonzero(~same).tolist():
-        mine = slice(int(starts[number]), int(ends[number]))
-        target = slice(int(first[number]), int(last[number]))
-        parts.append((old.key[reached : mine.start], old.task[reached : mine.start], old.weight[reached : mine.start]))
-        pieces = list(zip(old.task[mine].tolist(), old.weight[mine].tolist(), amounts[mine].tolist(), strict=True))
-        rows = dict(zip(wanted.task[target].tolist(), wanted.rows[target].tolist(), strict=True))
-        merged = _merged(list(_cut(pieces, rows)))
+    cut = np.flatnonzero(~same)
+    counts, segments = np.zeros(len(cut), dtype=np.int64), Segments()
+    kept, left = same[old.key], ~same[wanted.key]
+    pieces = zip(old.task[~kept].tolist(), old.weight[~kept].tolist(), amounts[~kept].tolist(), strict=True)
+    goals = zip(wanted.task[left].tolist(), wanted.rows[left].tolist(), strict=True)
+    sizes = zip((ends - starts)[cut].tolist(), (last - first)[cut].tolist(), strict=True)
+    for at, (own, target) in enumerate(sizes):
+        rows = dict(islice(goals, target))
+        merged = _merged(_cut(list(islice(pieces, own)), rows))
         if len(merged) > SEGMENTS_PER_TASK * len(rows):
             # Cut up too often: lay each task's segments together once, whatever rows that moves.
             merged = _merged(sorted(merged))
-        new = np.array(merged, dtype=np.int64).reshape(-1, 2)
-        parts.append((np.full(len(new), number), new[:, 0], new[:, 1]))
-        reached = mine.stop
-    parts.append((old.key[reached:], old.task[reached:], old.weight[reached:]))
-    key, task, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Placement(old.keys, key, task, weight)
+        counts[at] = len(merged)
+        segments += merged
+    new = np.array(segments, dtype=np.int64).reshape(-1, 2)
+    key = np.concatenate([old.key[kept], np.repeat(cut, counts)])
+    order = np.argsort(key, kind="stable")
+    task, weight = (np.concatenate([one[kept], new[:, at]])[order] for at, one in enumerate((old.task, old.weight)))
+    return Placement(old.keys, key[order], task, weight)
 
 
 def _unchanged(before: _Wanted, wanted: _Wanted, keys: int, tasks: int) -> npt.NDArray[np.bool_]:
@@ -131,7 +135,6 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
             lacks[task] -= keeps
     takers = [[lack, task] for task, lack in lacks.items() if lack > 0]
     unit = _unit([weight for _, weight, _ in pieces], len(target))
-    fallback = max(target, key=lambda task: (target[task], -task))
     for (task, weight, rows), keeps in zip(pieces, kept, strict=True):
         left, over, handed = weight, rows - keeps, 0.0
         while takers and over > 0 and left > 0 and rows > 0:
@@ -147,18 +150,16 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
                 takers.pop(0)
         if left > 0:
             # What rounding leaves of a segment stays, unless its task is to have none of the key.
-            yield (task if task in target else fallback), left
+            yield (task if task in target else max(target, key=lambda task: (target[task], -task))), left
 
 
 def _unit(weights: list[int], tasks: int) -> int:
     """The weight of one cell in Spark's table of this key's shares: cuts are multiples of it."""
-    unit = WHOLE_WEIGHT // cells_of(tasks)
-    for weight in weights:
-        unit = min(unit, weight & -weight)
-    return unit
+    together = reduce(or_, weights)
+    return min(WHOLE_WEIGHT // cells_of(tasks), together & -together)
 
 
-def _merged(segments: Segments) -> Segments:
+def _merged(segments: Iterable[tuple[int, int]]) -> Segments:
     merged: Segments = []
     for task, weight in segments:
         if merged and merged[-1][0] == task:

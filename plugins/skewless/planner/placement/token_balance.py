@@ -27,18 +27,20 @@ _BLOCK = 1000
 _REDUCER = REDUCERS_END - 1
 
 
-def evened(ring: Ring, slot_rows: Rows, fixed: Rows | None = None) -> Ring:
+def evened(ring: Ring, slot_rows: Rows, fixed: Rows | None = None, room: Rows | None = None) -> Ring:
     """The ring with token counts changed one by one as long as that makes the reducers' rows more even.
 
     Descent on the sum of squares of the reducers' rows, one token at a time: the fullest reducer
     gives its last token away, or the emptiest one gets another; then the next fullest and the next
     emptiest, and so on. It ends when no reducer has a change that helps.
 
-    ``slot_rows`` are the rows of each slot; ``fixed`` those that each reducer has beside its slots, none by default.
+    ``slot_rows`` are the rows of each slot; ``fixed`` those that each reducer has beside its slots, none by default;
+    ``room`` says what each reducer can take beside the others, which is as much by default.
     """
     if float(slot_rows.sum()) < ROWS_PER_REDUCER * len(ring.tokens):
         return ring
-    search = _Search(ring, slot_rows, np.zeros(len(ring.tokens)) if fixed is None else fixed)
+    even = np.ones(len(ring.tokens))
+    search = _Search(ring, slot_rows, 0.0 * even if fixed is None else fixed, even if room is None else room)
     for _ in range(PASSES):
         if not search.go_through():
             break
@@ -48,9 +50,10 @@ def evened(ring: Ring, slot_rows: Rows, fixed: Rows | None = None) -> Ring:
 class _Search:
     """Tokens on the ring, sorted, each with the rows of its arc."""
 
-    def __init__(self, ring: Ring, slot_rows: Rows, fixed: Rows) -> None:
+    def __init__(self, ring: Ring, slot_rows: Rows, fixed: Rows, room: Rows) -> None:
         self.bits = ring.ring_bits
         self.tokens = dict(ring.tokens)
+        self.room = dict(zip(self.tokens, room.tolist(), strict=True))
         self.sums = np.concatenate([[0.0], np.cumsum(slot_rows)])
         self.total = float(self.sums[-1])
         hashes, owners = ring.places
@@ -76,7 +79,7 @@ class _Search:
 
     def go_through(self) -> bool:
         """Let every reducer give or take a few tokens where that helps; false if it helped nowhere."""
-        order = sorted(self.rows, key=lambda reducer: (-self.rows[reducer], reducer))
+        order = sorted(self.rows, key=lambda reducer: (-self.rows[reducer] / self.room[reducer], reducer))
         before = self.changes
         for full, empty in zip(order, reversed(order), strict=True):
             if self.tries * len(self.places) >= MOST_MOVES:
@@ -122,7 +125,8 @@ class _Search:
     def _move(self, giver: int, taker: int, rows: float, place: int, added: bool) -> _Change:
         squares = 0.0
         if giver != taker:
-            squares = 2.0 * rows * (self.rows[taker] - self.rows[giver] + rows)
+            to, of = self.room[taker], self.room[giver]
+            squares = rows * ((2.0 * self.rows[taker] + rows) / to - (2.0 * self.rows[giver] - rows) / of)
             self.rows[giver] -= rows
             self.rows[taker] += rows
         return _Change(giver, taker, rows, place, added, squares)

@@ -7,51 +7,62 @@ are merged at the end. If keys may not be split, they are placed whole.
 
 Two placements are proposed. ``rebalance`` leaves rows where they are as far as the level allows; ``repack`` starts
 from nothing, which may need fewer pieces. If the head is too light to level the tail, tokens even out the tail
-itself. If fewer tasks than cores are in use, reducers are added as far as the spec allows; if it does not allow
-them, the keys of the fullest reducers are split over virtual tasks. The planner prices all proposals.
+itself. Reducers come and go as rows and the price of a task say, as far as the spec allows. Key buckets are split where
+slots have no task, or where a stage only drains and a task is too full, and merged where two would fit. The planner
+prices all proposals.
 """
 
 from __future__ import annotations
 
-import heapq
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from skewless.documents.job import Job
+from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.placement.key_buckets import HYSTERESIS, for_free_slots, for_full_tasks, for_small_tasks
 from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, spread, water_level
 from skewless.planner.placement.placement import Placement, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance
 from skewless.planner.placement.token_balance import evened
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.ring import MOST_BUCKETS, Ring
+from skewless.routing.ring import Ring
 
 #: The tail is left alone while no task's tail is above the level by more than this.
 LEVEL_ENOUGH = 1.005
-#: Reducers are removed while each has fewer rows than this: a task costs more than it does.
-WORTH_A_TASK_ROWS = 1000
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Place the head on the ring as it is; and on other rings, if the tail is uneven or tasks are missing."""
-    if len(forecast.plan.tasks) == forecast.parallelism == 1:
+    if forecast.plan.task_count == forecast.parallelism == 1:
         return ()
     proposals = list(_on_this_ring(job, forecast))
-    tail = forecast.tail_rows(forecast.plan)
-    level = water_level(tail, float(forecast.head_loads.sum()), forecast.speeds_under(forecast.plan))
+    plan, tail = forecast.plan, forecast.tail_rows(forecast.plan)
+    if forecast.costs_unlike and plan.factors:
+        return proposals  # each slot has several tasks on purpose
+    speeds = forecast.speeds_under(plan)
+    level = water_level(tail, float(forecast.head_loads.sum()), speeds)
+    timed = tail if speeds is None else tail / speeds  # as a level is: what a slot of speed 1 would take as long for
     heaviest = float(_alone(job, forecast, level).max(initial=0.0))
     # Within half a percent a ring is as even as its slots allow, and moves would be for nothing.
-    if len(tail) > 1 and not forecast.plan.factors and max(float(tail.max()), heaviest) > level * LEVEL_ENOUGH:
+    if len(tail) > 1 and max(float(timed.max()), heaviest) > level * LEVEL_ENOUGH:
         proposals += _evener_tail(job, forecast, level)
-    # As many reducers as there are slots, if the spec allows; fewer, if there are few rows.
-    routing, useful = job.spec.routing, max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
-    reducers = max(routing.least_reducers, min(routing.most_reducers, routing.parallelism, useful))
-    if reducers != len(forecast.plan.ring.tokens):
+    reducers = _reducers(job, forecast)
+    if reducers != len(plan.ring.tokens):
         proposals += _other_reducers(job, forecast, reducers)
-    elif len(tail) < forecast.parallelism:
-        proposals += _more_tasks(job, forecast)
-    return proposals
+    return [*proposals, *_other_buckets(job, forecast, timed, level, more=reducers == len(plan.ring.tokens))]
+
+
+def _reducers(job: Job, forecast: Forecast) -> int:
+    """As many as there are slots, as far as the spec allows; of few rows fewer, as a task has a price.
+
+    Q rows in n even tasks on W slots cost ``Q / n`` and ``c n / W``, least where n is the square root of ``Q W / c``.
+    """
+    routing = job.spec.routing
+    useful = round(math.sqrt(forecast.queued_rows * routing.parallelism / TASK_COST_ROWS))
+    return max(1, routing.least_reducers, min(routing.most_reducers, routing.parallelism, useful))
 
 
 def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
@@ -76,13 +87,15 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
 
 def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposal]:
     slots = (forecast.tail_backlog + forecast.tail_wave) * forecast.row_costs.tail_cost
-    fixed = sums(forecast.placement_now.first_tasks, _alone(job, forecast, level), len(forecast.plan.tasks))
-    ring = evened(forecast.plan.ring, slots, fixed)
-    if ring != forecast.plan.ring:
-        before = forecast.plan.ring.tokens
+    plan = forecast.plan
+    fixed = sums(forecast.placement_now.first_tasks, _alone(job, forecast, level), plan.task_count)
+    first = np.flatnonzero(plan.task_table[:, 1] == 0)
+    ring = evened(plan.ring, slots, np.add.reduceat(fixed, first), plan.task_table[first, 2].astype(float))
+    if ring != plan.ring:
+        before = plan.ring.tokens
         changed = sum(before.get(reducer) != count for reducer, count in ring.tokens.items())
         words = f"change the tokens of {changed:,} reducers"
-        yield _elsewhere(job, forecast, "even out tail", words, ring, {})
+        yield _elsewhere(job, forecast, "even out tail", words, ring, plan.factors)
 
 
 def _alone(job: Job, forecast: Forecast, level: float) -> Rows:
@@ -107,33 +120,27 @@ def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Propo
     yield _elsewhere(job, forecast, "add reducers" if change > 0 else "remove reducers", words, ring, {})
 
 
-def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
-    """Key buckets for the reducers with the most tail, until every slot has a task (SEP-32)."""
-    plan = forecast.plan
-    factors = {reducer: plan.factors.get(reducer, 1) for reducer in plan.ring.reducers}
-    tail = np.bincount(plan.task_table[:, 0], weights=forecast.tail_rows(plan)).tolist()
-    free = forecast.parallelism - len(plan.tasks)
-    fullest_first = [(-tail[reducer] / factor, reducer) for reducer, factor in factors.items()]
-    heapq.heapify(fullest_first)
-    while fullest_first:
-        _, reducer = heapq.heappop(fullest_first)
-        factor = factors[reducer]
-        # Neither limit will ever be wider: a reducer that cannot be split now will not be split later.
-        if factor <= free and 2 * factor <= MOST_BUCKETS:
-            free -= factor
-            factors[reducer] = 2 * factor
-            heapq.heappush(fullest_first, (-tail[reducer] / (2 * factor), reducer))
-    split = {reducer: factor for reducer, factor in factors.items() if factor > 1}
-    if split != plan.factors:
-        words = f"key buckets for {len(split):,} reducers, {forecast.parallelism - free:,} tasks in all"
-        yield _elsewhere(job, forecast, "split tasks", words, plan.ring, split)
+def _other_buckets(job: Job, forecast: Forecast, tail: Rows, level: float, *, more: bool) -> Iterator[Proposal]:
+    """Key buckets for slots without a task (``more``), for tasks that are too full, or fewer of them (SEP-32)."""
+    plan, tasks = forecast.plan, len(tail)
+    wanted = {"merge tasks": for_small_tasks(plan, tail, level * HYSTERESIS)}
+    if more and tasks < forecast.parallelism:
+        wanted["split tasks"] = for_free_slots(plan, tail, forecast.parallelism - tasks)
+    elif not forecast.wave_rows:
+        # Tasks that wait for others end a budget, so this is for the stage that drains: it has none.
+        wanted["split full tasks"] = for_full_tasks(plan, tail, level * LEVEL_ENOUGH)
+    for action, factors in wanted.items():
+        if factors != plan.factors:
+            count = forecast.plan_with(factors=factors).task_count
+            words = f"key buckets for {len(factors):,} reducers, {count:,} tasks in all"
+            yield _elsewhere(job, forecast, action, words, plan.ring, factors)
 
 
 def _elsewhere(job: Job, forecast: Forecast, action: str, words: str, ring: Ring, factors: dict[int, int]) -> Proposal:
     """Another ring or other tasks, with the head poured on the tail that each task then has."""
     plan = forecast.plan_with(ring, factors)
     rows, base, speeds = forecast.head_loads, forecast.tail_rows(plan), forecast.speeds_under(plan)
-    if plan.tasks != forecast.plan.tasks:
+    if not plan.same_tasks(forecast.plan):
         placed = pour(rows, base, speeds) if job.splittable else place_whole(rows, base, speeds)
         return _placing(forecast, action, placed, words)._replace(ring=ring, factors=factors)
     old = forecast.placement_now

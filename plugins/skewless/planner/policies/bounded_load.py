@@ -25,10 +25,10 @@ _TOLERANCE = 1e-9
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Every named key whole, within ``routing.policy.capacity`` times the fair share as far as that can be."""
     plan, keys = forecast.plan_with(factors={}), forecast.keys  # a reducer is one task
-    if len(plan.tasks) == 1 or not keys:
+    if plan.task_count == 1 or not keys:
         return ()
     base = forecast.tail_rows(plan)
-    fair = float(base.sum() + forecast.head_loads.sum()) / len(plan.tasks)
+    fair = float(base.sum() + forecast.head_loads.sum()) / plan.task_count
     capacity = fair * job.spec.routing.policy.capacity
     placement, homeless = _walked(plan, keys, forecast.head_loads, base, capacity)
     away = int((placement.task != forecast.on_ring(plan)).sum())

@@ -27,7 +27,7 @@ _CHOICES = 2
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """All named keys over two choices each, afresh."""
     plan, keys = forecast.plan, forecast.keys
-    if len(plan.tasks) == 1 or not keys:
+    if plan.task_count == 1 or not keys:
         return ()
     placement = pour_over_choices(
         keys, forecast.head_loads, forecast.tail_rows(plan), np.full(len(keys), _CHOICES), splittable=job.splittable

@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.placement.key_buckets import HYSTERESIS
 from skewless.planner.placement.placement import Rows
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import MOST_BUCKETS, VirtualTask, tasks_of
 
-#: Merged siblings must fit into this part of what one task should hold.
-HYSTERESIS = 0.5
 #: Reducers, and tasks of each, that a sentence names.
 _NAMED = 3
 #: Rounding errors of sums make no task too large.

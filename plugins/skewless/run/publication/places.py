@@ -24,8 +24,10 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
+from skewless.run.folder import absolute_root
 from skewless.run.publication.exchange import ASIDE, PROBE, make_folder, put_back
 from skewless.run.publication.records import manifest_of, published_path
+from skewless.spec.spec import JobSpec
 
 BUILDING = ".building"
 _SLOT = re.compile(rf"(\d{{1,18}})-[0-9a-f]+({re.escape(BUILDING)}|{re.escape(ASIDE)})?")
@@ -69,6 +71,11 @@ def beside(output_path: str) -> Path:
 def turns_folder(output_path: str) -> str:
     """The folder of the store that has the turns of an output folder's days."""
     return str(beside(output_path) / "turns")
+
+
+def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
+    """The folder in which turns, nights and states of an output are kept, if the spec names no other one."""
+    return beside_table(output_path, absolute_root(root)) if spec.output.is_table else str(beside(output_path))
 
 
 def beside_table(output_path: str, root: str) -> str:

@@ -80,8 +80,8 @@ class Turns(Protocol):
         """Finish a turn, unless a later one is finished; the standing after that."""
 
 
-def draw_turn(output_path: str, turns: Turns, *, allow_gap: bool) -> int:
-    """Draw the turn of a run whose input is about to be pinned.
+def draw_turn(output_path: str, turns: Turns, *, allow_gap: bool, above: int = 0) -> int:
+    """Draw the turn of a run whose input is about to be pinned, above a turn that is known to have been drawn.
 
     The turn is drawn before the input is listed. So the run with the latest turn lists its input after all others have
     drawn theirs, however long a run takes between the two.
@@ -95,15 +95,17 @@ def draw_turn(output_path: str, turns: Turns, *, allow_gap: bool) -> int:
     except OSError as err:
         came = err.strerror or type(err).__name__
         raise RunDirectoryError.saying(output_path, f"no folder can be made beside it ({came})") from None
-    return turns.draw()
+    return turns.draw(above)
 
 
-def with_turn(job: Job, turn: int, turns: Turns) -> Job:
-    """The job with its turn, or with a new one if the published folder has a later one: the store was lost."""
+def shown_turn(job: Job) -> int:
+    """The turn in the published folder of a job's day; 0 if none.
+
+    A run that is about to begin with no later one lists its input again, in a turn above it: the store of turns was
+    lost, or a later run was faster.
+    """
     lying = manifest_of(place_of(job).target)
-    if lying is not None and lying.turn >= turn:
-        turn = turns.draw(above=lying.turn)
-    return job.model_copy(update={"turn": turn})
+    return lying.turn if lying is not None else 0
 
 
 def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
@@ -134,10 +136,11 @@ def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[s
     job, validated = run.job(), Validated.of(run)
     require_passed(run, validated.report)
     place, record = place_of(job), record_of(run)
-    if record is not None and record.superseded:
-        return record
+    publisher = _Publisher(run, job, validated, place, turns, now)
     try:
-        return (yield from _Publisher(run, job, validated, place, turns, now).steps(record))
+        if record is not None and record.superseded:
+            return publisher.settled(record)
+        return (yield from publisher.steps(record))
     except OSError as err:
         came = err.strerror or type(err).__name__
         raise RunDirectoryError.saying(
@@ -165,9 +168,14 @@ class Validated(NamedTuple):
         return self.verdict.of_kind("quarantined")
 
     @property
+    def apart(self) -> bool:
+        """Whether it is the validation that has written what is published, as some keys are in quarantine, say."""
+        return bool(self.verdict.of_kind("result"))
+
+    @property
     def kept(self) -> tuple[CommittedFile, ...]:
-        """The files of all other keys: if some are in quarantine, it is the validation that has written these."""
-        whole = self.verdict if self.held else self.result
+        """The files of all other keys."""
+        whole = self.verdict if self.apart else self.result
         return whole.of_kind("published") or whole.of_kind("result")
 
     @property
@@ -189,28 +197,28 @@ class _Publisher:
         repair(self.place)
         standing = self._recalled(self.turns.look(self.place.day))
         if (over := self._overtaken(standing)) is not None:
-            return record or self._superseded(over)
+            return self._superseded(over)
         lying = manifest_of(self.place.target)
         if record is not None and lying is not None and lying.turn > self.job.turn:
-            return record  # a later run is publishing just now
+            return self.settled(record)  # a later run is publishing just now
         # Of this run, and as it was published.
         if lying is None or lying.by.job != self.me.job or faults_of(self.place.target, lying):
             over = yield from self._exchanged()
             if over is not None:
-                return record or self._superseded(over)
+                return self._superseded(over)
         elif record is not None:
-            return record
+            return self.settled(record)
         sync_folder(self.place.target)
         sync_folder(self.place.target.parent)
         yield "made durable"
         standing = self.turns.finish(self.place.day, self.job.turn, str(self.me))
         yield "finished"
         if (over := self._overtaken(standing)) is not None:
-            return record or self._superseded(over)
+            return self._superseded(over)
         self._require_mine(standing.finisher)
         record = self._recorded(None)
         yield "recorded"
-        clear_drafts(self.place, self.job.turn, self.now)
+        self.settled(record)
         for version in past_grace(self.place.beside, self.now, dt.timedelta(hours=self.job.spec.output.grace_hours)):
             remove(version.folder)
         return record
@@ -281,14 +289,18 @@ class _Publisher:
         path, turn, report = published_path(self.job), self.job.turn, self.validated.report
         rows, keys = self.validated.result.count("rows"), report.published_keys
         record = Publication(
-            path=path, rows=rows, keys=keys, turn=turn, quarantined=report.keys - keys, superseded=over
+            path=path, rows=rows, keys=keys, turn=turn, quarantined=report.quarantined_keys, superseded=over
         )
         self.run.write_once(PUBLISHED, record)
         return self.run.read(PUBLISHED, Publication)
 
     def _superseded(self, over: Overtaken) -> Publication:
+        return self.settled(self._recorded(over))
+
+    def settled(self, record: Publication) -> Publication:
+        """What is recorded; another attempt of the run may have been killed since, and have left a draft."""
         clear_drafts(self.place, self.job.turn, self.now)
-        return self._recorded(over)
+        return record
 
 
 def _where(who: str) -> str:
@@ -324,11 +336,12 @@ def build(run: RunDirectory, validated: Validated, place: Place, by: Identity, t
 
 def _fill(building: Path, run: RunDirectory, validated: Validated, version: VersionManifest) -> None:
     kind, files = run.job().spec.output.file_format, []
+    if validated.held:  # here, once: a draft that is moved away meanwhile must not come again without its first files
+        (building / QUARANTINE).mkdir()
     for begin, file in validated.files.items():
         run.verify(file)
         ending = "" if begin.startswith(QUARANTINE) else f".{kind}"
         copy = building / f"{begin}-{version.name}{ending}"
-        copy.parent.mkdir(exist_ok=True)
         run.fs.get_file(f"{run.root}/{file.path}", str(copy))
         sync_file(copy)
         files.append(_described(building, copy))
@@ -337,7 +350,7 @@ def _fill(building: Path, run: RunDirectory, validated: Validated, version: Vers
     manifest = building / MANIFEST
     manifest.write_text(version.model_copy(update={"files": tuple(files)}).sealed(), encoding="utf-8")
     sync_file(manifest)
-    if (building / QUARANTINE).exists():
+    if validated.held:
         sync_folder(building / QUARANTINE)
     sync_folder(building)
 

@@ -9,27 +9,26 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.commit import StepCommit
+from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import DOCUMENT, RESULT_STEP, SPEC_DOCUMENT, RunDirectory, commit_path, stage_step
-from skewless.run.publication.publish import Turns, draw_turn, with_turn
-from skewless.run.publication.records import identity_of, manifest_of
+from skewless.run.publication.records import Identity, identity_of
 from skewless.run.step_names import RELEASE
 
 
-def published_run(target: Path) -> RunDirectory:
-    """The run whose result lies in the folder of a day; a ``SpecError`` if none of ours does, or if it is gone."""
-    manifest = manifest_of(target)
-    if manifest is None:
-        raise SpecError.saying(str(target), "no run has published here, or its manifest is gone", "run the day first")
-    run = RunDirectory(manifest.by.run)
-    if not run.exists("job.json") or identity_of(run).job != manifest.by.job:
-        raise SpecError.saying(str(target), f"the run that has published it is no longer in {run}", "run the day again")
+def run_of(by: Identity | None, where: str) -> RunDirectory:
+    """The run that has published a day; a ``SpecError`` if that is none of ours (None), or if it is gone."""
+    if by is None:
+        raise SpecError.saying(where, "no run has published here, or its manifest is gone", "run the day first")
+    run = RunDirectory(by.run)
+    if not run.exists("job.json") or identity_of(run).job != by.job:
+        raise SpecError.saying(where, f"the run that has published it is no longer in {run}", "run the day again")
     return run
 
 
@@ -52,18 +51,24 @@ def keys_named(given: Sequence[str], columns: int) -> list[tuple[str | None, ...
     return found
 
 
-def begin_release(run: RunDirectory, keys: Iterable[tuple[str | None, ...]], turns: Turns, group: str) -> RunDirectory:
+def begin_release(
+    run: RunDirectory, keys: Iterable[tuple[str | None, ...]], draw: Callable[[Job], int], group: str,
+    shown: str = "",
+) -> RunDirectory:  # fmt: skip
     """The run that lets these keys of a run in, with all of that but its verdict.
 
     The same keys of the same run give the same one, whoever calls, and whatever was done of it before.
+
+    Args:
+        draw: draws a turn of a job, after that which is shown.
+        shown: of a table, the snapshot or version that shows the run: after a rollback it is another one.
     """
     job = run.job()
-    asked = json.dumps([identity_of(run).job, sorted(keys, key=repr)])
+    asked = json.dumps([identity_of(run).job, sorted(keys, key=repr), *([shown] if shown else [])])
     name = f"{str(run).partition(RELEASE)[0]}{RELEASE}{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
     into = RunDirectory(name, group)
     if not into.exists("job.json"):
-        turn = draw_turn(job.output_path, turns, allow_gap=job.spec.output.allow_gap)
-        into.begin(with_turn(job, turn, turns))
+        into.begin(job.model_copy(update={"turn": draw(job)}))
     for path in _documents(run):
         _copy(run, into, path)
     for step in (*map(stage_step, range(run.committed_stages())), RESULT_STEP):

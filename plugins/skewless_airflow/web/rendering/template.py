@@ -39,13 +39,8 @@ def page(
     """Render a page, with links relative to a request.
 
     Args:
-        request: of the page.
-        template: its name.
         heading: what tells its tab in a browser from others, before what kind of page it is.
-        status_code: of the answer.
         refresh: whether it asks for itself again while it is looked at, ``every`` so many seconds.
-        every: see there.
-        values: for the template.
     """
     frame = {"root": _way_up(request), "heading": heading, "refresh": refresh, "every": every}
     html = _ENVIRONMENT.get_template(template).render(**frame, **values)

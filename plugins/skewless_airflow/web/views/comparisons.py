@@ -29,7 +29,6 @@ class ComparisonsHistory:
 
     Attributes:
         wanted: how many runs the page would read if there were time.
-        seen: how many it has read.
     """
 
     nights: tuple[ComparedNight, ...]

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from skewless.documents.bill import RunBill
+from skewless.documents.job import Sized
 from skewless.documents.savings import Savings
 from skewless.errors import SkewlessError
-from skewless.run.bill import bill_of, rates_of
+from skewless.run.bill import rates_of
 from skewless.run.directory import SAVINGS, RunDirectory
-from skewless.run.sizing import Advice, advice_of
+from skewless.run.sizing import Advice, Measured, advice_of, measured
 from skewless.run.step_names import COMPARE
 from skewless.run.step_times import TIMES
 from skewless.spec.rates import Rates
-from skewless.spec.spec import JobSpec
 from skewless_airflow.run_store import data_root
 from skewless_airflow.web.run_folders import kept_by, open_run
 from skewless_airflow.web.views.history import READING_SECONDS, HistoryView, Series, in_time
 
-#: A bill, what is known of the run under plain hashing, and its spec.
-_Night = tuple[RunBill, Savings | None, JobSpec]
+#: What a run tells, its bill among it; what is known of it under plain hashing; and how the nights before sized it.
+_Night = tuple[Measured, Savings | None, tuple[Sized, ...]]
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class CostsView:
 
     Attributes:
         series: figures over the runs, oldest first; none if no run has a bill.
-        advice: about the next run.
+        sized: what was set of the latest run, or what its spec kept, by what was measured before it, in sentences.
         note: what the prices are of, or why there are none.
-        without: tries without a bill.
     """
 
     series: tuple[Series, ...] = ()
     advice: tuple[Advice, ...] = ()
+    sized: tuple[str, ...] = ()
     note: str = ""
     without: int = 0
 
@@ -54,14 +54,15 @@ def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
     except SkewlessError as err:
         rates, note = None, f"Prices are not known: {err}"
     series = (
-        Series(name, unit, tuple(of(*night[:2]) if night else None for night in nights))
+        Series(name, unit, tuple(of(night[0].bill, night[1]) if night else None for night in nights))
         for name, unit, of in _figures(rates)
     )
     return CostsView(
         series=tuple(one for one in series if one.latest is not None),
-        advice=advice_of(billed[-1][2], [bill for bill, _, _ in billed]),
+        advice=advice_of([night for night, _, _ in billed]),
+        sized=tuple(one.words for one in billed[-1][2]),
         note=note,
-        without=sum(bill.unknown for bill, _, _ in billed),
+        without=sum(night.bill.unknown for night, _, _ in billed),
     )
 
 
@@ -71,11 +72,12 @@ def _night(run: RunDirectory) -> _Night | None:
         found = _published(run) or _compared(run) or _read(run)
     except SkewlessError:
         return None
-    return found if found[0].held else None
+    return found if found[0].bill.held else None
 
 
 def _read(run: RunDirectory) -> _Night:
-    return bill_of(run), run.savings(), run.job().spec
+    job = run.job()
+    return measured(run, job), run.savings(), job.sizing
 
 
 #: Of a run that has ended: no step of it runs again, and its times are written.

@@ -42,9 +42,6 @@ class PlanView:
 
     Attributes:
         waves: the waves that the stage admits, ``first <= wave < end``.
-        pinned: head keys that go to one task.
-        split: head keys that go to several tasks.
-        factors: how many reducers have several key buckets.
     """
 
     epoch: int
@@ -67,8 +64,6 @@ class DecisionView:
     Attributes:
         after: the plan that follows; None where no further stage is needed.
         before: the ring of the stage before, where there was one.
-        ring_changed: whether the two differ.
-        more_candidates: how many candidates are not named.
     """
 
     stage: int

@@ -39,7 +39,6 @@ class RunLine:
         due: when it was to begin, by its schedule or by whoever triggered it in Airflow.
         started, ended: in Airflow, or as the steps of a run of the command line recorded it.
         deadline: by when Airflow was told that it has to end, where that is ahead or was missed.
-        rows: reduced so far.
         keys: rows of the result; None before it is validated.
         max_over_mean: the largest task over the mean, of the stage with the most rows.
         over_even: the makespan of all stages over their rows divided by the slots.
@@ -47,8 +46,6 @@ class RunLine:
         saved: what its routing has saved, in words; "" where nobody has looked.
         source_rows: lines or rows that were read of the input, where the listing does not say how many there are.
         seconds: from its start to its end, or where these are not known of its stages' Spark work.
-        forwarded: backlog rows whose owner changed.
-        verdict: ``passed``, ``failed`` or ``none yet``.
         fault: why the directory cannot be read; "" if it can.
     """
 

@@ -34,11 +34,9 @@ class JobLine:
     Attributes:
         group: the name of one aggregation of several in the DAG; empty for the only one.
         runs: how many run directories there are; None if the user may not read them.
-        last: the newest run, which may go on.
         ended: the newest run that goes on no more.
         reason: why that one failed; "" if it did not, or if the user may not read its tasks.
         late: why the job is late; "" if it is not.
-        next_run: when its schedule starts it next.
         usual_seconds, usual_spark_seconds: the median of the good runs before the one that ended last; None where
             there are fewer than three.
     """

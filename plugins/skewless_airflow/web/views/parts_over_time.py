@@ -25,11 +25,6 @@ class Change:
     """What a run has done about one part.
 
     Attributes:
-        part: its name.
-        words: as in ``PartView``.
-        delay: as in ``PartView``.
-        rows: that were reduced of it.
-        late: as ``PartView.late_rows``.
         left_out: rows of late files that were left out; None if that is not known.
     """
 
@@ -46,17 +41,12 @@ class Night:
     """One run with a merged window.
 
     Attributes:
-        run_id: the id in addresses.
-        part: what it computes, in words.
         parts: how many parts of its window have files.
         missing: names of those without, as ``JobWindow.missing`` has them.
-        read: rows that it reduced.
         kept: rows of its result that it did not read.
         late: rows of late files of older parts; None where they were not counted.
         restated: rows of older parts that were reduced anew.
         changes: of the parts that were not as their states had them, oldest first.
-        reused: names of the others.
-        missing_count: how many have no files.
     """
 
     run_id: str
@@ -77,7 +67,6 @@ class Delay:
     """Rows that came so many parts late, in all runs that were read.
 
     Attributes:
-        words: how late, in parts.
         late: rows of late files, and rows of whole parts that had been missing; None if those of any are not known.
         restated: rows of older parts that were reduced anew.
         left_out: rows of files that were left out (``late: ignore``); None if those of any are not known.
@@ -115,7 +104,6 @@ class PartsHistory:
 
     Attributes:
         wanted: how many runs the page would show if there were time to read them.
-        seen: how many it has read.
     """
 
     nights: tuple[Night, ...]

@@ -22,13 +22,9 @@ class CheckView:
     """One expectation.
 
     Attributes:
-        name: what it expects, in words.
         own: whether it is one of the spec's, and not one that every run is held to.
         turn: its number among equal ones: a spec may have the same expectation of the same column twice.
-        required: the arguments, as text.
-        found: the outcome, as text.
         keys: some of the keys that fail, with what was found in them.
-        verdict: passed, failed, warned or quarantined.
     """
 
     name: str
@@ -145,9 +141,7 @@ class BandLine:
 
     Attributes:
         band: the corners of the area between the bands' ends, as SVG has them.
-        points: of the figure.
         own: where the run's own point is.
-        days: for how many there is room.
         words: the lines for a reader who does not see them.
     """
 

@@ -37,8 +37,6 @@ class StepView:
 
     Attributes:
         task: its name in the DAG, without the names of groups around it.
-        done: whether its documents are committed.
-        words: its state.
         seconds: of the task in Airflow, where that is known.
         spark_seconds: of the stage's Spark work, where it is a stage.
     """
@@ -109,8 +107,6 @@ class FaultView:
 
     Attributes:
         step: the task that failed, without the names of groups around it; "" if it is none of ours.
-        sentence: why.
-        final: whether Airflow does not try it again.
     """
 
     step: str
@@ -127,7 +123,6 @@ class RunView:
 
     Attributes:
         faults: the failures that keep it from finishing; a failed try with a successful one after it is none.
-        failures: all tries that failed.
         times: where the time of the steps went, as far as they recorded it.
         window: its parts, if the job has a window.
         savings: what its routing has saved, once it is published.

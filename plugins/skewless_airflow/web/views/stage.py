@@ -128,7 +128,6 @@ class StageView:
 
     Attributes:
         source_rows: lines or rows that were read of the input, where the listing does not say how many there are.
-        slots: tasks that run side by side.
         even_share: the rows processed over the slots, which no largest load is below.
         side_by_side: the loads that the stage waited for, longest first: of its tasks, or where there are more of them
             than slots, of the slots, each with the tasks that it takes one after another.
@@ -139,7 +138,6 @@ class StageView:
         largest: the tasks with the longest queues, longest first.
         rest: all other tasks, added up; ``rest_tasks`` of them.
         hottest: keys with the most rows so far, most first.
-        hottest_backlog: keys with the most rows left over.
         named_keys: how many keys the report names, and ``named_rows`` how many rows they have so far.
     """
 

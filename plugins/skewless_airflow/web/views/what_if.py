@@ -180,7 +180,6 @@ class WhatIfView:
     """The run as it ran, and as it would have gone under each policy.
 
     Attributes:
-        lines: as it ran, and then by policy.
         refused: policies that cannot be replayed, each with the reason.
         fault: why nothing can be replayed; "" if it can.
         pending: the policies whose replay is not done; "" is the run as it ran.

@@ -20,19 +20,13 @@ class PartView:
     """One part of a window.
 
     Attributes:
-        name: the part's.
-        words: what the run does about it.
-        files: how many the part has now.
         reused: how many of them are not read, as states of them are kept.
         read: how many are read: those that were added, or all if the part is reduced anew.
-        kept_rows: rows of the kept states.
         new_rows: rows that were reduced; None until the result is merged.
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
-        reasons: what changed, in words.
         delay: how many parts it is before the run's own.
         late_rows: rows of files that came or were replaced after states of it were made, before a map; None where
             nobody has counted the rows of files.
-        ignored_files: how many late files were left out.
         ignored_rows: their rows; None if that is not known.
     """
 
@@ -61,7 +55,6 @@ class WindowView:
     """The window of a run.
 
     Attributes:
-        parts: oldest first.
         missing: names of parts without files, as ``JobWindow.missing`` has them.
         begins: why there were no kept states before; empty if there were.
         changes: how many files were reused, added, replaced and removed.
@@ -69,10 +62,8 @@ class WindowView:
         new_rows: rows that it has reduced; None until the result is merged.
         late_rows: rows of late files of older parts, before a map; None where they were not counted.
         restated_rows: rows of older parts that were reduced anew; None until the result is merged.
-        ignored_files: how many late files were left out.
         ignored_rows: their rows; None if that is not known.
         windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
-        missing_count: how many parts have no files.
         missing_words: which; or the first and the last few.
     """
 
@@ -128,8 +119,6 @@ class Saving:
 
     Attributes:
         seconds: at most, as the pace has what a stage costs beside its rows, and merging states is not deducted.
-        rows: that tonight's pace is measured on.
-        spark_seconds: of the stages that reduced these rows.
     """
 
     seconds: float
