@@ -148,7 +148,14 @@ require_fitting("expect_column_max_to_be_between", {"column": "n", "max_value": 
 """
 _IMPORTS = {
     "import skewless_cli.running": ["jsonschema", "great_expectations", "pandas"],
-    "from skewless_spark.quality.expectations import great_expectations as gx; gx()": ["rfc3987_syntax"],
+    "from skewless_spark.quality.expectations import great_expectations as gx; gx()": [
+        "rfc3987_syntax",
+        "scipy.special",
+        "altair.utils",
+        "sqlalchemy",
+        "boto3",
+        "pyspark.ml",
+    ],
     _AN_EXPECTATION: ["rfc3987_syntax"],
 }
 
@@ -158,6 +165,32 @@ def test_no_library_is_imported_that_a_run_may_do_without(code: str) -> None:
     asked = f"import sys\n{code}\nprint([one for one in {_IMPORTS[code]} if sys.modules.get(one)])"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+_ELSEWHERE = """
+import importlib.util, threading
+from skewless_spark.quality.lean_imports import lean_imports
+with lean_imports():
+    assert importlib.util.find_spec("altair") is not None
+    try:
+        import sqlalchemy
+    except ModuleNotFoundError as error:
+        assert error.name == "sqlalchemy"
+    else:
+        raise AssertionError
+    another = threading.Thread(target=lambda: __import__("boto3"))
+    another.start()
+    another.join()
+import boto3, sqlalchemy, scipy.stats, altair.vegalite
+from scipy.stats import norm
+print(sqlalchemy.create_engine, boto3.client, norm.cdf(0), scipy.stats.norm is norm, altair.Chart)
+"""
+
+
+def test_what_great_expectations_does_without_can_be_imported_by_others_meanwhile_and_later() -> None:
+    done = subprocess.run([sys.executable, "-c", _ELSEWHERE], capture_output=True, text=True, check=True)
+    assert "0.5 True" in done.stdout
+    assert not done.stderr
 
 
 def test_who_waits_for_the_jvm_has_its_turn_soon_while_great_expectations_is_imported() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib.metadata import distribution
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skewless.errors import SpecError, nearest
+from skewless_spark.quality.lean_imports import lean_imports
 
 if TYPE_CHECKING:
     from jsonschema import Draft7Validator
@@ -67,19 +67,11 @@ def _is_moment(text: object) -> bool:
     return _MOMENT.fullmatch(text) is not None
 
 
-def skip_grammars() -> None:
-    """Have ``jsonschema`` do without a package that checks formats which nothing here names: its import takes seconds.
-
-    To ``jsonschema`` it is optional; environments have it with ``jsonschema[format-nongpl]``.
-    """
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # so Python says: not to be imported
-
-
 @cache
 def _validator_of() -> Callable[[Mapping[str, Any]], Draft7Validator]:
     """What makes a validator of a schema. A spec may do without, and without the import of its library."""
-    skip_grammars()
-    from jsonschema import Draft7Validator, FormatChecker  # noqa: PLC0415
+    with lean_imports():
+        from jsonschema import Draft7Validator, FormatChecker  # noqa: PLC0415
 
     formats = FormatChecker(formats=())
     for name in ("date", "date-time"):

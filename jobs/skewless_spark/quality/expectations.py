@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Union, get_args
 from skewless.errors import SpecError, nearest
 from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
-from skewless_spark.quality.expectation_schemas import AS_DOUBLES, MAPPING_KWARG, require_fitting, skip_grammars
+from skewless_spark.quality.expectation_schemas import AS_DOUBLES, MAPPING_KWARG, require_fitting
+from skewless_spark.quality.lean_imports import lean_imports
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -90,11 +91,11 @@ def great_expectations() -> Any:
     Telemetry must be off before the import. All modules that we use are imported with it.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    skip_grammars()
     warnings.filterwarnings("ignore", "module 'sre_", DeprecationWarning)  # which it imports
-    import great_expectations as gx  # noqa: PLC0415 (see above)
+    with lean_imports():
+        import great_expectations as gx  # noqa: PLC0415 (see above)
 
-    from skewless_spark.quality import one_job_engine  # noqa: F401, PLC0415 (see above)
+        from skewless_spark.quality import one_job_engine  # noqa: F401, PLC0415 (see above)
 
     for kind in ALLOWED - AS_DOUBLES:
         _keep_whole_numbers(gx.expectations.registry.get_expectation_impl(kind), gx.compatibility.pydantic.StrictInt)
