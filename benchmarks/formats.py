@@ -163,7 +163,7 @@ def _each(cell: str, source: Path, home: Path) -> dict[str, float]:
     plain = [sys.executable, "-m", "benchmarks.plain_formats", kind, str(source), str(home / "plain")]
     seconds = {PLAIN: process(plain)[0]}
     spec = home / "spec.yaml"
-    spec.write_text(yaml.safe_dump(_spec(kind, source, home / "ours")), encoding="utf-8")
+    spec.write_text(yaml.safe_dump(spec_of(kind, source, home / "ours")), encoding="utf-8")
     seconds[OURS], _ = skewless_run(str(spec), "--root", str(home))
     require_same(cell, home / "plain", home / "ours")
     for peer in (name for name, kinds in READS.items() if kind in kinds):
@@ -190,7 +190,8 @@ def require_same(cell: str, plain: Path, ours: Path, *, by_key: bool = True) -> 
         raise WrongAnswerError(f"{cell}: {len(other):,} keys, of other values than the {len(one):,} of {PLAIN}")
 
 
-def _spec(kind: str, source: Path, output: Path) -> dict[str, Any]:
+def spec_of(kind: str, source: Path, output: Path) -> dict[str, Any]:
+    """The job, over an input of such a format."""
     columns = {"key": "string", "value": "bigint", "visitor": "bigint"}
     return {
         "name": "formats",
@@ -225,11 +226,11 @@ def input_of(base: Path, rows: int, cell: str) -> Path:
     return folder
 
 
-def drawn(rows: int) -> pa.Table:
+def drawn(rows: int, seed: int = 14) -> pa.Table:
     """So many rows; the same each time."""
-    random = np.random.default_rng(14)
+    random = np.random.default_rng(seed)
     names = pa.array([f"k{number}" for number in random.permutation(KEYS)])
     return pa.table({
-        "key": names.take(pa.array(zipf(KEYS, EXPONENT, rows, 14) - 1)),
+        "key": names.take(pa.array(zipf(KEYS, EXPONENT, rows, seed) - 1)),
         "value": random.integers(0, VALUES, rows), "visitor": random.integers(0, VISITORS, rows),
     })  # fmt: skip
