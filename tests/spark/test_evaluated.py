@@ -256,7 +256,7 @@ def test_a_copy_is_written_as_spark_writes_the_result(
     spec = spec_of(path, ["name", "day"], aggregates, engine="staged", routing={"waves": [4], "reducers": 3})
     run, _ = reduce_job(spark, spec, tmp_path / "run")
     files = run.committed(stage_step(0)).of_kind(EVALUATED)
-    assert copies.can_be_copied(run, files, JobColumns.of(run.job()))
+    assert copies.AsSpark.of(run, files, JobColumns.of(run.job()).own_names)
     copied, (copy, *_) = result_of(run), run.committed("result").files
     monkeypatch.setattr(copies, "COPIED_BYTES", -1)
     assert as_rows(merged_again(spark, run)) == as_rows(copied)
@@ -293,7 +293,7 @@ def test_results_that_arrow_would_write_otherwise_are_left_to_spark(spark: Spark
         run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="combine"), tmp_path / "run")
     files = run.committed(stage_step(0)).of_kind(EVALUATED)
     assert files
-    assert not copies.can_be_copied(run, files, JobColumns.of(run.job()))
+    assert copies.AsSpark.of(run, files, JobColumns.of(run.job()).own_names) is None
     kinds = {pq.read_schema(run.path(file.path)).field("latest").type for file in run.committed("result").files}
     assert kinds == {pa.timestamp("ns")}, "as Spark writes every timestamp"
     latest = {f"k{key}": max(moments[key::10]).replace(tzinfo=None) for key in range(10)}

@@ -538,14 +538,19 @@ def test_one_query_for_all_columns_gives_what_great_expectations_own_engine_give
     ours = report_of(scene, spark, tmp_path / "ours")
     own = great_expectations().execution_engine.SparkDFExecutionEngine
     # It computes nothing beside.
-    without = {"with_aggregates": classmethod(lambda cls, *_: cls)}
+    without = dict.fromkeys(("with_aggregates", "of_counted"), classmethod(lambda cls, *_: cls))
     monkeypatch.setattr("skewless_spark.quality.one_job_engine.OneJobEngine", type("Own", (own,), without))
-    assert report_of(scene, spark, tmp_path / "own").checks == ours.checks
+    assert _rounded(report_of(scene, spark, tmp_path / "own")) == _rounded(ours)
     assert len(failures(ours)) > 20
 
 
+def _rounded(report: QualityReport) -> list[str]:
+    """The checks, without the last digits of long numbers, which depend on what else a query computes."""
+    return [re.sub(r"(\d\.\d{12})\d+", r"\1", str(check)) for check in report.checks]
+
+
 @pytest.mark.long
-def test_a_good_result_of_one_partition_takes_six_jobs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_good_result_of_one_partition_takes_three_jobs(spark: SparkSession, tmp_path: Path) -> None:
     expectations = [
         {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}},
         {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "files", "min_value": 1}},
@@ -556,6 +561,5 @@ def test_a_good_result_of_one_partition_takes_six_jobs(spark: SparkSession, tmp_
         assert validate(spark, run).success
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
-    # Three for the figures of the result, of which some build on others, and three for its keys: their rows, those that
-    # count, those that are not unique.
-    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("validation")) == 6
+    # One for its rows, one for all other figures, and one for keys that are not unique.
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("validation")) == 3

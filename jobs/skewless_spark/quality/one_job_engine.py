@@ -21,6 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 _BRANCH, _CONDITION = "branch", ".condition"
+#: Metrics that are the rows of a frame, of which no row is passed over.
+_ROW_COUNTS = frozenset({"table.row_count", "compound_columns.unique.filtered_row_count"})
 
 
 class OneJobEngine(SparkDFExecutionEngine):
@@ -31,17 +33,24 @@ class OneJobEngine(SparkDFExecutionEngine):
     Attributes:
         beside: aggregates of ours over all rows, which the first such query computes beside those that are asked for.
         found: their values, as soon as they are known.
+        rows: of the frame, if they have been counted.
         conditions: by the name of a map metric, such as ``column_values.between``, which values are unexpected, and
             of which rows, as it was evaluated last.
     """
 
     beside: ClassVar[Mapping[str, Column]] = {}
     found: ClassVar[dict[str, Any]] = {}
+    rows: ClassVar[int | None] = None
 
     @classmethod
     def with_aggregates(cls, beside: Mapping[str, Column], found: dict[str, Any]) -> type[OneJobEngine]:
         """An engine that computes some aggregates, too, and puts their values into a mapping."""
         return type(cls.__name__, (cls,), {"beside": beside, "found": found})
+
+    @classmethod
+    def of_counted(cls, rows: int | None) -> type[OneJobEngine]:
+        """An engine over a frame of so many rows, which does not count them again."""
+        return type(cls.__name__, (cls,), {"rows": rows})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -62,6 +71,26 @@ class OneJobEngine(SparkDFExecutionEngine):
                 condition, rows, columns = value
                 self.conditions[name.removesuffix(_CONDITION)] = condition, {**rows, **columns}
         return found
+
+    def _process_direct_and_bundled_metric_computation_configurations(
+        self,
+        metric_fn_direct_configurations: list[MetricComputationConfiguration],
+        metric_fn_bundle_configurations: list[MetricComputationConfiguration],
+    ) -> dict[MetricConfigurationID, Any]:
+        """The values of metrics that are ready. Aggregates wait until nothing else is: so they are one query.
+
+        The parent class asks for these as soon as they are ready, and the caller asks again for what has no value.
+        """
+        known, direct, bundle = dict[MetricConfigurationID, Any](), list[Any](), list[Any]()
+        for ready, kept in ((metric_fn_direct_configurations, direct), (metric_fn_bundle_configurations, bundle)):
+            for one in ready:
+                metric = one.metric_configuration
+                if self.rows is not None and metric.metric_name in _ROW_COUNTS:
+                    known[metric.id] = self.rows
+                else:
+                    kept.append(one)
+        found = super()._process_direct_and_bundled_metric_computation_configurations(direct, [] if direct else bundle)
+        return found | known
 
     def unexpected(self, metric: str) -> Column | None:
         """Whether a row is considered and unexpected by a map metric, as it was evaluated last; None if it was not."""

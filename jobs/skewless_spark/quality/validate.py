@@ -7,12 +7,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import StepCommit
@@ -142,13 +141,9 @@ def _batch(source: Any, name: str, frame: Any) -> Any:
     return batches.get_batch({"dataframe": frame})
 
 
-def _spark_batch(
-    context: Any, name: str, frame: DataFrame, beside: Mapping[str, Column] = MappingProxyType({}), found: Any = None
-) -> Any:
+def _spark_batch(context: Any, name: str, frame: DataFrame, engine: Any) -> Any:
     source = great_expectations().datasource.fluent.SparkDatasource
-    from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
-
-    source.execution_engine_override = OneJobEngine.with_aggregates(beside, found) if beside else OneJobEngine
+    source.execution_engine_override = engine
     return _batch(context.data_sources.add_or_update_spark("spark", persist=False), name, frame)
 
 
@@ -304,10 +299,14 @@ def _result_verdicts(
     observed = [one for one in own if keys or not _is_statistic(one)]
     if found.rules:
         of_table = rule_checks(found.frame, found.rules, OutputPart.of(job).values, job.output_path, key)
+    from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
+
+    beside = {_ROWS: F.count(F.lit(1)), **figure_columns(job, found.frame)}
     with planned_once(spark) if found.small else nullcontext():
-        batch = _spark_batch(context, "result", found.frame, figure_columns(job, found.frame), of_columns)
-        verdicts = _verdicts(batch, [*held, *observed], key)
-        unique = _verdicts(_spark_batch(context, "keys", of_key), [_keys_unique([*columns, _NULL_FLAG])])
+        engine = OneJobEngine.with_aggregates(beside, of_columns)
+        verdicts = _verdicts(_spark_batch(context, "result", found.frame, engine), [*held, *observed], key)
+        engine = OneJobEngine.of_counted(of_columns.get(_ROWS))
+        unique = _verdicts(_spark_batch(context, "keys", of_key, engine), [_keys_unique([*columns, _NULL_FLAG])])
     built_in = [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts[: len(held)]]
     of_spec = iter(verdicts[len(held) :])
     # An empty result has no mean, and cannot fail an expectation about it.
@@ -348,7 +347,7 @@ def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:
     ]
 
 
-_NULL_FLAG = "null_key"
+_NULL_FLAG, _ROWS = "null_key", "rows"
 
 
 def _key_frame(frame: DataFrame, key: Sequence[str]) -> tuple[DataFrame, dict[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,17 +33,43 @@ COPIED_BYTES = 64 << 20
 _BATCH_ROWS = 1 << 16
 
 
-def can_be_copied(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns) -> bool:
-    """Whether the driver copies results: they are small, and Arrow writes their columns as Spark does."""
-    if sum(file.size_bytes for file in files) > COPIED_BYTES:
-        return False
-    own = columns.own_names
-    with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
-        parquet = open_parquet(opened)
-        probe = io.BytesIO()
-        with _writer(probe, _published(parquet, own), parquet.metadata):
-            pass
-        return _leaves(pq.ParquetFile(probe), {name: name for name in own.values()}) == _leaves(parquet, own)
+class AsSpark(NamedTuple):
+    """What Arrow writes as Spark has written it: columns, compression, and the note of Spark's types."""
+
+    kind: pa.Schema
+    codec: str
+    noted: StructType | None
+
+    @classmethod
+    def of(cls, run: RunDirectory, files: Sequence[CommittedFile], own: Mapping[str, str]) -> AsSpark | None:
+        """How some columns of small files are copied, each under its own name.
+
+        All copies have the schema of one file: results of a stage and merged ones may differ in what may be null.
+
+        Returns:
+            None if the files are large, or Arrow writes a column otherwise.
+        """
+        if sum(file.size_bytes for file in files) > COPIED_BYTES:
+            return None
+        with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
+            parquet, probe = open_parquet(opened), io.BytesIO()
+            # All may be null, as those that Spark reads from files.
+            columns = [parquet.schema_arrow.field(name).with_name(own[name]).with_nullable(True) for name in own]
+            codec = parquet.metadata.row_group(0).column(0).compression if parquet.num_row_groups else "SNAPPY"
+            found = cls(pa.schema(columns), codec, _noted(noted_schema(run, files[0]), own))
+            found.writer(probe).close()
+            same = _leaves(pq.ParquetFile(probe), {name: name for name in own.values()}) == _leaves(parquet, own)
+            return found if same else None
+
+    def writer(self, target: Any) -> pq.ParquetWriter:
+        """As Spark writes: its compression, checksums of pages, its note, and small decimals as integers."""
+        writer = pq.ParquetWriter(
+            target, self.kind, compression=self.codec, write_page_checksum=True, store_schema=False,
+            store_decimal_as_integer=True, version="1.0",
+        )  # fmt: skip
+        if self.noted is not None:
+            writer.add_key_value_metadata({SCHEMA_NOTE: self.noted.json().encode()})
+        return writer
 
 
 def write_copies(
@@ -52,12 +78,14 @@ def write_copies(
     attempt: Attempt,
     columns: JobColumns,
     files: Sequence[CommittedFile],
+    as_spark: AsSpark,
     parts: DataFrame | None,
 ) -> dict[str, int]:
     """Write the results of an only stage into at most as many files as the output may have.
 
     Args:
-        files: with results, of which ``can_be_copied`` is true.
+        files: with results.
+        as_spark: how they are copied.
         parts: the results of keys that have several states; None if there are none.
 
     Returns:
@@ -76,17 +104,11 @@ def write_copies(
         run.fs.makedirs(f"{run.root}/{attempt.folder}/{FOLDER}", exist_ok=True)
         into = min(columns.job.spec.output.files, len(sources))
         own = columns.own_names
-        notes = _notes(noted_schema(run, files[0]), own)
-        # All files have the schema of one: results of a stage and merged ones may differ in what may be null.
-        with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
-            like = open_parquet(opened)
-            kind, footer = _published(like, own), like.metadata
 
         def copied(number: int) -> tuple[int, int]:
             target = f"{run.root}/{attempt.folder}/{FOLDER}/part-{number:05d}.parquet"
-            with run.fs.open(target, "wb") as out, _writer(out, kind, footer) as writer:
-                writer.add_key_value_metadata(notes)
-                return _copy(run.fs, sources[number::into], writer, kind, own)
+            with run.fs.open(target, "wb") as out, as_spark.writer(out) as writer:
+                return _copy(run.fs, sources[number::into], writer, as_spark.kind, own)
 
         counts = list(pool.map(copied, range(into)))
     return {"rows": sum(rows for rows, _ in counts), "keys": sum(keys for _, keys in counts)}
@@ -116,20 +138,6 @@ def _batches(fs: Any, sources: Sequence[str], own: Mapping[str, str]) -> Iterato
             raise damaged(source, err) from err
 
 
-def _published(like: pq.ParquetFile, own: Mapping[str, str]) -> pa.Schema:
-    """The published columns. All may be null, as those that Spark reads from files."""
-    return pa.schema([like.schema_arrow.field(name).with_name(own[name]).with_nullable(True) for name in own])
-
-
-def _writer(target: Any, kind: pa.Schema, footer: pq.FileMetaData) -> pq.ParquetWriter:
-    """As Spark writes: its compression, checksums of pages, and small decimals as integers."""
-    codec = footer.row_group(0).column(0).compression if footer.num_row_groups else "SNAPPY"
-    return pq.ParquetWriter(
-        target, kind, compression=codec, write_page_checksum=True, store_schema=False, store_decimal_as_integer=True,
-        version="1.0",
-    )  # fmt: skip
-
-
 def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object, ...]]:
     found = set[tuple[object, ...]]()
     for number in range(len(parquet.schema)):
@@ -143,12 +151,11 @@ def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object
     return found
 
 
-def _notes(noted: StructType | None, own: Mapping[str, str]) -> dict[bytes, bytes]:
+def _noted(noted: StructType | None, own: Mapping[str, str]) -> StructType | None:
     if noted is None:
-        return {}
+        return None
     fields = {field.name: field for field in noted}
-    columns = [
+    return StructType([
         StructField(name, fields[number].dataType, nullable=True, metadata=fields[number].metadata)
         for number, name in own.items()
-    ]
-    return {SCHEMA_NOTE: StructType(columns).json().encode()}
+    ])  # fmt: skip

@@ -21,7 +21,7 @@ from skewless_spark.branches import evaluate, merge_in_order, results_in_order, 
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
-from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
+from skewless_spark.result.copies import FOLDER, AsSpark, write_copies
 from skewless_spark.result.output_formats import published_files, sorted_results
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
@@ -36,6 +36,7 @@ from skewless_spark.states.committed_files import (
     RESULT,
     few_rows,
     noted_schema,
+    of_kinds,
     read_files,
     write_files,
     written,
@@ -96,8 +97,8 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
         if job.window is None:
             results = _results(states, columns)
         else:
-            merged = _states_of_parts(run, reports, states, columns)
-            versions, lines = keep_states(run, columns, attempt, merged, processed)
+            merged, one_each = _states_of_parts(run, reports, states, columns)
+            versions, lines = keep_states(run, columns, attempt, merged, one_each, processed)
             processed += job.window.unchanged_rows
             choice, over = over_windows(spark, columns, attempt, versions, preferred)
             results = evaluate(of_window(columns, merged, None) if over is None else over, columns)
@@ -168,17 +169,23 @@ def _committed_in_stage(
     report: StageReport,
 ) -> dict[str, int]:
     """Write the results that the only stage evaluated, and evaluate the keys of which it has several states."""
-    plan = run.plan(0)
-    split = not ENGINES[plan.engine].merges and (split_keys(plan) or report.histogram.seen_null_rows)
-    parts = _results_of_parts(spark, run, columns, files) if split else None
-    if not columns.job.spec.output.sort and can_be_copied(run, files, columns):
-        return write_copies(spark, run, attempt, columns, files, parts)
+    parts = None if _one_state_each(run, [report]) else _results_of_parts(spark, run, columns, files)
+    as_spark = None if columns.job.spec.output.sort else AsSpark.of(run, files, columns.own_names)
+    if as_spark is not None:
+        return write_copies(spark, run, attempt, columns, files, as_spark, parts)
     results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *columns.results)
     results = results if parts is None else results.unionByName(parts)
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
     results = results.coalesce(in_files) if small else results.repartition(in_files, *columns.keys)
     return _counts(_written(spark, attempt, columns, results, report.processed_rows))
+
+
+def _one_state_each(run: RunDirectory, reports: Sequence[StageReport]) -> bool:
+    """Whether no key has several states: there is one stage, and it merges them, or has all rows of a key in a task."""
+    plan = run.plan(0)
+    whole = ENGINES[plan.engine].merges or not (split_keys(plan) or reports[0].histogram.seen_null_rows)
+    return len(reports) == 1 and whole
 
 
 def _results_of_parts(
@@ -212,16 +219,18 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
 
 def _states_of_parts(
     run: RunDirectory, reports: Sequence[StageReport], states: DataFrame, columns: JobColumns
-) -> DataFrame:
-    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
+) -> tuple[DataFrame, list[CommittedFile]]:
+    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list.
+
+    Also the files of the only stage, if these have one row for each.
+    """
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     size = sum(file.size_bytes for file in files if file.kind != BACKLOG)
     partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
-    one_each = len(reports) == 1 and ENGINES[run.plan(0).engine].merges and not columns.python
-    if not one_each:
-        return merge_in_order(_in_key_order(states, columns, partitions), columns)
-    names = Native(columns).names
-    return states.select(*columns.groups, "rows", *names).coalesce(partitions).sortWithinPartitions(*columns.groups)
+    if columns.python or not _one_state_each(run, reports):
+        return merge_in_order(_in_key_order(states, columns, partitions), columns), []
+    made = states.select(*columns.groups, "rows", *Native(columns).names).coalesce(partitions)
+    return made.sortWithinPartitions(*columns.groups), of_kinds(files, NATIVE)
 
 
 def _results(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:

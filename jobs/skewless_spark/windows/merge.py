@@ -34,6 +34,7 @@ from skewless_spark.session.queries import planned_once
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import read_files, readable, write_files
+from skewless_spark.windows.copied_states import copy_states
 from skewless_spark.windows.ways import WindowStates, written_states
 
 log = logging.getLogger(__name__)
@@ -45,12 +46,18 @@ MOST_ADDITIONS = 8
 
 
 def keep_states(
-    run: RunDirectory, columns: JobColumns, attempt: Attempt, merged: DataFrame, rows: int
+    run: RunDirectory,
+    columns: JobColumns,
+    attempt: Attempt,
+    merged: DataFrame,
+    one_each: Sequence[CommittedFile],
+    rows: int,
 ) -> tuple[list[Numbered], list[PartLine]]:
     """Write tonight's states into the store, and commit a version of each part that has some.
 
     Args:
         merged: the states of the stages, one row for each part and key.
+        one_each: the files of the only stage, if these have one row for each, too.
 
     Returns:
         The version of each part of the window with its number, oldest first, and its rows.
@@ -62,7 +69,10 @@ def keep_states(
     store = StatesStore(window.store)
     store.begin(Fingerprint(shapes=window.shapes))
     crowded = crowded_parts(window) if rows else {}
-    made = _written(store, attempt.ident, columns, with_kept_states(columns, merged, crowded)) if rows else {}
+    kept = Attempt(store, STATES_STEP, attempt.ident)
+    if rows and (crowded or not one_each or not copy_states(run, one_each, columns, kept, _DATA)):
+        _write(kept, columns, with_kept_states(columns, merged, crowded))
+    made = _made(kept) if rows else {}
     for at, part in crowded.items():
         files, count = made[at]
         made[at] = (files, count - part.base_rows)
@@ -195,17 +205,18 @@ def _keys_before(job: Job) -> int:
     return 0
 
 
-def _written(
-    store: StatesStore, ident: str, columns: JobColumns, merged: DataFrame
-) -> dict[int, tuple[list[CommittedFile], int]]:
-    """For the position of each part: the files that were written for it, and the rows that they stand for."""
-    window, attempt = columns.window, Attempt(store, STATES_STEP, ident)
+def _write(kept: Attempt, columns: JobColumns, merged: DataFrame) -> None:
+    window = columns.window
     cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
     placed = merged.withColumn(PLACE, F.expr(f"CASE {cases} END"))
     with planned_once(merged.sparkSession):
-        write_files(placed, attempt, _DATA, PART)
+        write_files(placed, kept, _DATA, PART)
+
+
+def _made(kept: Attempt) -> dict[int, tuple[list[CommittedFile], int]]:
+    """For the position of each part: the files that were written for it, and the rows that they stand for."""
     found: dict[int, tuple[list[CommittedFile], int]] = {}
-    for file, count in zip(*written_states(attempt, _DATA), strict=True):
+    for file, count in zip(*written_states(kept, _DATA), strict=True):
         at = re.search(rf"/{PART}=(\d+)/", file.path)
         if at is None:
             raise LedgerError.saying(file.path, "these are states of no part", "nothing was committed")
