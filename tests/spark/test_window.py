@@ -6,6 +6,7 @@ That a result is that of all rows of its window, whatever was reused, is in ``te
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 from rich.console import Console
 
+from skewless.documents.window import WindowPart
 from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RunDirectory
@@ -26,12 +29,16 @@ from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result import copies
 from skewless_spark.result.merge import merge_states
+from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.windows import merge
 from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, window_of
 from tests.spark.shared_runs import clusters
+from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
 AGGREGATES: dict[str, Any] = {
@@ -130,13 +137,21 @@ def reduced(run: RunDirectory) -> int:
     return sum(report.processed_rows for report in run.reports())
 
 
+#: Without those whose states are of Python: what a stage has made one for each key is copied.
+NATIVE = {name: call for name, call in AGGREGATES.items() if name not in {"listed", "counted"}}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["combine", "staged"])
-def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("engine", "aggregates"), [("combine", AGGREGATES), ("staged", AGGREGATES), ("combine", NATIVE)]
+)
+def test_the_states_of_a_part_lie_in_the_order_of_their_keys(
+    lake: Lake, engine: str, aggregates: dict[str, Any]
+) -> None:
     """So that the least and the greatest key of a row group tell whether a key is in it."""
     for day in range(2):
         lake.put(day, "b")
-    window = window_of(lake.night(1, lake.spec(engine=engine)))
+    window = window_of(lake.night(1, lake.spec(engine=engine, aggregates=aggregates)))
     store, read = StatesStore(window.store), 0
     for part in window.parts:
         known, _ = store.newest(part.name)
@@ -147,6 +162,50 @@ def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine:
             assert keys == sorted(keys, key=lambda key: (key is not None, key or ""))
             read += len(keys)
     assert read > 40
+
+
+@pytest.mark.parametrize("engine", mostly_long(["combine", "staged", "bypass"], "combine"))
+def test_states_that_are_copied_are_those_that_spark_would_write(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    calls = {name: NATIVE[name] for name in ("n", "total", "mean", "least", "newest", "some")}
+    fields = {"engine": engine, "aggregates": calls, "routing": {"reducers": 3, "waves": [1], "policy": "static"}}
+    if engine != "combine":  # rows without a key are everybody's
+        fields["map"] = {"select": ["key", "value", "word"], "where": "key IS NOT NULL"}
+    lake = Lake(spark, tmp_path)
+    lake.put(0, "a")
+    lake.put(1, "a")
+    run = lake.prepared(1, lake.spec(**fields))
+    run_stages(spark, run, Quiet())
+    found, jobs_run = [], []
+    for most in (copies.COPIED_BYTES, -1):
+        monkeypatch.setattr(copies, "COPIED_BYTES", most)
+        jobs = JobsSeen(spark)
+        Path(run.path("result/COMMIT.json")).unlink(missing_ok=True)
+        merge_states(spark, run)
+        jobs_run.append(len(jobs.jobs()))
+        found.append({part.name: _kept(run, part) for part in window_of(run).parts})
+    assert found[0] == found[1]
+    assert jobs_run[0] < jobs_run[1], "copying takes no job"
+
+
+def _kept(run: RunDirectory, part: WindowPart) -> Any:
+    """The newest states of a part: their rows, and for each file the types that Arrow and Spark have."""
+    store = StatesStore(window_of(run).store)
+    newest, _ = store.newest(part.name)
+    assert newest is not None
+    tables = [pq.read_table(store.path(file.path), partitioning=None) for file in newest.version.states]
+    rows = pa.concat_tables(tables)
+    assert rows.num_rows > 20
+    assert set(rows["place"].to_pylist()) == {part.place}
+    types = {
+        (
+            str(one.schema.remove_metadata()),
+            StructType.fromJson(json.loads(one.schema.metadata[SCHEMA_NOTE])).simpleString(),
+        )
+        for one in tables
+    }
+    return rows.sort_by("c0").to_pylist(), types
 
 
 @pytest.mark.long

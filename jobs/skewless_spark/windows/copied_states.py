@@ -52,10 +52,12 @@ def copy_states(
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         states = pa.concat_tables(pool.map(read, files))
-    order = [(key, "ascending") for key in columns.keys]
     store, window = attempt.run, columns.window
     for at in pc.unique(states[PART]).to_pylist():
-        rows = states.filter(pc.equal(states[PART], at)).select(names).sort_by(order)
+        rows = states.filter(pc.equal(states[PART], at)).select(names)
+        # As Spark sorts, with null first.
+        order = {f"{key}{at}": one for key in columns.keys for at, one in enumerate((rows[key].is_valid(), rows[key]))}
+        rows = rows.take(pc.sort_indices(pa.table(order), [(name, "ascending") for name in order]))
         places = pa.array(np.full(len(rows), window.parts[at].place))
         target = f"{store.root}/{attempt.folder}/{folder}/{PART}={at}"
         store.fs.makedirs(target, exist_ok=True)
