@@ -29,10 +29,10 @@ from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.result import copies
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
+from skewless_spark.states import as_spark
 from skewless_spark.windows import merge
 from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
@@ -178,8 +178,8 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
     run = lake.prepared(1, lake.spec(**fields))
     run_stages(spark, run, Quiet())
     found, jobs_run = [], []
-    for most in (copies.COPIED_BYTES, -1):
-        monkeypatch.setattr(copies, "COPIED_BYTES", most)
+    for most in (as_spark.COPIED_BYTES, -1):
+        monkeypatch.setattr(as_spark, "COPIED_BYTES", most)
         jobs = JobsSeen(spark)
         Path(run.path("result/COMMIT.json")).unlink(missing_ok=True)
         merge_states(spark, run)

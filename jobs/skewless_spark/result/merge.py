@@ -21,12 +21,13 @@ from skewless_spark.branches import evaluate, merge_in_order, results_in_order, 
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
-from skewless_spark.result.copies import FOLDER, AsSpark, write_copies
+from skewless_spark.result.copies import FOLDER, write_copies
 from skewless_spark.result.output_formats import published_files, sorted_results
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.routing import TASK, split_keys
+from skewless_spark.states.as_spark import AsSpark
 from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import (
     BACKLOG,

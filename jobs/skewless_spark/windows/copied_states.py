@@ -17,8 +17,8 @@ from skewless.documents.commit import CommittedFile
 from skewless.run.directory import Attempt, RunDirectory
 from skewless_spark.branches import PLACE
 from skewless_spark.branches.native import Native
-from skewless_spark.result.copies import AsSpark
 from skewless_spark.sources.formats.parquet import open_parquet
+from skewless_spark.states.as_spark import AsSpark
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import readable
 
