@@ -228,7 +228,8 @@ def _states_of_parts(
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     size = sum(file.size_bytes for file in files if file.kind != BACKLOG)
     partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
-    if columns.python or not _one_state_each(run, reports):
+    one_each = _one_state_each(run, reports) and not columns.python
+    if not one_each:
         return merge_in_order(_in_key_order(states, columns, partitions), columns), []
     made = states.select(*columns.groups, "rows", *Native(columns).names).coalesce(partitions)
     return made.sortWithinPartitions(*columns.groups), of_kinds(files, NATIVE)
