@@ -32,8 +32,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.states import as_spark
-from skewless_spark.windows import merge
+from skewless_spark.windows import copied_states, merge
 from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, window_of
@@ -178,8 +177,8 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
     run = lake.prepared(1, lake.spec(**fields))
     run_stages(spark, run, Quiet())
     found, jobs_run = [], []
-    for most in (as_spark.COPIED_BYTES, -1):
-        monkeypatch.setattr(as_spark, "COPIED_BYTES", most)
+    for most in (copied_states.MOST_BYTES, -1):
+        monkeypatch.setattr(copied_states, "MOST_BYTES", most)
         jobs = JobsSeen(spark)
         Path(run.path("result/COMMIT.json")).unlink(missing_ok=True)
         merge_states(spark, run)

@@ -184,9 +184,10 @@ def _committed_in_stage(
 
 def _one_state_each(run: RunDirectory, reports: Sequence[StageReport]) -> bool:
     """Whether no key has several states: there is one stage, and it merges them, or has all rows of a key in a task."""
+    if len(reports) != 1:
+        return False
     plan = run.plan(0)
-    whole = ENGINES[plan.engine].merges or not (split_keys(plan) or reports[0].histogram.seen_null_rows)
-    return len(reports) == 1 and whole
+    return ENGINES[plan.engine].merges or not (split_keys(plan) or reports[0].histogram.seen_null_rows)
 
 
 def _results_of_parts(

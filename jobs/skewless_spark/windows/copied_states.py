@@ -22,6 +22,9 @@ from skewless_spark.states.as_spark import AsSpark
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import readable
 
+#: States of at most this many bytes are copied; all are in memory meanwhile.
+MOST_BYTES = 32 << 20
+
 
 def copy_states(
     run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns, attempt: Attempt, folder: str
@@ -38,6 +41,8 @@ def copy_states(
     Raises:
         RunDirectoryError: a file is not the one that was committed, or is damaged.
     """
+    if sum(file.size_bytes for file in files) > MOST_BYTES:
+        return False
     names = [*columns.keys, "rows", *Native(columns).names]
     as_spark = AsSpark.of(run, files, {name: name for name in names})
     if as_spark is None:
