@@ -38,7 +38,9 @@ OURS = "skewless run"
 _SKETCH = 0.1
 
 
-def _parquet(files: int) -> Callable[[pa.Table, Path], None]:
+def parquet(files: int) -> Callable[[pa.Table, Path], None]:
+    """What writes rows into so many files of a folder."""
+
     def write(rows: pa.Table, folder: Path) -> None:
         size = -(-rows.num_rows // files)
         for number in range(files):
@@ -86,9 +88,9 @@ def _gz(rows: pa.Table, folder: Path) -> None:
 
 #: The format that both are told, and what writes it.
 CELLS: Mapping[str, tuple[str, Callable[[pa.Table, Path], None]]] = {
-    "Parquet, 1 file": ("parquet", _parquet(1)),
-    "Parquet, 40 files": ("parquet", _parquet(40)),
-    "Parquet, 1,000 files": ("parquet", _parquet(1_000)),
+    "Parquet, 1 file": ("parquet", parquet(1)),
+    "Parquet, 40 files": ("parquet", parquet(40)),
+    "Parquet, 1,000 files": ("parquet", parquet(1_000)),
     "CSV": ("csv", _csv),
     "JSON": ("json", _json),
     "ORC": ("orc", _orc),

@@ -13,11 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.formats import drawn, require_same, spec_of
+from benchmarks.formats import drawn, parquet, require_same, spec_of
 from benchmarks.fresh_process import PLAIN, process, skewless_run
 from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 
@@ -37,13 +36,14 @@ def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path = DATA)
             home = Path(scratch) / str(number)
             lake = home / "lake"
             for day in range(1, WINDOW + 2):
-                _write(drawn(rows, seed=day), lake / _day(day), FILES)
+                (lake / _day(day)).mkdir(parents=True)
+                parquet(FILES)(drawn(rows, seed=day), lake / _day(day))
             spec = home / "spec.yaml"
             job = spec_of("parquet", lake / "date={date}", home / "ours") | {"window": WINDOW}
             spec.write_text(yaml.safe_dump(job), encoding="utf-8")
             for night, (last, _) in NIGHTS.items():
                 if night == "a late file":
-                    _write(drawn(LATE_ROWS, seed=0), lake / _day(LATE_DAY), 1, "late")
+                    pq.write_table(drawn(LATE_ROWS, seed=0), lake / _day(LATE_DAY) / "late.parquet")
                 days = ",".join(_day(day) for day in range(last - WINDOW + 1, last + 1))
                 plain = ["-m", "benchmarks.plain_formats", "parquet", f"{lake}/{{{days}}}", str(home / night)]
                 seconds[night][PLAIN].append(process([sys.executable, *plain])[0])
@@ -58,13 +58,6 @@ def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path = DATA)
 
 def _day(day: int) -> str:
     return f"date=2026-11-{day:02d}"
-
-
-def _write(rows: pa.Table, folder: Path, files: int, name: str = "part") -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    size = -(-rows.num_rows // files)
-    for number in range(files):
-        pq.write_table(rows.slice(number * size, size), folder / f"{name}-{number}.parquet", compression="zstd")
 
 
 def verdicts(found: Mapping[str, Any]) -> list[Verdict]:

@@ -332,7 +332,7 @@ def _verdicts(lines: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     prompt = [line for line in ours if line["piece"] <= 1]  # of others, one look alone may take minutes
     spans = TimeSpans()
     aims = (
-        ("moves per hour while nobody comes or goes", exact, "moves_per_hour", 0.0),
+        ("moves per hour where the workers stay the same", exact, "moves_per_hour", 0.0),
         ("part of the time in which a partition is held twice", exact, "doubled", 0.0),
         ("largest load over the least possible", ours, "largest", EVEN),
         ("seconds until a newcomer has its part", prompt, "joined", 2 * spans.normal_lease),
@@ -358,13 +358,13 @@ def page(document: Mapping[str, Any]) -> str:
         "newcomer": (LEASES, "joined"), "dead": (LEASES, "recovered"),
     }  # fmt: skip
     words = (
-        "Virtual time; four workers, eight partitions for each. A piece of work takes a second for each average "
-        "partition held, but in the first row and the third. From the fourth row on, weights of partitions follow "
-        "Zipf's law, from the fifth with the exponent 0.8. Errors are those of a worker that reads a weight. *Moves* "
-        "are counted by the hour while nobody comes or goes. *Twice* is the part of the time in which two work on a "
-        "partition, *own pace* the same for ours with the heartbeat in the worker. *Largest* is the largest load over "
-        "the least possible. A *newcomer* waits so many seconds until loads are within 1.1 of that; partitions of a "
-        "*dead* worker wait so many seconds for another."
+        "Virtual time, four workers, eight partitions for each. A piece of work takes a second for each average "
+        "partition that its worker holds; in the row *idle* it takes no time, in the row *10 s* ten seconds. From "
+        "*skew 0.4* on, weights of partitions follow Zipf's law, from *skew 0.8* on with the exponent 0.8. *Errors* "
+        "are made by a worker that reads a weight. *Moves* are those of an hour with the same workers. *Twice* is the "
+        "share of time in which two workers hold a partition; *own pace* is ours with the heartbeat in the worker. "
+        "*Largest* is the largest load over the least possible. *Newcomer*: seconds until loads are within 1.1 of "
+        "that. *Dead*: seconds until a dead worker's partitions have another."
     )
     lines = [
         [line["name"], *(_cell(line["found"], *column) for column in columns.values())] for line in document["lines"]

@@ -169,8 +169,8 @@ def test_no_library_is_imported_that_a_run_may_do_without(code: str) -> None:
 
 _ELSEWHERE = """
 import importlib.util, threading
-from skewless_spark.quality.lean_imports import lean_imports
-with lean_imports():
+from skewless_spark.quality.lean_imports import POSTPONED, lean_imports
+with lean_imports(POSTPONED):
     assert importlib.util.find_spec("altair") is not None
     try:
         import sqlalchemy

@@ -22,7 +22,7 @@ from rich.console import Console
 from skewless.documents.window import WindowPart
 from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.routing.plan import WHOLE_WEIGHT
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
 from skewless.standing.kept_merges import choice_of
 from skewless.standing.store import StatesStore
@@ -186,6 +186,17 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
         found.append({part.name: _kept(run, part) for part in window_of(run).parts})
     assert found[0] == found[1]
     assert jobs_run[0] < jobs_run[1], "copying takes no job"
+
+
+@pytest.mark.long
+def test_states_of_a_stage_that_are_cut_off_are_refused_in_a_sentence(lake: Lake) -> None:
+    lake.put(0, "a")
+    run = lake.prepared(0, lake.spec(engine="combine", aggregates=NATIVE))
+    run_stages(lake.spark, run, Quiet())
+    for file in run.committed(stage_step(0)).of_kind("native"):
+        Path(run.path(file.path)).write_bytes(b"P")
+    with pytest.raises(RunDirectoryError, match=r"stages.*parquet: expected"):
+        merge_states(lake.spark, run)
 
 
 def _kept(run: RunDirectory, part: WindowPart) -> Any:

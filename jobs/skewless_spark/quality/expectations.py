@@ -13,7 +13,7 @@ from skewless.errors import SpecError, nearest
 from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
 from skewless_spark.quality.expectation_schemas import AS_DOUBLES, MAPPING_KWARG, require_fitting
-from skewless_spark.quality.lean_imports import lean_imports
+from skewless_spark.quality.lean_imports import POSTPONED, lean_imports
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -92,7 +92,7 @@ def great_expectations() -> Any:
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     warnings.filterwarnings("ignore", "module 'sre_", DeprecationWarning)  # which it imports
-    with lean_imports():
+    with lean_imports(POSTPONED):
         import great_expectations as gx  # noqa: PLC0415 (see above)
 
         from skewless_spark.quality import one_job_engine  # noqa: F401, PLC0415 (see above)

@@ -60,7 +60,7 @@ def last_good(spark: SparkSession, job: Job, held: DataFrame, like: DataFrame) -
 def _earlier(spark: SparkSession, job: Job, like: DataFrame) -> Iterator[DataFrame]:
     """The published rows of the parts before that of the run, and how many parts ago that was.
 
-    Some parts are passed over: those that nobody has published, whose run was deleted, or that have other columns.
+    A part is passed over if nobody has published it, if its run was deleted, or if it has other columns.
     """
     wanted = [(field.name, field.dataType) for field in like.schema]
     for ago, part in enumerate(parts_before(job), start=1):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -48,9 +48,9 @@ class _LeftOut:
 
 
 @contextmanager
-def lean_imports() -> Iterator[None]:
-    """Within this, a thread imports what is new to the process without what nobody uses."""
-    for name in POSTPONED:
+def lean_imports(postponed: Sequence[str] = ()) -> Iterator[None]:
+    """Within this, a thread imports without ``LEFT_OUT``; modules of some names are imported when they are used."""
+    for name in postponed:
         if name not in sys.modules:
             sys.modules[name] = _Postponed(name)
             sys.modules[name].__spec__ = ModuleSpec(name, None)

@@ -43,14 +43,9 @@ class OneJobEngine(SparkDFExecutionEngine):
     rows: ClassVar[int | None] = None
 
     @classmethod
-    def with_aggregates(cls, beside: Mapping[str, Column], found: dict[str, Any]) -> type[OneJobEngine]:
-        """An engine that computes some aggregates, too, and puts their values into a mapping."""
-        return type(cls.__name__, (cls,), {"beside": beside, "found": found})
-
-    @classmethod
-    def of_counted(cls, rows: int | None) -> type[OneJobEngine]:
-        """An engine over a frame of so many rows, which does not count them again."""
-        return type(cls.__name__, (cls,), {"rows": rows})
+    def knowing(cls, **attributes: Any) -> type[OneJobEngine]:
+        """An engine with some of the attributes ``beside``, ``found`` and ``rows``."""
+        return type(cls.__name__, (cls,), attributes)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

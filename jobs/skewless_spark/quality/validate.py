@@ -303,9 +303,9 @@ def _result_verdicts(
 
     beside = {_ROWS: F.count(F.lit(1)), **figure_columns(job, found.frame)}
     with planned_once(spark) if found.small else nullcontext():
-        engine = OneJobEngine.with_aggregates(beside, of_columns)
+        engine = OneJobEngine.knowing(beside=beside, found=of_columns)
         verdicts = _verdicts(_spark_batch(context, "result", found.frame, engine), [*held, *observed], key)
-        engine = OneJobEngine.of_counted(of_columns.get(_ROWS))
+        engine = OneJobEngine.knowing(rows=of_columns.get(_ROWS))
         unique = _verdicts(_spark_batch(context, "keys", of_key, engine), [_keys_unique([*columns, _NULL_FLAG])])
     built_in = [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts[: len(held)]]
     of_spec = iter(verdicts[len(held) :])

@@ -48,7 +48,6 @@ def write_copies(
         RunDirectoryError: a file is not the one that was committed, or is damaged.
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
-        list(pool.map(run.verify, files))
         sources = [f"{run.root}/{file.path}" for file in sorted(files, key=lambda one: -one.size_bytes)]
         if parts is not None:
             with planned_once(spark):

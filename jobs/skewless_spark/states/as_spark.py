@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.run.storage import Storage
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.states.committed_files import noted_schema
+from skewless_spark.states.committed_files import noted_schema, readable
 
 #: Files of at most this many bytes are copied by the driver.
 COPIED_BYTES = 64 << 20
@@ -35,10 +36,15 @@ class AsSpark(NamedTuple):
 
         Returns:
             None if the files are large, or Arrow writes a column otherwise.
+
+        Raises:
+            RunDirectoryError: a file is not the one that was committed, or is damaged.
         """
         if sum(file.size_bytes for file in files) > COPIED_BYTES:
             return None
-        with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            list(pool.map(run.verify, files))
+        with readable(run, files[0]), run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
             parquet, probe = open_parquet(opened), io.BytesIO()
             # All may be null, as those that Spark reads from files.
             columns = [parquet.schema_arrow.field(name).with_name(own[name]).with_nullable(True) for name in own]
