@@ -48,9 +48,9 @@ def test_ours_is_even_by_load_where_partitions_weigh_unlike_and_as_sticky(noise:
     assert by_load.joined is not None
 
 
-@pytest.mark.long
-def test_a_heartbeat_at_the_workers_own_pace_would_lose_leases_under_load() -> None:
-    setting = Setting(piece=20.0, duration=HOUR, partitions=16)
+@pytest.mark.parametrize("seed", mostly_long([1, 2, 3], 1))
+def test_a_heartbeat_at_the_workers_own_pace_would_lose_leases_under_load(seed: int) -> None:
+    setting = Setting(piece=40.0, seed=seed, duration=HOUR, partitions=16)
     assert simulate(OWN_PACE, setting).moves_per_hour > 0
     assert simulate(LEASES, setting).moves_per_hour == 0
 
