@@ -63,7 +63,7 @@ def cooling() -> Keys:
 def half_of_one_key() -> Keys:
     """Few rows, half of them of one key."""
     hot = np.random.default_rng(SEED).random(FEW_ROWS) < 1 / 2
-    return np.where(hot, 1_000_000, zipf(20_000, 0.8, FEW_ROWS, SEED))
+    return np.where(hot, 1_000_000, zipf(2_000, 0.8, FEW_ROWS, SEED))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,10 @@ CASES = (
     Case("Zipf 1.2, 8 reducers", steady, 8, {"slots": 32}),
     Case("Zipf 1.2, 4 reducers and up to 32", steady, 4, {"reducer_range": [4, 32]}),
     Case("few rows, 64 reducers and down to 2", lambda: steady()[:FEW_ROWS], 64, {"reducer_range": [2, 64]}),
-    Case("half the rows in a whole key, 8 reducers", half_of_one_key, 8, {"slots": 64, "mergeable": False}),
+    Case(
+        "half the rows in a whole key, 8 reducers", half_of_one_key, 8,
+        {"slots": 64, "mergeable": False, "waves": (1.0,) * 4},
+    ),
     Case("the tail grows, in order", growing, 32, {"waves": EVEN, "in_order": True, "head_limit": 64}),
     Case("hot keys change, in order", lambda: drifting(()), 32, {"waves": EVEN, "in_order": True}),
     Case("a hot key cools, in order", cooling, 32, {"waves": EVEN, "in_order": True}),

@@ -28,7 +28,7 @@ from skewless.planner.policies import POLICIES
 NAME = "standing_still"
 #: Workloads of a whole measurement, and of a look that tests can afford; and those after them, on which no constant of
 #: the planner was chosen.
-MANY, FEW, HELD_OUT = 500, 50, 200
+MANY, FEW, HELD_OUT = 500, 50, 500
 #: ``random``: every wave is a sample. In the others waves come as the input does: ``sorted`` by key, ``late``
 #: with a hot key that begins half way, ``drifting`` with hot keys that change over the input.
 Order = Literal["random", "sorted", "late", "drifting"]

@@ -563,8 +563,10 @@ def _told_of(err: Exception) -> tuple[str, int]:
     except ModuleNotFoundError:
         traceback.print_exception(err)
         return f"{type(err).__name__}: {err}", 1
-    traceback.print_exception(err)
-    return sentence_for(err), exit_code_of(err)
+    code = exit_code_of(err)
+    if code == 1:  # else a worker has refused an input or a spec, and the sentence is all there is to it
+        traceback.print_exception(err)
+    return sentence_for(err), code
 
 
 if __name__ == "__main__":

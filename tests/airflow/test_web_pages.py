@@ -580,13 +580,14 @@ def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_k
     for number, differ in enumerate((0, 2, 0)):
         Moments(run_location(f"{DAG}+shadow", f"night{number}"), simulation).compare(differ)
     text = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
-    assert "3 nights compared, 1 differ" in text
+    assert "3 nights compared, 1 differ, 1 min 20 s saved each" in text
+    assert text.count("1 min 00 s") == 2, "of each night"
     assert text.count("400") == 4, "each night, and the summary of the one that differs"
     assert text.count("&lt;img src=x onerror=alert(1)&gt;: occurrences 7 here") == 2
     assert EVIL not in text
     assert "No run of this DAG was compared" in viewer.get(f"/skewless/dags/{DAG}/comparisons").text
     told = viewer.get(f"/skewless/api/v1/dags/{DAG}/comparisons?group=shadow").json()
-    assert told["verdict"] == "3 nights compared, 1 differ"
+    assert told["verdict"] == "3 nights compared, 1 differ, 1 min 20 s saved each"
     assert sorted(one["comparison"]["differ"] for one in told["runs"]) == [0, 0, 2]
     run = viewer.get(f"/skewless/dags/{DAG}/runs/night1/skew?group=shadow").text
     assert "compared, 400 keys, 2 differ; nothing was published" in run

@@ -23,7 +23,7 @@ from skewless.documents.job import Sized
 from skewless.documents.ledger import balance
 from skewless.documents.nights import Band, Bands
 from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
-from skewless.documents.savings import Savings
+from skewless.documents.savings import PLAIN, Savings
 from skewless.documents.steps import Span, StepBill, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
@@ -269,6 +269,8 @@ class Moments:
         attempt = self.run.new_attempt(COMPARISON_STEP)
         attempt.write(COMPARISON_REPORT, found)
         attempt.commit([], {"keys": found.keys, "differ": found.differ})
+        saved = Savings(sentence="", policy="adaptive", against=PLAIN, seconds=30.0, against_seconds=90.0 + 30 * differ)
+        self.run.write_once(SAVINGS, saved)
         return self
 
     def publish(self, superseded: Overtaken | None = None, snapshot: int | None = None) -> Moments:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -17,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
+from pyarrow import csv, orc
 from pyspark.sql import SparkSession
 
 from benchmarks.simulation import simulated_job
 from deploy import PROJECT
-from skewless.history.input_checks import USUAL
+from skewless.history.input_checks import BETWEEN, USUAL
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import manifest_of, record_of
 from skewless.run.publication.release import begin_release
@@ -472,13 +474,47 @@ def test_an_input_that_is_not_as_expected_fails_before_any_of_it_is_read(
         assert (told.returncode, "nulls are not counted" in told.stderr) == (3, True), told
 
 
+#: How the rows of a day are written such that no footer counts their rows or nulls.
+UNTOLD: dict[str, Callable[[pa.Table, str], object]] = {
+    "orc": orc.write_table,
+    "csv": csv.write_csv,
+    "json": lambda rows, path: Path(path).write_text("\n".join(map(json.dumps, rows.to_pylist()))),
+    "parquet": lambda rows, path: pq.write_table(rows, path, write_statistics=False),
+}
+
+
+@pytest.mark.parametrize(("kind", "window"), [*((kind, None) for kind in UNTOLD), ("csv", 2)])
+def test_what_no_footer_tells_of_an_input_is_counted_before_anything_is_computed(
+    tmp_path: Path, command_here: Command, kind: str, window: int | None
+) -> None:
+    shop = Shop(tmp_path, command_here)
+    for day in NIGHTS:
+        UNTOLD[kind](pq.read_table(file := tmp_path / "in" / day / "rows.parquet"), str(file.with_name(f"rows.{kind}")))
+        if kind != "parquet":
+            file.unlink()
+    columns = {} if kind in {"parquet", "orc"} else {"columns": {"k": "string", "v": "bigint"}}
+    given = {"path": "in/{date}", "format": kind, **columns}
+    nulls = [] if window else [{**NOT_NULL, "kwargs": {"column": "v"}, "severity": "warn"}]
+    rows: dict[str, Any] = {"type": BETWEEN, "kwargs": {"min_value": 10, "max_value": 10}}
+    fields = {"input": given, **({"window": window} if window else {})}
+    shop.spec(of_input=[*nulls, rows], **fields)
+    for day in (FIRST, SECOND):  # of the second night of a window, the rows of the first are not counted
+        told = shop.tell("check", day)
+        assert told.returncode == 0, told
+        assert ("2 of 10 rows are null (20.00%)" in told.stdout) == (day == FIRST and not window)
+        assert shop.tell("run", day).returncode == 0
+    assert shop.published(FIRST)["b"] == 20
+    shop.spec(of_input=[{**rows, "kwargs": {"max_value": 9}}], **fields)
+    told = shop.tell("run", THIRD)
+    assert (told.returncode, "10 rows" in told.stderr, shop.day(THIRD).exists()) == (3, True, False), told
+
+
 #: What a spec may not expect of an input: an expectation and other fields, and a part of the sentence.
 NOT_OF_AN_INPUT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "quarantine": ({**NOT_NULL, "severity": "quarantine", "at_most": 1}, {}, "an input has no keys to leave out yet"),
     "a mean": ({"type": "expect_column_mean_to_be_between"}, {}, "what is known before an input is read"),
     "other arguments": ({"type": USUAL, "kwargs": {"min_value": 1}}, {}, "expected no arguments, names as texts"),
-    "nulls of lines": (NOT_NULL, {"input": {"path": "in", "format": "json"}}, "whose footers count nulls"),
-    "nulls of a window": (NOT_NULL, {"window": 2}, "and no window"),
+    "nulls of a window": (NOT_NULL, {"window": 2}, "expected no window, as kept states do not know nulls"),
     "what a map makes": ({"type": USUAL}, {"map": {"select": ["k", "v"]}}, "earlier nights know the rows behind it"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Iterator
+from statistics import NormalDist, fmean
 
 import mmh3
 import numpy as np
@@ -121,9 +122,10 @@ def key_hash_of_token(reducer: int, number: int) -> int:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(1, 1e4), st.floats(0, 1e6))
-def test_the_budgets_that_are_weighed_are_the_best_ones(loads: list[float], error: float, whole: float) -> None:
-    expected = np.array(loads)
-    errors, budgets = np.full(len(loads), error), [float(expected.mean()) * one for one in schedule.BUDGETS]
-    costs = np.array([schedule._cost(one, expected, errors, whole) for one in budgets])
-    near = schedule._near_the_best(budgets, expected, errors, whole)
-    assert near[costs == costs.min()].all()
+def test_what_a_budget_leaves_over_is_the_mean_of_normal_loads_above_it(
+    loads: list[float], error: float, budget: float
+) -> None:
+    normal, over = NormalDist(), [(load - budget) / error for load in loads]
+    left = fmean(error * (normal.pdf(one) + one * normal.cdf(one)) for one in over)
+    found = schedule._cost(budget, np.array(loads), np.full(len(loads), error), 0.0)
+    assert found == pytest.approx(budget + (1 + schedule.BACKLOG_COST_ROWS) * left, abs=1e-5 * error + 1e-6)

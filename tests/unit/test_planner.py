@@ -24,6 +24,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
 from skewless.planner.priced_plan import PricedPlan, choose, propose, refuse_unsafe
+from skewless.planner.schedule import expected_largest
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
@@ -205,6 +206,17 @@ def test_the_last_wave_has_a_budget_if_a_stage_to_drain_pays(stage_seconds: floa
     decision = plan_next_stage(job, plan, took(stage_seconds, 1250, synthetic.report(plan, skewed())))
     assert decision.next_plan is not None
     assert (decision.next_plan.budget_rows is None) == ("the budget is lifted" in decision.sentence) == lifted
+
+
+def test_the_largest_of_some_loads_is_what_order_statistics_and_draws_say() -> None:
+    # The means of the largest of 2 and of 3 standard normal variables: 1 / sqrt(pi) and 1.5 / sqrt(pi).
+    assert expected_largest(np.zeros(2), np.ones(2)) == pytest.approx(np.pi**-0.5, abs=1e-4)
+    assert expected_largest(np.zeros(3), np.ones(3)) == pytest.approx(1.5 * np.pi**-0.5, abs=1e-4)
+    loads, errors = np.array([900.0, 1000.0, 1010.0, 0.0]), np.array([50.0, 5.0, 20.0, 1.0])
+    drawn = np.random.default_rng(1).normal(loads, errors, (100_000, 4)).max(axis=1).mean()
+    assert expected_largest(loads, errors) == pytest.approx(drawn, abs=0.5)
+    # Whose forecast is far above all others is the largest: nothing is added for the many that there are.
+    assert expected_largest(np.append(np.zeros(99), 5000.0), np.full(100, 50.0)) == pytest.approx(5000.0)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,9 @@ def test_seconds_are_told_where_each_task_has_measured_its_own() -> None:
     assert found.seconds == pytest.approx(longest_seconds(played().job, ours), abs=1e-3)
     assert found.against_seconds == pytest.approx(longest_seconds(played().job, plain), rel=0.02)
     assert f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s (" in found.sentence
+    assert found.seconds_saved is not None
+    assert found.seconds_saved > 0
+    assert told(played("static"), reports=plain).seconds_saved is None, "plain hashing routed it"
     (first, *others) = ours[0].tasks
     one_unknown = ours[0].model_copy(update={"tasks": (first.model_copy(update={"busy_seconds": None}), *others)})
     assert told(played(), reports=[one_unknown, *ours[1:]]).seconds is None

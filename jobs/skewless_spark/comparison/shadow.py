@@ -11,6 +11,7 @@ from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, Fence, RunDirectory
 from skewless.spec.shadow import Shadow, is_query
 from skewless.spec.spec import JobSpec
+from skewless_lake.publication import keep_savings
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import FIELD, other_side, require_parsed
 from skewless_spark.session.session import build_session
@@ -42,6 +43,7 @@ def compare_shadow(spark: SparkSession, run: RunDirectory) -> Comparison:
     if found is None:
         with leased_step(run, COMPARISON_STEP) as fence:
             found = run.comparison() or _compare(spark, run, shadow, fence)
+    keep_savings(run)
     found.require_allowed(shadow, f"comparison of {run}")
     return found
 

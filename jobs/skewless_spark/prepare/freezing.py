@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +20,7 @@ from skewless_spark.aggregates.binding import argument_columns, assumed_types, c
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
+from skewless_spark.prepare.counting import counted, uncounted
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
@@ -135,8 +135,9 @@ def _frozen(
         algebra=algebra,
         source=source,
         window=window,
-        facts=_facts(spec, listing, kept_rows, own),
     )
+    if spec.quality.input:
+        job = job.model_copy(update={"facts": _facts(job, listing, kept_rows, own)})
     if spark is not None and (spec.output.format == "csv" or spec.output.sort):
         result = result_schema(spark, job)
         if spec.output.format == "csv":
@@ -170,22 +171,28 @@ def listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, whe
     return input_path, list_input(spec.input, input_path, share, nulls_of=nulls_of)
 
 
-def _facts(spec: JobSpec, listing: Listing, kept_rows: int, units: Sequence[Unit]) -> InputFacts | None:
-    """What the listing tells of the columns that the spec asks for, and of the rows of the run's own part.
+def _facts(job: Job, listing: Listing, kept_rows: int, units: tuple[Unit, ...]) -> InputFacts:
+    """What is known of the columns that the spec asks for, and of the rows of the run's own part.
 
     Args:
         kept_rows: of the part, in its kept states; behind a map, expectations of the number of rows are refused.
         units: all others of the part; of a table, without files that no row of the condition is in.
     """
-    if not spec.quality.input:
-        return None
     types, read = listing.types, listing.source.pinned
-    counted = all(unit.counted for unit in units) and not (read and read.left_out)
-    return InputFacts(
-        columns={name: types[name] for name in asked_columns(spec) if name in types},
+    left_out = bool(read and read.left_out)
+    told = all(unit.counted for unit in units) and not left_out
+    facts = InputFacts(
+        columns={name: types[name] for name in asked_columns(job.spec) if name in types},
         nulls=listing.nulls,
-        rows=kept_rows + sum(unit.rows for unit in units) if counted else None,
+        rows=kept_rows + sum(unit.rows for unit in units) if told else None,
     )
+    columns = () if left_out else uncounted(job, facts, listing)
+    if not columns:
+        return facts
+    source = _read_of(listing.source, columns)
+    if job.window is None:
+        units = _of_read_columns(ReadColumns.of(job.spec, source).fitted(listing), source)
+    return counted(job.model_copy(update={"source": source, "units": units}), facts, columns, kept_rows)
 
 
 def _read_of(source: Source, reads: tuple[str, ...]) -> Source:

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from skewless.document import Count, Document
 
+#: The policy that is plain hashing.
+PLAIN = "static"
+
 
 class Savings(Document):
     """A run beside the same run under another policy. What is not known is None.
@@ -33,6 +36,13 @@ class Savings(Document):
     slots: Count | None = None
     against_error: float | None = Field(default=None, ge=0)
     whole_keys_over_bound: float | None = None
+
+    @property
+    def seconds_saved(self) -> float | None:
+        """By how much the longest tasks were shorter than plain hashing would have made them; below 0 if longer."""
+        if self.against != PLAIN or self.seconds is None or self.against_seconds is None:
+            return None
+        return self.against_seconds - self.seconds
 
     @classmethod
     def unknown(cls, policy: str, reason: str) -> Self:

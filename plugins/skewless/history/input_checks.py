@@ -12,12 +12,12 @@ from skewless.documents.quality import Check
 from skewless.errors import SpecError, nearest
 from skewless.history.figures import shape_of
 from skewless.history.judging import bands_of
-from skewless.spec.input import TABLES
 from skewless.spec.spec import JobSpec
 
 #: Whether it holds, or None if that is not known; what was observed; and in words.
 Found = tuple[bool | None, str, str]
-_NO_ROWS: Found = (None, "", "its rows are not counted before they are read")
+_LEFT_OUT = "files that no row of the condition is in were left out"
+_NO_ROWS: Found = (None, "", f"its rows are not counted: {_LEFT_OUT}")
 
 
 def _exists(job: Job, nights: JobNights, *, column: str) -> Found:
@@ -35,7 +35,7 @@ def _not_null(job: Job, nights: JobNights, *, column: str, mostly: float = 1) ->
     there, *told = _exists(job, nights, column=column)
     rows, nulls = _known(job).rows, _known(job).nulls.get(column)
     if there and (nulls is None or rows is None):
-        return None, "", "nulls are not counted: a footer has no statistics, or rows are deleted"
+        return None, "", f"nulls are not counted of a column of this kind, or as {_LEFT_OUT}"
     if nulls is None or rows is None:
         return False, told[0], told[1]
     good = rows - nulls >= Decimal(str(mostly)) * rows
@@ -81,6 +81,11 @@ def asked_columns(spec: JobSpec) -> dict[str, bool]:
     return {name: name in with_nulls for one in spec.quality.input if (name := one.kwargs.get("column")) is not None}
 
 
+def asks_rows(spec: JobSpec) -> bool:
+    """Whether anything is expected of the number of rows."""
+    return any(one.type in {NULLS, BETWEEN, USUAL} for one in spec.quality.input)
+
+
 def check_input_expectations(spec: JobSpec, where: str) -> None:
     """Refuse what cannot be expected of an input before it is read; a ``SpecError`` names the first."""
     hint = "expect it of the result, in quality.expectations"
@@ -97,9 +102,8 @@ def check_input_expectations(spec: JobSpec, where: str) -> None:
         if not fits:
             names = ", ".join(list(arguments.parameters)[2:]) or "no arguments"
             raise SpecError(f"{spot}.kwargs", f"{names}, names as texts and numbers of rows", str(one.kwargs)[:120])
-        if one.type == NULLS and (spec.lengths or spec.input.format not in {"parquet", *TABLES}):
-            required = "Parquet files or a table, whose footers count nulls, and no window"
-            raise SpecError(f"{spot}.type", required, spec.input.format, hint)
+        if one.type == NULLS and spec.lengths:
+            raise SpecError(f"{spot}.type", "no window, as kept states do not know nulls", "a window", hint)
         if one.type == BETWEEN and spec.map is not None and spec.lengths:
             raise SpecError(f"{spot}.type", "no map, as kept states know the rows behind it", "a map", hint)
         if one.type == USUAL and spec.map is not None:

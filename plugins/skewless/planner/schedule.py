@@ -7,12 +7,10 @@ forecast (``skewless.planner.forecast.forecast_error``) leaves tasks idle or row
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
@@ -36,9 +34,6 @@ BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
 BUDGETS_IN_ORDER = tuple(np.arange(0.30, 1.31, 0.01).tolist())
 #: The same at the last input: what is left over then is left over only once more.
 BUDGETS_AT_THE_END = tuple(np.arange(0.02, 1.31, 0.01).tolist())
-
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 class Budget(NamedTuple):
@@ -75,15 +70,19 @@ def choose_budget(
         unlimited = float(loads.max())
     else:
         whole = 0.0 if splittable or not last_input else float(forecast.head_rows.max(initial=0.0))
-        near = _near_the_best([fair * factor for factor in BUDGETS], expected, error, whole)
-        costs = {
-            factor: _cost(fair * factor, expected, error, whole) + drain for factor in np.array(BUDGETS)[near].tolist()
-        }
-        unlimited = float((expected + error * math.sqrt(2.0 * math.log(tasks))).max())
+        costs = {factor: _cost(fair * factor, expected, error, whole) + drain for factor in BUDGETS}
+        unlimited = expected_largest(expected, error) if last_input else 0.0
     best = min(costs, key=lambda factor: (costs[factor], factor))
     if last_input and unlimited <= costs[best]:
         return Budget(None, "the budget is lifted, as a stage to drain what it would leave over costs more")
     return Budget(max(1, math.ceil(fair * best)), "")
+
+
+#: What a task leaves over, in standard deviations of its error, by how far its forecast is above the budget: enough
+#: points for a line from one to the next to be off by less than a millionth.
+_ABOVE = np.linspace(-8.0, 8.0, 8193)
+_NORMAL = (1.0 + np.vectorize(math.erf, otypes=[np.float64])(_ABOVE / math.sqrt(2.0))) / 2.0
+_LEFT_OVER = _ABOVE * _NORMAL + np.exp(-(_ABOVE**2) / 2.0) / math.sqrt(2.0 * math.pi)
 
 
 def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:
@@ -93,30 +92,17 @@ def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:
     """
     over = (expected - budget) / error
     # E[max(0, X - b)] of a normal X.
-    density = np.exp(-(over**2) / 2.0) / math.sqrt(2.0 * math.pi)
-    left = error * (over * (1.0 + _erf(over / math.sqrt(2.0))) / 2.0 + density)
-    mean = float(np.maximum(left, 0.0).mean())
+    mean = float((error * np.maximum(np.interp(over, _ABOVE, _LEFT_OVER), over)).mean())
     return budget + max(mean, min(whole, float(expected.max()) - budget)) + BACKLOG_COST_ROWS * mean
 
 
-#: What a task leaves over, in standard deviations of its error, by how far its forecast is above the budget: enough
-#: points for a line from one to the next to be off by less than ``_OFF``.
-_ABOVE = np.linspace(-8.0, 8.0, 8193)
-_LEFT_OVER = _ABOVE * (1.0 + _erf(_ABOVE / math.sqrt(2.0))) / 2.0 + np.exp(-(_ABOVE**2) / 2.0) / math.sqrt(
-    2.0 * math.pi
-)
-_OFF = 1e-6
-
-
-def _near_the_best(budgets: Sequence[float], expected: Rows, error: Rows, whole: float) -> npt.NDArray[np.bool_]:
-    """Which budgets may be the best by ``_cost``, by a table of the normal distribution: in a hundredth of the time."""
-    found = []
-    for budget in budgets:
-        over = (expected - budget) / error
-        mean = float((error * np.maximum(np.interp(over, _ABOVE, _LEFT_OVER), over)).mean())
-        found.append(budget + max(mean, min(whole, float(expected.max()) - budget)) + BACKLOG_COST_ROWS * mean)
-    tolerance = 2.0 * (1.0 + BACKLOG_COST_ROWS) * _OFF * float(error.mean()) + 1e-9 * max(found)
-    return np.array(found) <= min(found) + tolerance
+def expected_largest(expected: Rows, error: Rows) -> float:
+    """The mean of the largest of independent normal loads: what its distribution leaves below the highest it can be."""
+    low, high = float(expected.max() - 8.0 * error.max()), float((expected + 8.0 * error).max())
+    near = expected + 8.0 * error > low
+    levels = low + (high - low) * (np.arange(128) + 0.5) / 128
+    below = [np.interp((level - expected[near]) / error[near], _ABOVE, _NORMAL).prod() for level in levels]
+    return high - (high - low) * float(np.mean(below))
 
 
 def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:

@@ -12,14 +12,14 @@ import numpy as np
 
 from skewless.bounds import NEAR, NOT_MEASURED, makespan
 from skewless.documents.job import Job
-from skewless.documents.savings import Savings
+from skewless.documents.savings import PLAIN, Savings
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError, SpecError
 from skewless.replay.replay import Replayed, replay
 from skewless.routing.plan import RoutingPlan
 from skewless.run.certificate import run_certificate
 
-PLAIN, BEST = "static", "adaptive"
+BEST = "adaptive"
 
 
 def savings_of(

@@ -253,7 +253,7 @@ class RunDirectory(Storage):
         return self.committed_document(commit, COMPARISON_REPORT, Comparison) if commit else None
 
     def savings(self) -> Savings | None:
-        """What the run has saved; None of a run that is not published, or was before such a document was written."""
+        """What the run has saved; None before it is published or compared."""
         return self.read(SAVINGS, Savings) if self.exists(SAVINGS) else None
 
     def finality(self) -> Finality | None:

@@ -118,8 +118,8 @@ class Quality(Frozen):
     )
     input: tuple[Expectation, ...] = Field(
         default=(),
-        description="Of the input, before any of it is read, by what footers and tables tell: columns, their types and "
-        "nulls, and the number of rows. Severity fail or warn.",
+        description="Of the input, before anything is computed: columns, their types and nulls, and the number of "
+        "rows, by footers and tables where these tell, else by a pass of Spark. Severity fail or warn.",
         examples=[[{"type": "expect_column_to_exist", "kwargs": {"column": "user"}}]],
     )
     in_place: Literal["none", "last"] = Field(

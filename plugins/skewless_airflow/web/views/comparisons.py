@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from skewless.documents.comparison import Comparison
 from skewless.errors import SkewlessError
 from skewless_airflow.web.airflow_runs import AirflowRun
+from skewless_airflow.web.rendering.words import duration
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.views.history import MOST_RUNS, READING_SECONDS, in_time, latest_runs
-from skewless_airflow.web.views.run import read_comparison
+from skewless_airflow.web.views.run import read_comparison, read_savings
 from skewless_airflow.web.views.stage import read_job
 
 
 @dataclass(frozen=True)
 class ComparedNight:
-    """One run whose result was compared; ``part`` is what it computed, in words."""
+    """One run whose result was compared.
+
+    Attributes:
+        part: what it computed, in words.
+        saved_seconds: by how much its longest tasks were shorter than plain hashing would have made them.
+    """
 
     run_id: str
     part: str
     comparison: Comparison
+    saved_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,9 @@ class ComparisonsHistory:
     def verdict(self) -> str:
         """All of it in a line."""
         count = len(self.nights)
-        return f"{count:,} {'night' if count == 1 else 'nights'} compared, {len(self.differing):,} differ"
+        known = [night.saved_seconds for night in self.nights if night.saved_seconds is not None]
+        saved = f", {duration(fmean(known))} saved each" if known and fmean(known) > 0 else ""
+        return f"{count:,} {'night' if count == 1 else 'nights'} compared, {len(self.differing):,} differ{saved}"
 
 
 def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> ComparisonsHistory:
@@ -55,9 +65,9 @@ def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = ""
         seen += 1
         directory = open_run(dag_id, one.folder, group)
         try:
-            job, found = read_job(directory), read_comparison(directory)
+            job, found, savings = read_job(directory), read_comparison(directory), read_savings(directory)
         except SkewlessError:
             continue  # the page of that run shows the error
         if job is not None and found is not None:
-            nights.append(ComparedNight(one.run_id, job.date, found))
+            nights.append(ComparedNight(one.run_id, job.date, found, savings.seconds_saved if savings else None))
     return ComparisonsHistory(tuple(nights), len(runs), seen)
