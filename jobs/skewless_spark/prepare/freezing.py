@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -190,8 +191,7 @@ def _facts(job: Job, listing: Listing, kept_rows: int, units: tuple[Unit, ...]) 
     if not columns:
         return facts
     source = _read_of(listing.source, columns)
-    if job.window is None:
-        units = _of_read_columns(ReadColumns.of(job.spec, source).fitted(listing), source)
+    units = _of_read_columns(ReadColumns.of(job.spec, source).fitted(replace(listing, units=units)), source)
     return counted(job.model_copy(update={"source": source, "units": units}), facts, columns, kept_rows)
 
 
