@@ -100,7 +100,7 @@ def expected_largest(expected: Rows, error: Rows) -> float:
     """The mean of the largest of independent normal loads: what its distribution leaves below the highest it can be."""
     low, high = float(expected.max() - 8.0 * error.max()), float((expected + 8.0 * error).max())
     near = expected + 8.0 * error > low
-    levels = low + (high - low) * (np.arange(128) + 0.5) / 128
+    levels = low + (high - low) * (np.arange(64) + 0.5) / 64
     below = [np.interp((level - expected[near]) / error[near], _ABOVE, _NORMAL).prod() for level in levels]
     return high - (high - low) * float(np.mean(below))
 
