@@ -35,6 +35,7 @@ from skewless_lake.formats import table_format
 from skewless_lake.iceberg.tables import make_namespace
 from skewless_lake.publication import next_turn, published_run
 from skewless_lake.staged import OutputPart
+from skewless_spark.prepare.freezing import needs_session
 from skewless_spark.quality.expectations import OF_ROWS, great_expectations
 from skewless_spark.quality.last_good import parts_before
 from skewless_spark.sources.locations import output_location
@@ -497,7 +498,8 @@ def test_what_no_footer_tells_of_an_input_is_counted_before_anything_is_computed
     nulls = [] if window else [{**NOT_NULL, "kwargs": {"column": "v"}, "severity": "warn"}]
     rows: dict[str, Any] = {"type": BETWEEN, "kwargs": {"min_value": 10, "max_value": 10}}
     fields = {"input": given, **({"window": window} if window else {})}
-    shop.spec(of_input=[*nulls, rows], **fields)
+    given_spec = shop.spec(of_input=[*nulls, rows], **fields)
+    assert needs_session(load_spec(given_spec)) == (kind != "parquet"), "of the master that the caller asks for"
     for day in (FIRST, SECOND):  # of the second night of a window, the rows of the first are not counted
         told = shop.tell("check", day)
         assert told.returncode == 0, told

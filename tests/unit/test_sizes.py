@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 55_150,
+    "lines of the product": 55_165,
     "lines of tests": 59_150,
     "words of pages": 60_000,
     "fields of a spec": 106,

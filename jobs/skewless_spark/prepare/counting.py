@@ -13,6 +13,9 @@ from skewless_spark.sources.listing import Listing
 from skewless_spark.sources.reading import source_rows
 from skewless_spark.sources.uris import FILE_COLUMNS
 
+#: Formats whose files tell neither rows nor nulls, or no nulls.
+UNTOLD = ("csv", "json", "orc", "text")
+
 
 def uncounted(job: Job, facts: InputFacts, listing: Listing) -> tuple[str, ...]:
     """The columns whose nulls are asked for and not known, or one to count rows by if these are; else none."""
@@ -33,9 +36,14 @@ def counted(job: Job, facts: InputFacts, columns: tuple[str, ...], before: int) 
     """
     if not job.units:
         return facts.model_copy(update={"nulls": {**facts.nulls, **dict.fromkeys(columns, 0)}, "rows": before})
-    spark = SparkSession.getActiveSession() or build_session(f"skewless {job.spec.name} prepare")
-    read = source_rows(spark, job, range(len(job.units)), columns, located=False)
-    found = read.agg(F.count(F.lit(1)), *(F.count_if(F.col(f"s{number}").isNull()) for number in range(len(columns))))
-    rows, *nulls = found.collect()[0]
+    before_it = SparkSession.getActiveSession()
+    spark = before_it or build_session(f"skewless {job.spec.name} prepare")
+    try:
+        read = source_rows(spark, job, range(len(job.units)), columns, located=False)
+        null = [F.count_if(F.col(f"s{number}").isNull()) for number in range(len(columns))]
+        rows, *nulls = read.agg(F.count(F.lit(1)), *null).collect()[0]
+    finally:
+        if before_it is None:  # whoever asked for no session may ask for one of another master later
+            spark.stop()
     told = {**dict(zip(columns, nulls, strict=True)), **facts.nulls}
     return facts.model_copy(update={"nulls": told, "rows": before + rows})

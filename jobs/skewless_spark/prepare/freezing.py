@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.job import InputFacts, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
-from skewless.history.input_checks import asked_columns, check_input_expectations
+from skewless.history.input_checks import asked_columns, asks_rows, check_input_expectations
 from skewless.planner.first_plan import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.run.folder import absolute_root
@@ -21,7 +21,7 @@ from skewless_spark.aggregates.binding import argument_columns, assumed_types, c
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
-from skewless_spark.prepare.counting import counted, uncounted
+from skewless_spark.prepare.counting import UNTOLD, counted, uncounted
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
@@ -48,9 +48,13 @@ def check_spec(spec: JobSpec, where: str) -> None:
 
 
 def needs_session(spec: JobSpec) -> bool:
-    """Whether only Spark knows the columns: of a table, of a select list, or results that are in CSV or in an order."""
+    """Whether only Spark knows the columns: of a table, of a select list, or results that are in CSV or in an order.
+
+    Or rows and nulls that are asked for, as no footer tells them.
+    """
     of_result = spec.output.format == "csv" or any(column.name in spec.aggregates for column in spec.output.order)
-    return of_result or spec.input.format == "catalog" or (spec.map is not None and spec.map.select is not None)
+    of_input = spec.input.format == "catalog" or (spec.input.format in UNTOLD and asks_rows(spec))
+    return of_result or of_input or (spec.map is not None and spec.map.select is not None)
 
 
 def freeze(
