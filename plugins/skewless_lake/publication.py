@@ -118,7 +118,7 @@ SAVINGS_SECONDS = 1.0
 def keep_savings(run: RunDirectory, limit_seconds: float = SAVINGS_SECONDS) -> Savings | None:
     """Write down and return what a published or compared run has saved (``skewless.replay.savings``), once.
 
-    Neither fails by it or waits for longer than the limit; of a run of very many tasks it is then unknown.
+    Neither step fails by it, or waits for longer than the limit; of a run of very many tasks it is then unknown.
     None if the document cannot be read or written.
     """
     with suppress(SkewlessError, OSError):

@@ -26,7 +26,15 @@ from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.steps import Failure
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
-from skewless.run.directory import PART_LINES, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, WINDOW_CHOICE, RunDirectory
+from skewless.run.directory import (
+    PART_LINES,
+    QUALITY_REPORT,
+    QUALITY_STEP,
+    RESULT_STEP,
+    SAVINGS,
+    WINDOW_CHOICE,
+    RunDirectory,
+)  # fmt: skip
 from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
@@ -582,12 +590,15 @@ def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_k
     text = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
     assert "3 nights compared, 1 differ, 1 min 20 s saved each" in text
     assert text.count("1 min 00 s") == 2, "of each night"
+    Path(run_location(f"{DAG}+shadow", "night2"), SAVINGS).unlink()
+    untold = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
+    assert "3 nights compared, 1 differ, 1 min 30 s saved in each of 2" in untold
     assert text.count("400") == 4, "each night, and the summary of the one that differs"
     assert text.count("&lt;img src=x onerror=alert(1)&gt;: occurrences 7 here") == 2
     assert EVIL not in text
     assert "No run of this DAG was compared" in viewer.get(f"/skewless/dags/{DAG}/comparisons").text
     told = viewer.get(f"/skewless/api/v1/dags/{DAG}/comparisons?group=shadow").json()
-    assert told["verdict"] == "3 nights compared, 1 differ, 1 min 20 s saved each"
+    assert told["verdict"] == "3 nights compared, 1 differ, 1 min 30 s saved in each of 2"
     assert sorted(one["comparison"]["differ"] for one in told["runs"]) == [0, 0, 2]
     run = viewer.get(f"/skewless/dags/{DAG}/runs/night1/skew?group=shadow").text
     assert "compared, 400 keys, 2 differ; nothing was published" in run

@@ -53,7 +53,8 @@ class ComparisonsHistory:
         """All of it in a line."""
         count = len(self.nights)
         known = [night.saved_seconds for night in self.nights if night.saved_seconds is not None]
-        saved = f", {duration(fmean(known))} saved each" if known and fmean(known) > 0 else ""
+        each = "each" if len(known) == count else f"in each of {len(known):,}"
+        saved = f", {duration(fmean(known))} saved {each}" if known and fmean(known) > 0 else ""
         return f"{count:,} {'night' if count == 1 else 'nights'} compared, {len(self.differing):,} differ{saved}"
 
 
