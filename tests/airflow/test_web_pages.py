@@ -41,6 +41,7 @@ from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
 from skewless_airflow.web.rendering.words import day, required_words
+from skewless_airflow.web.views.comparisons import read_comparisons
 from skewless_airflow.web.views.quality import Mark, QualityView, band_line, observed_line
 from skewless_airflow.web.views.stage import read_stage, read_stages
 from tests import airflow_setting
@@ -593,6 +594,9 @@ def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_k
     Path(run_location(f"{DAG}+shadow", "night2"), SAVINGS).unlink()
     untold = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
     assert "3 nights compared, 1 differ, 1 min 30 s saved in each of 2" in untold
+    history = read_comparisons(DAG, (), "shadow")
+    longer = tuple(dataclasses.replace(night, saved_seconds=-60.0) for night in history.nights)
+    assert "1 min 00 s lost each" in dataclasses.replace(history, nights=longer).verdict
     assert text.count("400") == 4, "each night, and the summary of the one that differs"
     assert text.count("&lt;img src=x onerror=alert(1)&gt;: occurrences 7 here") == 2
     assert EVIL not in text

@@ -511,6 +511,18 @@ def test_what_no_footer_tells_of_an_input_is_counted_before_anything_is_computed
     assert (told.returncode, "10 rows" in told.stderr, shop.day(THIRD).exists()) == (3, True, False), told
 
 
+def test_to_what_spark_logs_of_a_refused_input_the_command_adds_one_sentence(
+    tmp_path: Path, command_here: Command
+) -> None:
+    shop = Shop(tmp_path, command_here)
+    (tmp_path / "in" / FIRST / "rows.json").write_text('{"k": "a", "v": 1.5}\n')
+    given = {"path": "in/{date}/*.json", "format": "json", "columns": {"k": "string", "v": "bigint"}}
+    shop.spec(input=given, of_input=[{**NOT_NULL, "kwargs": {"column": "v"}}])
+    told = shop.tell("check", FIRST)
+    assert (told.returncode, "skewless_cli" in told.stderr) == (2, False), told.stderr
+    assert "line 1: expected a bigint in field 'v', but got 1.5" in told.stderr.splitlines()[-1]
+
+
 #: What a spec may not expect of an input: an expectation and other fields, and a part of the sentence.
 NOT_OF_AN_INPUT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "quarantine": ({**NOT_NULL, "severity": "quarantine", "at_most": 1}, {}, "an input has no keys to leave out yet"),

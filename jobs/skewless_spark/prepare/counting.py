@@ -36,14 +36,14 @@ def counted(job: Job, facts: InputFacts, columns: tuple[str, ...], before: int) 
     """
     if not job.units:
         return facts.model_copy(update={"nulls": {**facts.nulls, **dict.fromkeys(columns, 0)}, "rows": before})
-    before_it = SparkSession.getActiveSession()
-    spark = before_it or build_session(f"skewless {job.spec.name} prepare")
+    found = SparkSession.getActiveSession()
+    spark = found or build_session(f"skewless {job.spec.name} prepare")
     try:
         read = source_rows(spark, job, range(len(job.units)), columns, located=False)
         null = [F.count_if(F.col(f"s{number}").isNull()) for number in range(len(columns))]
         rows, *nulls = read.agg(F.count(F.lit(1)), *null).collect()[0]
     finally:
-        if before_it is None:  # whoever asked for no session may ask for one of another master later
+        if found is None:  # the run may want a session with another master
             spark.stop()
     told = {**dict(zip(columns, nulls, strict=True)), **facts.nulls}
     return facts.model_copy(update={"nulls": told, "rows": before + rows})

@@ -82,7 +82,7 @@ def asked_columns(spec: JobSpec) -> dict[str, bool]:
 
 
 def asks_rows(spec: JobSpec) -> bool:
-    """Whether anything is expected of the number of rows."""
+    """Whether an expectation needs the number of rows: to judge it, or a share of it."""
     return any(one.type in {NULLS, BETWEEN, USUAL} for one in spec.quality.input)
 
 

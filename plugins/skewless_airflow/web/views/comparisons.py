@@ -54,7 +54,8 @@ class ComparisonsHistory:
         count = len(self.nights)
         known = [night.saved_seconds for night in self.nights if night.saved_seconds is not None]
         each = "each" if len(known) == count else f"in each of {len(known):,}"
-        saved = f", {duration(fmean(known))} saved {each}" if known and fmean(known) > 0 else ""
+        mean = fmean(known or [0.0])
+        saved = f", {duration(abs(mean))} {'saved' if mean >= 0 else 'lost'} {each}" if known else ""
         return f"{count:,} {'night' if count == 1 else 'nights'} compared, {len(self.differing):,} differ{saved}"
 
 
