@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow import orc
 
-from benchmarks.fresh_process import FRESH, PLAIN, process, skewless_run
+from benchmarks.fresh_process import FRESH, PLAIN, means, parts_of_ours, parts_of_plain, process, skewless_run
 from benchmarks.one_process import READS
 from benchmarks.plain_formats import OF_A_LINE
 from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
@@ -117,13 +117,14 @@ def measure(
             for cell in cells:
                 source = input_of(base, rows, cell)
                 seconds: dict[str, list[float]] = {}
+                parts: dict[str, list[dict[str, float]]] = {PLAIN: [], OURS: []}
                 for number in range(repetitions):
                     home = Path(scratch) / f"{rows}-{list(CELLS).index(cell)}-{number}"
-                    for way, took in _each(cell, source, home).items():
+                    for way, took in _each(cell, source, home, parts).items():
                         seconds.setdefault(way, []).append(took)
                     shutil.rmtree(home)
                 size = sum(file.stat().st_size for file in source.iterdir())
-                lines.append({"rows": rows, "cell": cell, "bytes": size, "seconds": seconds})
+                lines.append({"rows": rows, "cell": cell, "bytes": size, "seconds": seconds, "parts": means(parts)})
                 sys.stderr.write(f"B14 {rows:,} rows, {cell}: {seconds}\n")
     found = {"row": "B14", "lines": lines, "setting": machine(pyspark="pyspark", pyarrow="pyarrow")}
     return {**found, "verdicts": as_documents(verdicts(found))}
@@ -158,19 +159,23 @@ def _ratio(line: Mapping[str, Any]) -> float:
     return round(median(line["seconds"][OURS]) / median(line["seconds"][PLAIN]), 3)
 
 
-def _each(cell: str, source: Path, home: Path) -> dict[str, float]:
-    """Each way once; their seconds. Their answers are compared."""
+def _each(cell: str, source: Path, home: Path, parts: Mapping[str, list[dict[str, float]]]) -> dict[str, float]:
+    """Each way once; their seconds, of two of them added by part to ``parts``. Their answers are compared."""
     home.mkdir()
     kind = CELLS[cell][0]
     plain = [sys.executable, "-m", "benchmarks.plain_formats", kind, str(source), str(home / "plain")]
-    seconds = {PLAIN: process(plain)[0]}
+    done = process(plain)
+    seconds = {PLAIN: done.seconds}
+    parts[PLAIN].append(parts_of_plain(done))
     spec = home / "spec.yaml"
     spec.write_text(yaml.safe_dump(spec_of(kind, source, home / "ours")), encoding="utf-8")
-    seconds[OURS], _ = skewless_run(str(spec), "--root", str(home))
+    done = skewless_run(str(spec), "--root", str(home))
+    seconds[OURS] = done.seconds
+    parts[OURS].append(parts_of_ours(done))
     require_same(cell, home / "plain", home / "ours")
     for peer in (name for name, kinds in READS.items() if kind in kinds):
         words = ["-m", "benchmarks.one_process", peer, kind, str(source), str(home / peer)]
-        seconds[peer], _ = process([sys.executable, *words])
+        seconds[peer] = process([sys.executable, *words]).seconds
         require_same(cell, home / "plain", home / peer, by_key=False)
     return seconds
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from benchmarks.formats import drawn, parquet, require_same, spec_of
-from benchmarks.fresh_process import PLAIN, process, skewless_run
+from benchmarks.fresh_process import PLAIN, means, parts_of_ours, parts_of_plain, process, skewless_run
 from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 
 NAME, OURS, REPETITIONS = "b15_fresh_nights", "skewless run", 3
@@ -31,6 +31,7 @@ def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path = DATA)
     base = root.resolve()
     base.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, dict[str, list[float]]] = {night: {PLAIN: [], OURS: []} for night in NIGHTS}
+    parts: dict[str, dict[str, list[dict[str, float]]]] = {night: {PLAIN: [], OURS: []} for night in NIGHTS}
     with tempfile.TemporaryDirectory(dir=base) as scratch:
         for number in range(repetitions):
             home = Path(scratch) / str(number)
@@ -46,13 +47,20 @@ def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path = DATA)
                     pq.write_table(drawn(LATE_ROWS, seed=0), lake / _day(LATE_DAY) / "late.parquet")
                 days = ",".join(_day(day) for day in range(last - WINDOW + 1, last + 1))
                 plain = ["-m", "benchmarks.plain_formats", "parquet", f"{lake}/{{{days}}}", str(home / night)]
-                seconds[night][PLAIN].append(process([sys.executable, *plain])[0])
+                done = process([sys.executable, *plain])
+                seconds[night][PLAIN].append(done.seconds)
+                parts[night][PLAIN].append(parts_of_plain(done))
                 date = _day(last).removeprefix("date=")
-                seconds[night][OURS].append(skewless_run(str(spec), "--root", str(home), "--date", date)[0])
+                done = skewless_run(str(spec), "--root", str(home), "--date", date)
+                seconds[night][OURS].append(done.seconds)
+                parts[night][OURS].append(parts_of_ours(done))
                 require_same(night, home / night, home / "ours" / _day(last))
             sys.stderr.write(f"B15, {number}: {seconds}\n")
             shutil.rmtree(home)
-    found = {"row": "B15", "rows": rows, "seconds": seconds, "setting": machine(pyspark="pyspark", pyarrow="pyarrow")}
+    found = {
+        "row": "B15", "rows": rows, "seconds": seconds, "parts": {night: means(ways) for night, ways in parts.items()},
+        "setting": machine(pyspark="pyspark", pyarrow="pyarrow"),
+    }  # fmt: skip
     return {**found, "verdicts": as_documents(verdicts(found))}
 
 

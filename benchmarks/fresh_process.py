@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.result_files import PROJECT
 from examples.demo_corpus import SOURCES, copy_sources
+from skewless.run.directory import RunDirectory
+from skewless.run.step_times import times_of, waterfall
 
 PLAIN = "plain PySpark"
 #: An aim.
@@ -28,23 +33,72 @@ def readable_sources(root: Path) -> Path:
 
 def plain_tokens(sources: Path, output: Path) -> float:
     """Count the tokens in plain PySpark; the seconds of the process."""
-    return process([sys.executable, "-m", "benchmarks.plain_tokens", str(sources), str(output)])[0]
+    return process([sys.executable, "-m", "benchmarks.plain_tokens", str(sources), str(output)]).seconds
 
 
-def process(command: Sequence[str]) -> tuple[float, str]:
-    """Run a command in the project's folder; its seconds and what it says.
+class Done(NamedTuple):
+    """A process that ended well.
+
+    Attributes:
+        started: seconds since the epoch.
+        told: what it wrote.
+        seconds: until it had ended.
+    """
+
+    started: float
+    told: str
+    seconds: float
+
+
+def process(command: Sequence[str]) -> Done:
+    """Run a command in the project's folder.
 
     Raises:
         subprocess.CalledProcessError: it failed.
     """
     environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": "2g"}  # as in the plain script
-    began = time.perf_counter()
+    started, began = time.time(), time.perf_counter()
     done = subprocess.run(  # noqa: S603  # our own commands
         command, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment
     )
-    return round(time.perf_counter() - began, 2), done.stdout
+    return Done(started, done.stdout, round(time.perf_counter() - began, 2))
 
 
-def skewless_run(*words: str) -> tuple[float, str]:
-    """``skewless run`` in a new process; its seconds and what it says."""
+def skewless_run(*words: str) -> Done:
+    """``skewless run`` in a new process, which tells JSON."""
     return process([str(Path(sys.executable).with_name("skewless")), "run", *words, "--json"])
+
+
+def parts_of_plain(done: Done) -> dict[str, float]:
+    """Where the seconds of a plain script went that tells the time after each part."""
+    found, before = {}, done.started
+    for line in done.told.splitlines():
+        name, _, at = line.rpartition(" ")
+        found[name], before = round(float(at) - before, 2), float(at)
+    return {**found, "stop Spark, end": round(done.started + done.seconds - before, 2)}
+
+
+def parts_of_ours(done: Done) -> dict[str, float]:
+    """Where the seconds of ``skewless run`` went: its steps as ``skewless show --times`` has them, stages by parts."""
+    steps = times_of(RunDirectory(json.loads(done.told)["run_dir"]))
+    found = defaultdict[str, float](float, {"before the first step": steps[0].started - done.started})
+    above: list[str] = []
+    for line in waterfall(steps):
+        above = [*above[: line.depth], line.name if line.depth else line.name.split()[0]]
+        if line.depth == 0 or above[0] == "stage":
+            found[", ".join(above[-2:])] += line.seconds
+            if line.depth:
+                found[", ".join(above[-3:-1])] -= line.seconds
+    found["after the last step"] = done.started + done.seconds - steps[-1].ended
+    return {name: round(seconds, 2) for name, seconds in found.items()}
+
+
+def means(parts: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """The mean seconds of each part of each way, over its runs; a part that a run does not have took none of it."""
+    return {
+        way: {
+            name: round(sum(run.get(name, 0.0) for run in runs) / len(runs), 2)
+            for name in dict.fromkeys(name for run in runs for name in run)
+        }
+        for way, runs in parts.items()
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,9 +21,11 @@ OF_A_LINE = (
 
 
 def main(kind: str, source: str, output: str) -> None:
-    """Count, sum and a sketch by key."""
+    """Count, sum and a sketch by key; the time is told after each part."""
+    mark("start, import")
     builder = SparkSession.builder.master("local[*]").appName("plain formats")
     spark = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g").getOrCreate()
+    mark("start Spark")
     rows = _read(spark, kind, source)
     result = rows.groupBy("key").agg(
         F.count("*").alias("n"),
@@ -30,7 +33,13 @@ def main(kind: str, source: str, output: str) -> None:
         F.hll_sketch_estimate(F.hll_sketch_agg("visitor", HLL_LG_K)).alias("visitors"),
     )
     result.write.parquet(output)
+    mark("query")
     spark.stop()
+
+
+def mark(part: str) -> None:
+    """Tell that a part has ended."""
+    sys.stdout.write(f"{part} {time.time()}\n")
 
 
 def _read(spark: SparkSession, kind: str, source: str) -> DataFrame:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from benchmarks.plain_formats import mark
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates import REGISTRY, PythonAggregate
 from skewless_spark.aggregates.key_index import KeyIndex
@@ -48,15 +49,18 @@ def _reducer(
 
 
 def by_hand(source: str, output: str) -> None:
-    """The job by hand, in plain PySpark."""
+    """The job by hand, in plain PySpark; the time is told after each part."""
+    mark("start, import")
     builder = SparkSession.builder.master("local[*]").appName("two phases")
     spark = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g").getOrCreate()
+    mark("start Spark")
     first = _reducer("value", lambda accumulator: accumulator.state(), "state")
     second = _reducer("state", lambda accumulator: accumulator.evaluate(), "values")
     counted = "key string, n bigint, {} array<struct<value: string, count: bigint>>"
     states = spark.read.parquet(source).mapInArrow(first, counted.format("state"))
     slots = spark.sparkContext.defaultParallelism
     states.repartition(slots, "key").mapInArrow(second, counted.format("`values`")).write.parquet(output)
+    mark("query")
     spark.stop()
 
 

@@ -98,10 +98,10 @@ def fresh_processes(repetitions: int, scratch: Path) -> dict[str, Any]:
         seconds[PLAIN].append(plain_tokens(sources, output))
         _told(f"{PLAIN}: {seconds[PLAIN][-1]:.1f} s")
         for way, options in WAYS.items():
-            took, told = skewless_run(SPEC, "--root", str(root), *options)
-            _told(f"{way}: {took:.1f} s")
-            seconds[way].append(took)
-            found = json.loads(told)
+            done = skewless_run(SPEC, "--root", str(root), *options)
+            _told(f"{way}: {done.seconds:.1f} s")
+            seconds[way].append(done.seconds)
+            found = json.loads(done.told)
             stages[way] = found["stages"]
             _require_same(way, output, Path(found["published_path"]))
         shutil.rmtree(root)

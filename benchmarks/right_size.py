@@ -83,7 +83,7 @@ FIRST = Size(CORES, 8)
 
 def measure(root: Path = DATA) -> dict[str, Any]:
     """Sweep over all workloads."""
-    told = (process([sys.executable, "-m", "benchmarks.right_size", name, str(root)])[1] for name in WORKLOADS)
+    told = (process([sys.executable, "-m", "benchmarks.right_size", name, str(root)]).told for name in WORKLOADS)
     return document([json.loads(one.splitlines()[-1]) for one in told])
 
 

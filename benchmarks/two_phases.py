@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.fresh_process import process, skewless_run
+from benchmarks.fresh_process import means, parts_of_ours, parts_of_plain, process, skewless_run
 from benchmarks.plain_two_phases import FUNCTION
 from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.spark.measurement import WrongAnswerError
@@ -40,17 +40,22 @@ def measure(sizes: tuple[int, ...] = SIZES, repetitions: int = REPETITIONS, root
     with tempfile.TemporaryDirectory(dir=base) as scratch:
         for rows in sizes:
             source, seconds = Path(scratch) / f"rows-{rows}", {way: list[float]() for way in (BY_HAND, OURS)}
+            parts: dict[str, list[dict[str, float]]] = {BY_HAND: [], OURS: []}
             _write(rows, source)
             for number in range(repetitions):
                 home = Path(scratch) / f"{rows}-{number}"
                 home.mkdir()
                 words = ["-m", "benchmarks.plain_two_phases", str(source), str(home / "by_hand")]
-                seconds[BY_HAND].append(process([sys.executable, *words])[0])
+                done = process([sys.executable, *words])
+                seconds[BY_HAND].append(done.seconds)
+                parts[BY_HAND].append(parts_of_plain(done))
                 (home / "spec.yaml").write_text(yaml.safe_dump(_spec(source, home / "ours")), encoding="utf-8")
-                seconds[OURS].append(skewless_run(str(home / "spec.yaml"), "--root", str(home))[0])
+                done = skewless_run(str(home / "spec.yaml"), "--root", str(home))
+                seconds[OURS].append(done.seconds)
+                parts[OURS].append(parts_of_ours(done))
                 _require_same(home / "by_hand", home / "ours")
                 shutil.rmtree(home)
-            lines.append({"rows": rows, "seconds": seconds})
+            lines.append({"rows": rows, "seconds": seconds, "parts": means(parts)})
             sys.stderr.write(f"J5 {rows:,} rows: {seconds}\n")
     document = {"lines": lines, "setting": machine(pyspark="pyspark", pyarrow="pyarrow")}
     aims = [

@@ -30,7 +30,7 @@ class Measurement:
     Attributes:
         figures: by name.
         answer: the result, by key.
-        profile: seconds by what they went into; ours only.
+        profile: seconds of wall time by what they went into.
     """
 
     figures: dict[str, float]
@@ -62,8 +62,9 @@ def measured(spark: SparkSession, peer: Peer, cell: Cell, folder: Path, scratch:
         until = began + figures["wall_seconds"]
         _relate(figures, cell)
         queries = [query for query in queries_since(spark, began) if query.started < until]
-        profile = profiled(queries, [job for job in jobs if job.started < until], figures["wall_seconds"])
-        return Measurement(figures, answer, profile if "prepare_seconds" in figures else {})
+        timed = [job for job in jobs if job.started < until]
+        profile = profiled(queries, timed, spark.sparkContext.defaultParallelism, figures["wall_seconds"])
+        return Measurement(figures, answer, profile)
     finally:
         shutil.rmtree(own)
 

@@ -15,7 +15,8 @@ class TaskWork:
     """One successful task.
 
     Attributes:
-        busy_seconds: from its start to its end, on the executor.
+        started: seconds since the epoch.
+        seconds: from its start to its end, as the scheduler saw it.
         input_rows: read from files.
         shuffled_rows: read from other tasks.
         given_rows: written for other tasks.
@@ -23,7 +24,8 @@ class TaskWork:
         written_bytes: written to files.
     """
 
-    busy_seconds: float
+    started: float
+    seconds: float
     input_rows: int
     shuffled_rows: int
     given_rows: int
@@ -141,7 +143,8 @@ def _task(task: Any) -> TaskWork:
     metrics = task.taskMetrics().get()
     read, given = metrics.shuffleReadMetrics(), metrics.shuffleWriteMetrics()
     return TaskWork(
-        busy_seconds=metrics.executorRunTime() / 1e3,
+        started=task.launchTime().getTime() / 1e3,
+        seconds=float(task.duration().get()) / 1e3,
         input_rows=int(metrics.inputMetrics().recordsRead()),
         shuffled_rows=int(read.recordsRead()),
         given_rows=int(given.recordsWritten()),
@@ -158,36 +161,34 @@ def _listed(scala: Any) -> list[Any]:
     return found
 
 
-#: Purposes, in the order of a stage.
-READ = "footers read for a schema"
-ROWS = "rows: longest tasks"
-ROWS_REST = "rows: planning, scheduling, commit"
-MEASURE = "measuring: longest tasks"
-MEASURE_REST = "measuring: planning, scheduling"
-OTHER = "other queries"
-DRIVER = "no query: decisions, listing, commits, building queries"
+#: What wall time goes into, and nothing else: together these are the wall time.
+EVEN = "tasks, if spread evenly over the slots"
+UNEVEN = "slots that wait for the last tasks"
+NO_TASK = "queries without a task: planning, scheduling, commit"
+NO_QUERY = "no query: building them, decisions, listing, commits"
 
 
-def profiled(queries: Sequence[QueryWork], jobs: Sequence[JobWork], wall_seconds: float) -> dict[str, float]:
-    """Seconds by purpose; they add up to the wall time.
+def profiled(
+    queries: Sequence[QueryWork], jobs: Sequence[JobWork], slots: int, wall_seconds: float
+) -> dict[str, float]:
+    """Seconds of wall time by what they go into; they add up to it.
 
-    A run gives Spark one query after the other, so that their times add up. Of a query's time the longest task of
-    each of its stages is work; the rest is planning, scheduling and committing.
+    A job outside any query counts as one.
     """
-    found = dict.fromkeys((READ, ROWS, ROWS_REST, MEASURE, MEASURE_REST, OTHER), 0.0)
     within = {number for query in queries for number in query.jobs}
-    stages = {job.number: job.stages for job in jobs}
-    for query in queries:
-        mine = [stage for number in sorted(query.jobs) for stage in stages.get(number, ())]
-        busy = min(query.seconds, sum(stage.largest("busy_seconds") for stage in mine))
-        # Workers that write states themselves report the paths of files, which a stage collects.
-        if query.description.startswith(("parquet", "save")) or "stage.py" in query.description:
-            found[ROWS] += busy
-            found[ROWS_REST] += query.seconds - busy
-        elif "stage_histogram.py" in query.description:
-            found[MEASURE] += busy
-            found[MEASURE_REST] += query.seconds - busy
-        else:
-            found[OTHER] += query.seconds
-    found[READ] = sum(job.seconds for job in jobs if job.number not in within)
-    return {**found, DRIVER: wall_seconds - sum(found.values())}
+    spans = [(query.started, query.started + query.seconds) for query in queries]
+    spans += [(job.started, job.started + job.seconds) for job in jobs if job.number not in within]
+    tasks = [task for stage in stages_of(jobs) for task in stage.tasks]
+    even = sum(task.seconds for task in tasks) / slots
+    any_task = _covered([(task.started, task.started + task.seconds) for task in tasks])
+    queried = _covered([*spans, *((task.started, task.started + task.seconds) for task in tasks)])
+    return {EVEN: even, UNEVEN: any_task - even, NO_TASK: queried - any_task, NO_QUERY: wall_seconds - queried}
+
+
+def _covered(spans: Sequence[tuple[float, float]]) -> float:
+    """How long at least one of some spans lasts."""
+    found, until = 0.0, float("-inf")
+    for started, ended in sorted(spans):
+        found += max(0.0, ended - max(started, until))
+        until = max(until, ended)
+    return found
