@@ -21,7 +21,7 @@ help: ## List all commands
 demo: setup ## Run the nightly job over Python's own sources in Airflow, and print the result and every decision
 	@$(IN_VENV) python -m deploy.local demo
 
-demo-stages: setup ## Run two jobs in small stages and look at the decisions: key buckets split and merged, tokens moved, rows forwarded
+demo-stages: setup ## Run two jobs in small stages and look at the decisions: key buckets split and merged, tokens moved, reducers that join and leave
 	@$(IN_VENV) python -m deploy.local demo-stages
 
 demo-nights: setup corpus ## Run a window of four days over twelve days night by night, one file late, and print what was read and what was reused

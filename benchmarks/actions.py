@@ -75,10 +75,10 @@ class Case:
     reducers: int
     how: Mapping[str, Any] = field(default_factory=dict)
 
-    def play(self, forbidden: Sequence[str] = ()) -> tuple[Figures, frozenset[str]]:
-        """Play it with some proposals forbidden: its figures, and the proposals that were taken."""
+    def play(self, forbidden: Sequence[str] = (), policy: str = "adaptive") -> tuple[Figures, frozenset[str]]:
+        """Play it with some proposals of ``adaptive`` forbidden: its figures, and the proposals that were taken."""
         with forbidding(forbidden):
-            outcome, run = simulate(self.keys(), self.reducers, "adaptive", **self.how)
+            outcome, run = simulate(self.keys(), self.reducers, policy, **self.how)
         slots, rows = run.job.spec.routing.parallelism, outcome.messages
         tasks, load = sum(len(plan.tasks) for plan in run.plans), sum(run.makespans)
         beside = FORWARD_COST_ROWS * outcome.rows_forwarded + STATE_COST_ROWS * run.state_pairs + TASK_COST_ROWS * tasks
@@ -146,9 +146,24 @@ CASES = (
 )  # fmt: skip
 
 
+#: Workloads on which virtual tasks (Samza's SEP-32) are held to tokens (consistent hashing): policies that have nothing
+#: else, and ``adaptive`` without the one or the other. All pay the same prices.
+COMPARED = (
+    *(case for case in CASES if case.words in {"Zipf 1.2", "300 keys alike, none named", "the tail grows, in order"}),
+    Case("Zipf 0.8, none named", lambda: zipf(20_000, 0.8, ROWS, SEED), 32, {"head_limit": 0}),
+)
+BY_BUCKETS = ("merge key buckets", "split into key buckets", "split full tasks")
+#: By the heading of a column: a policy, and the actions that are forbidden.
+WAYS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "static": ("static", ()), "virtual tasks": ("virtual_tasks", ()), "halving": ("halving", ()),
+    "doubling": ("doubling", ()), "adaptive, buckets": ("adaptive", ("change tokens",)),
+    "adaptive, tokens": ("adaptive", BY_BUCKETS),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Line:
-    """A workload with all actions (``without`` is empty), or with one forbidden."""
+    """A workload with all actions (``without`` is empty), with one forbidden, or in one of ``WAYS``."""
 
     words: str
     without: str
@@ -165,27 +180,49 @@ def measured(cases: Sequence[Case] = CASES) -> Iterator[Line]:
                 yield Line(case.words, action, case.play(proposals)[0])
 
 
+def compared(cases: Sequence[Case] = COMPARED) -> Iterator[Line]:
+    """Each case in each of ``WAYS``."""
+    for case in cases:
+        for way, (policy, without) in WAYS.items():
+            proposals = [proposal for action in without for proposal in ACTIONS[action]]
+            yield Line(case.words, way, case.play(proposals, policy)[0])
+
+
 WORDS = """\
 32 slots (few rows: 64), no sample, stages that cost nothing; without each action that `adaptive` takes. Figures: load
 over total / W, states, rows forwarded, tasks, and the load with all of these at the planner's prices.
 """
 
 
-def page(lines: Sequence[Line]) -> str:
-    """The table, as Markdown."""
-    rows: dict[str, list[str]] = {}
+def page(lines: Sequence[Line], beside: Sequence[Line] = ()) -> str:
+    """Both tables, as Markdown."""
+    rows, ways = by_workload(lines), by_workload(beside)
+    cells = [
+        (words, str(every.figures), "; ".join(f"{one.without} {one.figures}" for one in without))
+        for words, (every, *without) in rows.items()
+    ]
+    others = [(words, *(str(one.figures) for one in found)) for words, found in ways.items()]
+    return page_of(
+        "What each action is worth", WORDS.strip(), table(("workload", "all actions", "without"), cells),
+        "## Virtual tasks (SEP-32) beside tokens, at equal prices", table(("workload", *WAYS), others),
+    )  # fmt: skip
+
+
+def by_workload(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """The lines of each workload, in their order."""
+    found: dict[str, list[Line]] = {}
     for one in lines:
-        rows.setdefault(one.words, []).append(f"{one.without} {one.figures}".strip())
-    cells = [(words, every, "; ".join(without)) for words, (every, *without) in rows.items()]
-    return page_of("What each action is worth", WORDS.strip(), table(("workload", "all actions", "without"), cells))
+        found.setdefault(one.words, []).append(one)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None:
     """Measure, write ``actions.json`` and ``actions.md`` into the folder, and print."""
     argparse.ArgumentParser(prog="python -m benchmarks.actions", description=__doc__).parse_args(arguments)
-    lines = list(measured())
-    write_results(folder, NAME, {"lines": [asdict(one) for one in lines]}, page(lines), by_line=True)
-    print(page(lines))
+    lines, beside = list(measured()), list(compared())
+    document = {"lines": list(map(asdict, lines)), "compared": list(map(asdict, beside))}
+    write_results(folder, NAME, document, page(lines, beside), by_line=True)
+    print(page(lines, beside))
 
 
 if __name__ == "__main__":

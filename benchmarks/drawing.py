@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+#: The part of the longest bar from which on a part of one has its seconds written in it.
+LEAST_TOLD = 0.03
 
 
 class Bar(NamedTuple):
@@ -18,11 +22,41 @@ class Bar(NamedTuple):
     ours: bool
 
 
+class Parts(NamedTuple):
+    """A bar of parts one after the other."""
+
+    label: str
+    seconds: Mapping[str, float]
+
+
+def draw_parts(bars: Sequence[Parts], path: Path, salt: str) -> None:
+    """Draw bars below each other, of which each part has its colour, its seconds, and a line of the legend."""
+    names = list(dict.fromkeys(name for bar in bars for name in bar.seconds))
+    longest = max(sum(bar.seconds.values()) for bar in bars)
+    with _style(salt):
+        figure = Figure(figsize=(9, 1.2 + 0.3 * len(bars) + 0.18 * len(names)), layout="constrained")
+        axes = figure.add_subplot()
+        begun = [0.0] * len(bars)
+        for number, name in enumerate(names):
+            seconds = [bar.seconds.get(name, 0.0) for bar in bars]
+            colour = mpl.colormaps["tab20"](number % 20)
+            drawn = axes.barh(range(len(bars)), seconds, left=begun, color=colour, label=name)
+            told = [f"{one:.1f}" if one > longest * LEAST_TOLD else "" for one in seconds]
+            axes.bar_label(drawn, told, label_type="center", fontsize=7)
+            begun = [sum(two) for two in zip(begun, seconds, strict=True)]
+        axes.set_yticks(range(len(bars)), [f"{bar.label}: {sum(bar.seconds.values()):.1f} s" for bar in bars])
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds (means)")
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside lower center", ncols=2, fontsize=7)
+        _save(figure, path)
+
+
 def draw_bars(
     bars: Sequence[Bar], path: Path, salt: str, axis: str, *, height: float, form: str, line_at: float | None = None
 ) -> None:
     """Draw bars below each other; ids in the file come from the salt and not by chance, and text stays text."""
-    with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none", "font.size": 9}):
+    with _style(salt):
         figure = Figure(figsize=(7, height), layout="constrained")
         axes = figure.add_subplot()
         colours = ["#1b6ca8" if bar.ours else "#b8b8b8" for bar in bars]
@@ -35,4 +69,12 @@ def draw_bars(
         axes.spines[["top", "right"]].set_visible(False)
         if line_at is not None:
             axes.axvline(line_at, color="black", linewidth=0.8, linestyle=":")
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        _save(figure, path)
+
+
+def _style(salt: str) -> AbstractContextManager[None]:
+    return mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none", "font.size": 9})
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})

@@ -111,7 +111,7 @@ def measure(
     """Run all ways on inputs of so many rows, in turn; inputs are kept below ``root``, and scratch is."""
     base = root.resolve()
     base.mkdir(parents=True, exist_ok=True)
-    lines = []
+    lines, where = [], {}
     with tempfile.TemporaryDirectory(dir=base) as scratch:
         for rows, cells in sizes.items():
             for cell in cells:
@@ -124,15 +124,21 @@ def measure(
                         seconds.setdefault(way, []).append(took)
                     shutil.rmtree(home)
                 size = sum(file.stat().st_size for file in source.iterdir())
-                lines.append({"rows": rows, "cell": cell, "bytes": size, "seconds": seconds, "parts": means(parts)})
+                lines.append({"rows": rows, "cell": cell, "bytes": size, "seconds": seconds})
+                where[_name(lines[-1])] = means(parts)
                 sys.stderr.write(f"B14 {rows:,} rows, {cell}: {seconds}\n")
-    found = {"row": "B14", "lines": lines, "setting": machine(pyspark="pyspark", pyarrow="pyarrow")}
+    setting = machine(pyspark="pyspark", pyarrow="pyarrow")
+    found = {"row": "B14", "lines": lines, "parts": where, "setting": setting}
     return {**found, "verdicts": as_documents(verdicts(found))}
 
 
 def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
     """The aim of each cell."""
-    return [Verdict(FRESH, f"{line['cell']}, {line['rows']:,} rows", _ratio(line), AIM) for line in found["lines"]]
+    return [Verdict(FRESH, _name(line), _ratio(line), AIM) for line in found["lines"]]
+
+
+def _name(line: Mapping[str, Any]) -> str:
+    return f"{line['cell']}, {line['rows']:,} rows"
 
 
 def page(document: Mapping[str, Any]) -> str:

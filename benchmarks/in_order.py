@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from benchmarks.result_files import RESULTS, Verdict, as_documents, page_of, tab
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
 from benchmarks.workloads import Keys, drift, zipf
+from skewless.planner import priced_plan, schedule
 
 NAME = "in_order"
 SEED = 0
@@ -178,6 +180,30 @@ def measured() -> list[Line]:
     return [case.measure() for case in cases()]
 
 
+#: By the heading of a column: how many times their price a row forwarded and a row left over cost.
+PRICES = {"as priced": (1, 1), "forwarded 16 times": (16, 1), "left over 10 times": (1, 10)}
+
+
+@contextmanager
+def priced(forwarded: float, left_over: float) -> Iterator[None]:
+    """A row forwarded, and in order a row left over, at so many times their price."""
+    before = priced_plan.FORWARD_COST_ROWS, schedule.BACKLOG_IN_ORDER_ROWS
+    priced_plan.FORWARD_COST_ROWS, schedule.BACKLOG_IN_ORDER_ROWS = before[0] * forwarded, before[1] * left_over
+    try:
+        yield
+    finally:
+        priced_plan.FORWARD_COST_ROWS, schedule.BACKLOG_IN_ORDER_ROWS = before
+
+
+def at_prices() -> Iterator[tuple[str, Line]]:
+    """The cases of ten waves whose keys may be split, at each of ``PRICES``."""
+    for words, prices in PRICES.items():
+        with priced(*prices):
+            for case in cases():
+                if case.mergeable and len(case.waves) == len(EVEN):
+                    yield words, case.measure()
+
+
 WORDS = (
     "Benchmark B4 (b) to (e) in the simulation: `adaptive`, no sample, stages that cost nothing. Four waves are 1, 4, "
     "15 and 80 % of the input, ten are of one size. A figure is the sum of the stages' largest "
@@ -187,8 +213,8 @@ WORDS = (
 )
 
 
-def page(lines: Sequence[Line]) -> str:
-    """The lines with an aim as Markdown."""
+def page(lines: Sequence[Line], at: Sequence[tuple[str, Line]] = ()) -> str:
+    """The lines with an aim, and those at other prices, as Markdown."""
     found = {(one.row, one.words, one.tasks, one.waves): one for one in lines if one.aim is not None}
     waves = sorted({one.waves for one in found.values()})
     rows = [
@@ -196,7 +222,13 @@ def page(lines: Sequence[Line]) -> str:
         for row, words, tasks in dict.fromkeys(key[:3] for key in found)
     ]
     head = ("row", "stream", "W", *(f"{number} waves" for number in waves))
-    return page_of("Waves in the order of the input", WORDS, table(head, rows))
+    others: dict[tuple[str, int], list[str]] = {}
+    for _, one in at:
+        others.setdefault((one.words, one.tasks), []).append(f"{one.load:.3f}/{one.forwarded:.0%}")
+    return page_of(
+        "Waves in the order of the input", WORDS, table(head, rows), "## Loads and rows forwarded, by price, ten waves",
+        table(("stream", "W", *PRICES), [(words, str(tasks), *found) for (words, tasks), found in others.items()]),
+    )  # fmt: skip
 
 
 def _cell(one: Line | None) -> str:
@@ -209,13 +241,14 @@ def _cell(one: Line | None) -> str:
 def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None:
     """Measure, write ``in_order.json`` and ``in_order.md`` into the folder, and print."""
     argparse.ArgumentParser(prog="python -m benchmarks.in_order", description=__doc__).parse_args(arguments)
-    lines = measured()
+    lines, at = measured(), list(at_prices())
     document = {
         "verdicts": as_documents(aim for one in lines if (aim := one.judged()) is not None),
         "lines": [asdict(one) for one in lines],
+        "at_prices": [{"prices": words, **asdict(one)} for words, one in at],
     }
-    write_results(folder, NAME, document, page(lines), by_line=True)
-    print(page(lines))
+    write_results(folder, NAME, document, page(lines, at), by_line=True)
+    print(page(lines, at))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.waterfalls import waterfall_of, write_waterfalls
+
 PROJECT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
 #: Inputs are drawn once and kept here; a look at less than the full size is written here too.
@@ -128,19 +130,21 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def write_all_aims(folder: Path) -> None:
-    """Write the page from the documents that the folder has."""
+    """Write the page from the documents that the folder has, and the waterfalls of what they missed."""
+    write_waterfalls(folder)
     (folder / ALL_AIMS).write_text(_all_aims(folder), encoding="utf-8")
 
 
 def _all_aims(folder: Path) -> str:
     """The page, in Markdown."""
     aims, met, missed = Counter[str](), Counter[str](), dict[str, list[str]]()
-    for name, one in _aims(folder):
+    for name, drawn, one in _aims(folder):
         aims[name] += 1
         met[name] += one["met"]
         if not one["met"]:
             aim, figure = _missed(one)
-            missed.setdefault(f"- {name}: {aim}: ", []).append(figure)
+            where = f" ([waterfall]({drawn}))" if (folder / drawn).exists() else ""
+            missed.setdefault(f"- {name}{where}: {aim}: ", []).append(figure)
     words = (
         f"{aims.total()} aims, {met.total()} of them met. The aims are our own. The pages are summaries; the JSON files"
     )
@@ -150,7 +154,7 @@ def _all_aims(folder: Path) -> str:
         words,
         "have all figures, and the limit and the figure of each aim. `python -m benchmarks` writes both.",
         "",
-        table(("benchmark", "aims", "met"), [(name, str(aims[name]), str(met[name])) for name in aims]),
+        "Met: " + ",\n".join(f"{name} {met[name]}/{aims[name]}" for name in aims) + ".",
         "",
         "## Missed",
         "",
@@ -159,15 +163,15 @@ def _all_aims(folder: Path) -> str:
     ])  # fmt: skip
 
 
-def _aims(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The aims, each with the benchmark that it belongs to."""
+def _aims(folder: Path) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The aims, each with the benchmark that it belongs to, and what a waterfall of that is called."""
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
         name = document.get("row", path.stem) + (" (60 s)" if document.get("long") else "")
         page_name = _PAGES.get(path.stem.split("_")[0], f"{path.stem}.md")
         for verdict in document.get("verdicts", ()):
             if verdict["met"] is not None:
-                yield f"[{name}]({page_name})", verdict
+                yield f"[{name}]({page_name})", waterfall_of(path.stem), verdict
 
 
 def _missed(one: Mapping[str, Any]) -> tuple[str, str]:

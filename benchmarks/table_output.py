@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.fresh_process import means
 from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
@@ -28,7 +29,7 @@ from skewless_lake.publication import publish_run
 from tests.lake.outputs import DAY, NOW, committed, judge, staged
 from tests.object_stores import as_client, object_server
 
-NAME = "b13_table_output"
+NAME, OURS = "b13_table_output", "skewless"
 FILES, ROWS_OF_A_FILE, REPETITIONS, THREADS, AIM = 1_000, 2_000, 3, 8, 1.2
 #: What is published where. A folder is on a disk only.
 PLACES = {"disk": ("folder", "iceberg", "delta"), "bucket": ("iceberg in a bucket", "delta in a bucket")}
@@ -38,7 +39,7 @@ PEER = "pyarrow"
 def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path = DATA) -> dict[str, Any]:
     """Publish the same result in each way, in turns, in a folder on the disk that is to be measured."""
     root.mkdir(parents=True, exist_ok=True)
-    seconds: dict[str, dict[str, list[float]]] = {place: {} for place in PLACES}
+    parts: dict[str, dict[str, list[dict[str, float]]]] = {place: {} for place in PLACES}
     with tempfile.TemporaryDirectory(dir=root) as scratch:
         for place, ways in PLACES.items():
             for number in range(repetitions):
@@ -46,7 +47,11 @@ def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path = DAT
                     home = Path(scratch) / f"{place}-{number}-{way.replace(' ', '-')}"
                     with _store(place, home):
                         took = _timed(way, place, home, files, DAY + dt.timedelta(days=number))
-                    seconds[place].setdefault(way, []).append(round(took, 3))
+                    parts[place].setdefault(way, []).append(took)
+    seconds = {
+        place: {way: [round(sum(run.values()), 3) for run in runs] for way, runs in of.items()}
+        for place, of in parts.items()
+    }
     medians = {place: {way: statistics.median(took) for way, took in of.items()} for place, of in seconds.items()}
     aims = [
         Verdict(
@@ -55,9 +60,15 @@ def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path = DAT
         )
         for place, ways in PLACES.items() for way in ways
     ]  # fmt: skip
+    where = {place: means(of) for place, of in parts.items()}
+    cells = {
+        f"{way}, {place}": {PEER: where[place][PEER], OURS: where[place][way]}
+        for place, of in PLACES.items() for way in of
+    }  # fmt: skip
     return {
         "verdicts": as_documents(aims), "files": files, "rows_of_a_file": ROWS_OF_A_FILE, "threads": THREADS,
         "setting": machine(pyarrow="pyarrow", pyiceberg="pyiceberg", deltalake="deltalake"), "seconds": seconds,
+        "parts": cells,
     }  # fmt: skip
 
 
@@ -94,33 +105,31 @@ def _store(place: str, home: Path) -> Iterator[None]:
         yield
 
 
-def _timed(way: str, place: str, home: Path, files: int, day: dt.date) -> float:
+def _timed(way: str, place: str, home: Path, files: int, day: dt.date) -> dict[str, float]:
+    """Publish a result; the seconds of each part of that."""
     kind = {"iceberg in a bucket": "postgresql", "delta in a bucket": "bucket", PEER: "folder"}.get(way, way)
     run = committed(home / "run", home, kind, _result(files), in_files=files, day=day)
-    work: Callable[[], None]
-    if way == PEER:
-        work = _peer(run, str(home / "written") if place == "disk" else f"s3://lake/{home.name}")
-    else:
-        work = _ours(run)
-    begun = time.monotonic()
-    work()
-    return time.monotonic() - begun
+    target = str(home / "written") if place == "disk" else f"s3://lake/{home.name}"
+    work = {"read, write, sync": lambda: _peer(run, target)} if way == PEER else _ours(run)
+    found = {}
+    for name, part in work.items():
+        begun = time.monotonic()
+        part()
+        found[name] = time.monotonic() - begun
+    return found
 
 
-def _ours(run: RunDirectory) -> Callable[[], None]:
+def _ours(run: RunDirectory) -> dict[str, Callable[[], object]]:
     if not run.job().spec.output.is_table:
         judge(run)
-
-    def work() -> None:
-        if run.job().spec.output.is_table:
-            staged(run)
-            judge(run)
-        publish_run(run, NOW)
-
-    return work
+        return {"publish": lambda: publish_run(run, NOW)}
+    return {
+        "write the table's files": lambda: staged(run), "judge": lambda: judge(run),
+        "commit": lambda: publish_run(run, NOW),
+    }  # fmt: skip
 
 
-def _peer(run: RunDirectory, target: str) -> Callable[[], None]:
+def _peer(run: RunDirectory, target: str) -> None:
     sources = [run.path(file.path) for file in run.committed(RESULT_STEP).of_kind("result")]
 
     def one(number: int) -> None:
@@ -132,13 +141,10 @@ def _peer(run: RunDirectory, target: str) -> Callable[[], None]:
                 out.flush()
                 os.fsync(out.fileno())
 
-    def work() -> None:
-        if "://" not in target:
-            Path(target).mkdir()
-        with ThreadPoolExecutor(max_workers=THREADS) as pool:
-            list(pool.map(one, range(len(sources))))
-
-    return work
+    if "://" not in target:
+        Path(target).mkdir()
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        list(pool.map(one, range(len(sources))))
 
 
 def _result(files: int) -> pa.Table:

@@ -36,7 +36,7 @@ def measure(sizes: tuple[int, ...] = SIZES, repetitions: int = REPETITIONS, root
     """Both ways in turn, on inputs of so many rows."""
     base = root.resolve()
     base.mkdir(parents=True, exist_ok=True)
-    lines = []
+    lines, where = [], {}
     with tempfile.TemporaryDirectory(dir=base) as scratch:
         for rows in sizes:
             source, seconds = Path(scratch) / f"rows-{rows}", {way: list[float]() for way in (BY_HAND, OURS)}
@@ -55,9 +55,10 @@ def measure(sizes: tuple[int, ...] = SIZES, repetitions: int = REPETITIONS, root
                 parts[OURS].append(parts_of_ours(done))
                 _require_same(home / "by_hand", home / "ours")
                 shutil.rmtree(home)
-            lines.append({"rows": rows, "seconds": seconds, "parts": means(parts)})
+            where[f"{rows:,} rows"] = means(parts)
+            lines.append({"rows": rows, "seconds": seconds})
             sys.stderr.write(f"J5 {rows:,} rows: {seconds}\n")
-    document = {"lines": lines, "setting": machine(pyspark="pyspark", pyarrow="pyarrow")}
+    document = {"lines": lines, "parts": where, "setting": machine(pyspark="pyspark", pyarrow="pyarrow")}
     aims = [
         Verdict("`skewless run` over two phases by hand", f"{line['rows']:,} rows", _ratio(line), AIM) for line in lines
     ]

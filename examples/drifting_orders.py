@@ -1,4 +1,4 @@
-"""Orders of a day in which other customers are busy every few hours: what the jobs of ``make demo-stages`` read.
+"""Orders of a day, half of them of one customer; others are busy every few hours: what ``make demo-stages`` reads.
 
 Made from a fixed seed, so the decisions about it are the same on every machine.
 """
@@ -19,6 +19,8 @@ FILES, ORDERS = 40, 3000
 #: How often other customers become busy, how many are busy at a time, and which part of the orders is theirs.
 PERIODS, BUSY, BUSY_PART = 5, 10, 0.7
 CUSTOMERS = 2000
+#: A customer who is always busy, and which part of the orders is theirs.
+WHOLESALER, WHOLESALE_PART = 0, 0.5
 _SEED = 1
 
 
@@ -42,7 +44,7 @@ def _customers(random: np.random.Generator, period: int) -> np.ndarray[tuple[int
     theirs = random.choice(busy, int(ORDERS * BUSY_PART), p=weights)
     found = np.concatenate([theirs, random.integers(0, CUSTOMERS, ORDERS - len(theirs))])
     random.shuffle(found)
-    return found
+    return np.where(random.random(ORDERS) < WHOLESALE_PART, WHOLESALER, found)
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ from deploy.local.rest import AirflowRest
 from skewless_cli import run_view, say
 
 DEMO_DAG = "python_tokens"
-#: Jobs whose plans change virtual tasks and tokens, stage by stage.
-STAGE_DAGS = ("stages_by_buckets", "stages_by_tokens")
+#: Jobs whose plans change virtual tasks, tokens and reducers, stage by stage.
+STAGE_DAGS = ("stages_by_buckets", "stages_by_reducers")
 #: Programs that write what these jobs read, unless it is there.
 INPUTS = ("examples.demo_corpus", "examples.drifting_orders")
 #: The first parse of the DAG folder on two slow cores.

@@ -8,20 +8,16 @@ from benchmarks.fresh_process import PLAIN
 from benchmarks.overhead import DEMO, EMPTY, OWN, between_stages, medians, merged, page, verdicts
 from skewless.documents.steps import Span, StepTimes
 
+
+def step(name: str, started: float, seconds: float, *spans: tuple[str, float, float]) -> StepTimes:
+    parts = tuple(Span(name=part, start=start, seconds=of_part) for part, start, of_part in spans)
+    return StepTimes(step=name, started=started, seconds=seconds, spans=parts)
+
+
 STEPS = [
-    StepTimes(
-        step="stage 0",
-        started=100.0,
-        seconds=10.0,
-        spans=(Span(name="Spark job", start=2.0, seconds=2.0), Span(name="Spark job", start=3.0, seconds=6.0)),
-    ),
-    StepTimes(step="decision 1", started=110.5, seconds=0.5),
-    StepTimes(
-        step="stage 1",
-        started=111.5,
-        seconds=8.0,
-        spans=(Span(name="build the query", start=0.0, seconds=1.0), Span(name="Spark job", start=2.0, seconds=4.0)),
-    ),
+    step("stage 0", 100.0, 10.0, ("Spark job", 2.0, 2.0), ("Spark job", 3.0, 6.0)),
+    step("decision 1", 110.5, 0.5),
+    step("stage 1", 111.5, 8.0, ("build the query", 0.0, 1.0), ("Spark job", 2.0, 4.0)),
 ]
 
 

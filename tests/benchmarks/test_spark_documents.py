@@ -18,6 +18,7 @@ from benchmarks.spark.datasets import Dataset, LakeOfDays, drawn_keys, drawn_val
 from benchmarks.spark.measurement import WrongAnswerError, check
 from benchmarks.spark.page import write
 from benchmarks.spark.rows import ROWS
+from benchmarks.spark.spark_work import JobWork, QueryWork, StageWork, TaskWork, profiled
 
 SMALL = Dataset(rows=1000, keys=20, exponent=1.2, files=8)
 CELL = Cell(
@@ -45,12 +46,8 @@ def document(row: str = "B5", wall: float = 2.0, scale: float = 1.0) -> dict[str
 def test_an_aim_is_met_up_to_its_limit_and_missed_without_a_figure() -> None:
     upper = Verdict("wall over KG", "uniform", 1.05, 1.05)
     lower = Verdict("times as fast", "uniform", 2.0, 2.0, at_least=True)
-    assert upper.met
-    assert lower.met
-    assert not replace(upper, figure=1.06).met
-    assert not replace(lower, figure=1.99).met
-    assert not replace(upper, figure=None).met
-    assert not replace(lower, figure=float("nan")).met
+    figures = [(upper, 1.05), (lower, 2.0), (upper, 1.06), (lower, 1.99), (upper, None), (lower, float("nan"))]
+    assert [replace(one, figure=figure).met for one, figure in figures] == [True, True, False, False, False, False]
     assert replace(upper, figure=1.2).words == "MISSED: uniform: wall over KG, at most 1.05; 1.2"
     assert replace(lower, figure=None).words == "MISSED: uniform: times as fast, at least 2; not measured"
 
@@ -69,7 +66,7 @@ def test_every_aim_of_every_row_is_judged_by_figures_that_its_peers_have() -> No
             (cell.name, peer): dict.fromkeys(
                 ["wall_seconds", "wall_over_ideal", "load_over_ideal", "partial_states", "state_bytes",
                  "largest_task_rows", "rows_forwarded", "forwarded_share", "set_ups_per_key", "owners_of_a_key",
-                 "rows_read", "states_made"], 1.0,
+                 "rows_read", "states_made", "load_rows"], 1.0,
             )
             for cell in cells
             for peer in peers
@@ -122,15 +119,12 @@ def test_files_of_a_lake_come_night_by_night(tmp_path: Path) -> None:
 def test_the_first_file_may_hold_half_of_the_rows(tmp_path: Path) -> None:
     files = files_of(written(replace(SMALL, first_file_share=0.5), tmp_path))
     rows = [pq.read_metadata(path).num_rows for path in files]
-    assert rows[0] == 500
-    assert sum(rows) == 1000
-    assert len(rows) == 8
+    assert (rows[0], sum(rows), len(rows)) == (500, 1000, 8)
 
 
 def test_a_cost_belongs_to_its_key() -> None:
     data = replace(SMALL, values="cost")
-    keys = drawn_keys(data)
-    values = drawn_values(data, keys)
+    values = drawn_values(data, keys := drawn_keys(data))
     assert all(len(np.unique(values[keys == key])) == 1 for key in np.unique(keys))
     assert len(np.unique(values)) > 5
 
@@ -155,21 +149,38 @@ def test_a_row_that_is_run_again_changes_its_own_files_and_the_page(tmp_path: Pa
 def test_a_plot_has_the_same_bytes_each_time_and_no_date(tmp_path: Path) -> None:
     for name in ("one", "other"):
         write(json.loads(json.dumps(document())), tmp_path / name)
-    one = (tmp_path / "one" / "spark_b5.svg").read_text(encoding="utf-8")
-    assert one == (tmp_path / "other" / "spark_b5.svg").read_text(encoding="utf-8")
+    one, other = ((tmp_path / name / "spark_b5.svg").read_text(encoding="utf-8") for name in ("one", "other"))
+    assert one == other
     assert "dc:date" not in one
     assert len(one) < 20_000
 
 
 def test_all_aims_are_on_one_page_with_what_was_missed(tmp_path: Path) -> None:
     good, bad = Verdict("wall over SG", "z=1.2", 1.0, 1.05), Verdict("states", "z=1.2", None, 0.5, at_least=True)
-    spark = {"row": "B2", "long": True, "verdicts": as_documents([good, bad])}
+    lines = [{"cell": cell, "peer": "SG", "profile": {"tasks": 2.0, "rest": 1.0}} for cell in ("z=1.2", "z=2.0")]
+    spark = {"row": "B2", "long": True, "verdicts": as_documents([good, bad]), "lines": lines}
     (tmp_path / "spark_b2_long.json").write_text(json.dumps(spark))
     over_cells = {"aim": "makespan", "met": False, "worst": "1.2 (drift)", "missed": ["1.2 (drift)"], "cells": 3}
     (tmp_path / "balance.json").write_text(json.dumps({"verdicts": [over_cells, {**over_cells, "met": None}]}))
+    (tmp_path / "waterfall_balance.svg").touch()  # of an aim that was missed once
     write_all_aims(tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert "3 aims, 1 of them met" in text
-    assert "| [B2 (60 s)](spark.md) | 2 | 1 |" in text
-    assert "\n- [B2 (60 s)](spark.md): states, at least 0.5: z=1.2, not measured\n" in text
+    assert "\n[B2 (60 s)](spark.md) 1/2." in text
+    waterfall = (tmp_path / "waterfall_spark_b2_long.svg").read_text()
+    assert "z=1.2, SG: 3.0 s" in waterfall
+    assert "z=2.0" not in waterfall
+    link = "([waterfall](waterfall_spark_b2_long.svg))"
+    assert f"\n- [B2 (60 s)](spark.md) {link}: states, at least 0.5: z=1.2, not measured\n" in text
     assert "\n- [balance](balance.md): makespan: missed in 1 of 3 cells, at worst 1.2 (drift)\n" in text
+
+
+def test_wall_time_is_told_by_what_it_goes_into() -> None:
+    def job(number: int, started: float, seconds: float, *tasks: tuple[float, float]) -> JobWork:
+        stage = StageWork(number, tuple(TaskWork(*task, 0, 0, 0, 0, 0) for task in tasks))
+        return JobWork(number, "", started, seconds, (stage,))
+
+    of_query, apart = job(1, 1.5, 3.0, (2.0, 2.0), (2.0, 1.0)), job(2, 7.0, 1.0, (7.0, 0.5))
+    found = profiled([QueryWork("", 1.0, 5.0, frozenset({1}))], [of_query, apart], slots=2, wall_seconds=10.0)
+    # Two tasks from 2 to 4 and to 3, in a query from 1 to 6; one from 7 to 7.5 in a job from 7 to 8.
+    assert list(found.values()) == [1.75, 0.75, 3.5, 4.0]

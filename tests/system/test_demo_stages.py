@@ -61,20 +61,31 @@ def _require_right(dag_run: DagRun, run: RunDirectory) -> None:
     assert counts == {one["values"]: one["counts"] for one in given}
 
 
-def test_virtual_tasks_are_split_and_merged_and_their_rows_forwarded(look: Look) -> None:
+def _taken(run: RunDirectory) -> list[str]:
+    """The action of each decision but the last, each predicted to cost less than to change nothing."""
+    weighed = [run.decision(stage).candidates for stage in range(1, 5)]
+    chosen = [next(one for one in candidates if one.chosen) for candidates in weighed]
+    assert all(one.cost_rows < still.cost_rows for one, (still, *_) in zip(chosen, weighed, strict=True))
+    return [one.action for one in chosen]
+
+
+def test_virtual_tasks_are_split_and_merged_and_tokens_moved_as_that_pays(look: Look) -> None:
     dag_run, run, page = look("stages_by_buckets")
     _require_right(dag_run, run)
-    factors = [run.plan(stage).factors for stage in range(4)]
-    assert factors == [{}, {1: 2, 3: 2}, {0: 2, 1: 2, 3: 2}, {0: 2, 1: 2, 2: 2}]
-    assert all(run.report(stage).forwarded_rows > 0 for stage in (1, 2, 3))
-    for words in ("split 1-0-1 into 1-0-2+1-1-2", "merge 3-0-2+3-1-2 into 3-0-1", "forwarded"):
+    assert _taken(run) == ["split tasks", "even out tail", "even out tail", "merge tasks"]
+    *tasks, last = [len(run.plan(stage).tasks) for stage in range(5)]
+    assert (tasks, last < 16) == ([4, 16, 16, 16], True)
+    assert all(run.report(stage).forwarded_rows > 0 for stage in range(1, 5))
+    for words in ("key buckets for 4 reducers, 16 tasks in all", "change the tokens of", "forwarded"):
         assert words in page
 
 
-def test_a_busy_reducer_gives_up_tokens_and_its_rows_are_forwarded(look: Look) -> None:
-    dag_run, run, page = look("stages_by_tokens")
+def test_reducers_join_and_leave_and_a_split_key_is_put_together_as_that_pays(look: Look) -> None:
+    dag_run, run, page = look("stages_by_reducers")
     _require_right(dag_run, run)
-    tokens = [sum(run.plan(stage).ring.tokens.values()) for stage in range(4)]
-    assert tokens == sorted(set(tokens), reverse=True)
-    assert all(run.report(stage).forwarded_rows > 0 for stage in (1, 2, 3))
-    assert "halve the tokens of reducer" in page
+    taken = _taken(run)
+    assert (taken[0], taken[-1]) == ("add reducers", "remove reducers")
+    split = [{key for key, shares in run.plan(stage).head.items() if len(shares) > 1} for stage in range(5)]
+    assert "customer-0000" in split[1]
+    assert (split[1] | split[2] | split[3]) - split[4]
+    assert "add 12 reducers, 16 in all" in page
