@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from skewless.documents.window import JobWindow, WindowPart, WindowSpan
+from skewless.spec import Map
 from skewless_spark.session.class_archive import GIVEN_UP_SECONDS, KEPT_SECONDS, SETTING, WRITTEN_SECONDS, java_options
+from skewless_spark.session.session import QUICK_BYTES, QUICK_ROWS, QUICK_ROWS_MAPPED, is_small
+from tests.unit import synthetic
 
 NOW = 1_800_000_000.0
 
@@ -95,11 +99,13 @@ _SESSION = """
 import json, os, sys
 from pathlib import Path
 from skewless_spark.session.session import build_session
-spark = build_session("archive", "local[1]")
+from tests.unit import synthetic
+spark = build_session("archive", "local[1]", synthetic.job([1]))
 spark.range(9).groupBy("id").count().collect()
 gateway = spark.sparkContext._gateway
 maps = Path(f"/proc/{gateway.proc.pid}/maps").read_text()
-print(json.dumps({"mapped": ".jsa" in maps.replace("classes.jsa", ""), "path": sys.argv[1] in maps}))
+quick = "-XX:TieredStopAtLevel=1" in Path(f"/proc/{gateway.proc.pid}/cmdline").read_text()
+print(json.dumps({"mapped": ".jsa" in maps.replace("classes.jsa", ""), "path": sys.argv[1] in maps, "quick": quick}))
 spark.stop()
 gateway.shutdown()
 gateway.proc.stdin.close()
@@ -115,12 +121,12 @@ def test_a_real_jvm_writes_the_archive_at_its_end_and_the_next_one_maps_it(cache
         told: dict[str, bool] = json.loads(done.stdout)
         return told
 
-    assert session() == {"mapped": False, "path": False}
+    assert session() == {"mapped": False, "path": False, "quick": True}
     (draft,) = cache.glob("*.draft")
     assert draft.stat().st_size > 10 << 20
     earlier = time.time() - WRITTEN_SECONDS
     os.utime(draft, (earlier, earlier))
-    assert session() == {"mapped": True, "path": True}
+    assert session() == {"mapped": True, "path": True, "quick": True}
 
     # One that was cut would crash a JVM: it is removed, in use or before, and another one is made.
     (archive,) = cache.glob("*.jsa")
@@ -132,3 +138,16 @@ def test_a_real_jvm_writes_the_archive_at_its_end_and_the_next_one_maps_it(cache
     os.utime(draft, (earlier, earlier))
     assert java_options()[1].startswith("-XX:ArchiveClassesAtExit=")
     assert [(draft, 0)] == [(file, file.stat().st_size) for file in cache.iterdir()]
+
+
+def test_a_jvm_is_to_compile_quickly_for_little_input_alone() -> None:
+    few, fewer = synthetic.job([QUICK_ROWS]), synthetic.job([QUICK_ROWS_MAPPED])
+    assert is_small(few)
+    assert not is_small(synthetic.job([QUICK_ROWS, 1]))
+    mapped = few.spec.model_copy(update={"map": Map(select=("x",))})
+    assert [is_small(one.model_copy(update={"spec": mapped})) for one in (few, fewer)] == [False, True]
+    wide = few.units[0].model_copy(update={"size_bytes": QUICK_BYTES + 1})
+    assert not is_small(few.model_copy(update={"units": (wide,)}))
+    part = WindowPart(name="2026-11-20", place=0, base_rows=1)
+    window = JobWindow(store="", fingerprint="", shapes={}, parts=(part,), windows=(WindowSpan(length=2),))
+    assert not is_small(few.model_copy(update={"window": window})), "the states of other runs are read as well"

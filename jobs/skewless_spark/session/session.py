@@ -12,6 +12,7 @@ from typing import Any, cast
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from skewless.documents.job import Job
 from skewless_spark.session.class_archive import java_options
 from skewless_spark.session.queries import BATCH_BYTES, BATCH_ROWS
 
@@ -51,6 +52,10 @@ ALWAYS = {
 _IN_ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
 _OF_ONE_PROCESS = {"spark.authenticate": "true"}
 
+#: Up to so many rows and bytes of input a JVM is done sooner if it compiles quickly, and never again with more care:
+#: docs/benchmarks.md, B14. A map may make many rows of one.
+QUICK_ROWS, QUICK_ROWS_MAPPED, QUICK_BYTES = 10_000_000, 1_000_000, 64 << 20
+
 #: Classes of the JVM by the names by which PySpark asks for them.
 _ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
 
@@ -59,12 +64,13 @@ SUBMITTED = "SKEWLESS_SUBMITTED"
 _QUIET = Path(__file__).with_name("quiet-log4j2.properties")
 
 
-def build_session(app: str, master: str | None = None) -> SparkSession:
+def build_session(app: str, master: str | None = None, job: Job | None = None) -> SparkSession:
     """The session of this process.
 
     Args:
         app: the name in Spark's UI, unless spark-submit was given one, as Airflow's tasks do.
         master: overrides the master of spark-submit or of the configuration; ``local[*]`` if none is set.
+        job: what it is for, if that is known: for little input, a JVM that computes in this process compiles quickly.
     """
     # Python workers must use this interpreter; by default they use the first ``python3`` on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -89,6 +95,7 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         builder = builder.config("spark.ui.enabled", "false")
         if not given.contains("spark.driver.extraJavaOptions"):
             options = [f"-Dlog4j2.configurationFile={_QUIET.as_uri()}", *java_options()]
+            options += ["-XX:TieredStopAtLevel=1"] if alone and job is not None and is_small(job) else []
             builder = builder.config("spark.driver.extraJavaOptions", " ".join(options))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -96,6 +103,12 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def is_small(job: Job) -> bool:
+    """Whether a JVM should compile quickly for the input of a job, and for the states that it takes from other runs."""
+    rows = job.rows + sum(part.base_rows for part in job.covered.parts)
+    return job.size_bytes <= QUICK_BYTES and rows <= (QUICK_ROWS if job.spec.map is None else QUICK_ROWS_MAPPED)
 
 
 class _Members:

@@ -262,6 +262,11 @@ class Job(Document):
         return exact_sum(numbers(self.units, "rows"))
 
     @property
+    def size_bytes(self) -> int:
+        """Of all files of the input."""
+        return sum(dict(zip(column(self.units, "path"), column(self.units, "size_bytes"), strict=True)).values())
+
+    @property
     def counted(self) -> bool:
         """Whether it is known before a run how many rows will be admitted: all are counted, and none is mapped."""
         return self.spec.map is None and all(column(self.units, "counted"))
@@ -320,8 +325,7 @@ class Job(Document):
     @property
     def combine_splits(self) -> int:
         """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
-        size = sum(dict(zip(column(self.units, "path"), column(self.units, "size_bytes"), strict=True)).values())
-        return max(1, self.spec.routing.parallelism * SPLITS_PER_SLOT, -(-size // LARGEST_SPLIT_BYTES))
+        return max(1, self.spec.routing.parallelism * SPLITS_PER_SLOT, -(-self.size_bytes // LARGEST_SPLIT_BYTES))
 
     @property
     def last_stage(self) -> int:

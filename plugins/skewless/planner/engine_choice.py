@@ -31,15 +31,12 @@ STATE_SECONDS = 5e-7
 STATE_BYTE_SECONDS = 1e-8
 #: Seconds of a core that a task takes beside its rows: 0.05 in the JVM, 0.16 with a Python worker (B17).
 TASK_SECONDS = 0.05
-#: Seconds that a first stage takes in a new process, most of which goes into starting up: 8 on a quiet machine with two
-#: cores, 20 beside other work.
+#: Seconds that a first stage takes in a new process: 8 on a quiet machine with two cores, 20 beside other work.
 FIRST_STAGE_SECONDS = 15.0
 #: Rows whose states take at most this long, were each of another key, are combined unseen: a sample takes longer.
 UNSEEN_SECONDS = 0.1
 #: DuckDB and polars aggregate so many rows in three seconds, in which Spark has not begun (``make bench ONLY=B14``).
 ONE_PROCESS_ROWS = 50_000_000
-#: Stages that a staged run is taken to need, beyond what combine needs.
-MORE_STAGES = 1
 #: A source partition may be so many times as large as a slot's fair share before the slots are taken
 #: to be unevenly fed by splits.
 UNEVEN = 1.5
@@ -125,7 +122,7 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
     states = min(float(rows), splits * counts.keys_in(rows / splits))
     each, routing = _state_seconds(job), job.spec.routing
     parallelism, given = routing.parallelism, routing.stage_overhead
-    stage = MORE_STAGES * (USUAL_OVERHEAD_SECONDS if given is None else given) * parallelism
+    stage = (USUAL_OVERHEAD_SECONDS if given is None else given) * parallelism  # one more than combine needs
     tasks = routing.reducers * TASK_SECONDS
     # While one task reads the largest split, the other slots wait.
     more = max(0.0, largest_split - rows / parallelism) * (_row_seconds(job) + SENT_ROW_SECONDS) * parallelism

@@ -84,21 +84,22 @@ def heavy(shares: Rows, tasks: int) -> npt.NDArray[np.bool_]:
 
 def pour_head(
     keys: Sequence[str], rows: Rows, base: Rows, choices: Callable[[Rows, int], int], *, splittable: bool
-) -> tuple[Placement, int, int] | None:
+) -> tuple[str, Placement] | None:
     """Pour head keys over as many choices each as ``choices`` says, and other keys over two; see ``pour_over_choices``.
 
     ``choices`` is asked with the shares of the head keys, descending, and the number of tasks.
 
     Returns:
-        The placement, how many keys are the head, and the choices of each of them; None if there is nothing to choose.
+        The placement, after a sentence about it; None if there is nothing to choose.
     """
     tasks, total = len(base), float(base.sum() + rows.sum())
     if tasks == 1 or not keys or not total:
         return None
     head = heavy(rows / total, tasks)
     wanted = choices(-np.sort(-rows[head] / total), tasks)
-    placement = pour_over_choices(keys, rows, base, np.where(head, wanted, 2), splittable=splittable)
-    return placement, int(head.sum()), wanted
+    placed = pour_over_choices(keys, rows, base, np.where(head, wanted, 2), splittable=splittable)
+    words = f"place {head.sum():,} heavy keys, {wanted} choices each, and {(~head).sum():,} others, two each"
+    return f"{words}: {placement_in_words(placed, keys)}", placed
 
 
 def enough_choices(head: Rows, tasks: int) -> int:

@@ -11,19 +11,12 @@ from collections.abc import Sequence
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import enough_choices, placement_in_words, pour_head
+from skewless.planner.placement.greedy_d import enough_choices, pour_head
 from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Head keys over d choices each, other named keys over two, afresh."""
-    keys, tail = forecast.keys, forecast.tail_rows(forecast.plan)
-    found = pour_head(keys, forecast.head_loads, tail, enough_choices, splittable=job.splittable)
-    if found is None:
-        return ()
-    placement, head, wanted = found
-    words = (
-        f"place {head:,} heavy keys, {wanted} choices each, and {len(keys) - head:,} others, two each: "
-        f"{placement_in_words(placement, keys)}"
-    )
-    return (Proposal("d choices", words, placement),)
+    tail = forecast.tail_rows(forecast.plan)
+    found = pour_head(forecast.keys, forecast.head_loads, tail, enough_choices, splittable=job.splittable)
+    return () if found is None else (Proposal("d choices", *found),)

@@ -10,19 +10,12 @@ from collections.abc import Sequence
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import placement_in_words, pour_head
+from skewless.planner.placement.greedy_d import pour_head
 from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Head keys over all tasks, other named keys over two choices, afresh."""
-    keys, tail = forecast.keys, forecast.tail_rows(forecast.plan)
-    found = pour_head(keys, forecast.head_loads, tail, lambda _, tasks: tasks, splittable=job.splittable)
-    if found is None:
-        return ()
-    placement, head, tasks = found
-    words = (
-        f"place {head:,} heavy keys over all {tasks} tasks, and {len(keys) - head:,} others, "
-        f"two choices each: {placement_in_words(placement, keys)}"
-    )
-    return (Proposal("w choices", words, placement),)
+    tail = forecast.tail_rows(forecast.plan)
+    found = pour_head(forecast.keys, forecast.head_loads, tail, lambda _, tasks: tasks, splittable=job.splittable)
+    return () if found is None else (Proposal("w choices", *found),)
