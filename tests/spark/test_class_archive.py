@@ -12,7 +12,7 @@ import pytest
 from skewless.documents.window import JobWindow, WindowPart, WindowSpan
 from skewless.spec import Map
 from skewless_spark.session.class_archive import GIVEN_UP_SECONDS, KEPT_SECONDS, SETTING, WRITTEN_SECONDS, java_options
-from skewless_spark.session.session import QUICK_BYTES, QUICK_ROWS, QUICK_ROWS_MAPPED, is_small
+from skewless_spark.session.session import QUICK_BYTES, QUICK_ROWS, QUICK_ROWS_UNCOUNTED, is_small
 from tests.unit import synthetic
 
 NOW = 1_800_000_000.0
@@ -141,7 +141,7 @@ def test_a_real_jvm_writes_the_archive_at_its_end_and_the_next_one_maps_it(cache
 
 
 def test_a_jvm_is_to_compile_quickly_for_little_input_alone() -> None:
-    few, fewer = synthetic.job([QUICK_ROWS]), synthetic.job([QUICK_ROWS_MAPPED])
+    few, fewer = synthetic.job([QUICK_ROWS]), synthetic.job([QUICK_ROWS_UNCOUNTED])
     assert is_small(few)
     assert not is_small(synthetic.job([QUICK_ROWS, 1]))
     mapped = few.spec.model_copy(update={"map": Map(select=("x",))})
