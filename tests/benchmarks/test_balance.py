@@ -66,10 +66,12 @@ def small_lines() -> tuple[Line, ...]:
 
 
 @pytest.mark.long
-def test_a_cell_has_a_line_of_every_policy_and_peer() -> None:
-    schemes = [line.scheme for line in small_lines()]
+def test_a_cell_has_a_line_of_every_policy_and_peer_and_the_page_has_these_and_the_published_figures() -> None:
+    schemes, text = [line.scheme for line in small_lines()], page(small_lines())
     assert len(set(schemes)) == len(schemes)
     assert set(schemes) == {"adaptive, stages cost 10%", *POLICIES, *PEERS} - {"pkg_l"}
+    assert [scheme for scheme in schemes if f"\n| {scheme} | " not in text] == []
+    assert "| hashing | imbalance final | 0.18 (" in text
 
 
 @pytest.mark.long
@@ -80,14 +82,6 @@ def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
     assert len(found["lines"]) == len(small_lines())
     assert "/" not in json.dumps(found["setting"])
     assert "seconds" not in json.dumps(found["lines"])
-
-
-@pytest.mark.long
-def test_the_page_has_a_row_of_every_scheme_and_the_published_figures() -> None:
-    text = page(small_lines())
-    for line in small_lines():
-        assert f"\n| {line.scheme} | " in text
-    assert "| hashing | imbalance final | 0.18 (" in text
 
 
 def adaptive(makespan: float, cell: Cell, overhead: float = 0.0, stages: int = 5) -> tuple[Line, ...]:

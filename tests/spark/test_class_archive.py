@@ -6,13 +6,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from skewless.documents.job import Job
 from skewless.documents.window import JobWindow, WindowPart, WindowSpan
 from skewless.spec import Map
 from skewless_spark.session.class_archive import GIVEN_UP_SECONDS, KEPT_SECONDS, SETTING, WRITTEN_SECONDS, java_options
-from skewless_spark.session.session import QUICK_BYTES, QUICK_ROWS, QUICK_ROWS_UNCOUNTED, is_small
+from skewless_spark.session.session import QUICK_BYTES, QUICK_LINES, QUICK_ROWS, QUICK_ROWS_MAPPED, is_small
 from tests.unit import synthetic
 
 NOW = 1_800_000_000.0
@@ -141,13 +143,15 @@ def test_a_real_jvm_writes_the_archive_at_its_end_and_the_next_one_maps_it(cache
 
 
 def test_a_jvm_is_to_compile_quickly_for_little_input_alone() -> None:
-    few, fewer = synthetic.job([QUICK_ROWS]), synthetic.job([QUICK_ROWS_UNCOUNTED])
-    assert is_small(few)
-    assert not is_small(synthetic.job([QUICK_ROWS, 1]))
-    mapped = few.spec.model_copy(update={"map": Map(select=("x",))})
-    assert [is_small(one.model_copy(update={"spec": mapped})) for one in (few, fewer)] == [False, True]
-    wide = few.units[0].model_copy(update={"size_bytes": QUICK_BYTES + 1})
-    assert not is_small(few.model_copy(update={"units": (wide,)}))
-    part = WindowPart(name="2026-11-20", place=0, base_rows=1)
+    def job(rows: int, mapped: Map | None = None, **unit: Any) -> Job:
+        found = synthetic.job([rows])
+        units = tuple(one.model_copy(update=unit) for one in found.units)
+        return found.model_copy(update={"spec": found.spec.model_copy(update={"map": mapped}), "units": units})
+
+    lines, mapped = {"counted": False}, {"mapped": Map(select=("x",))}
+    for most, given in ((QUICK_ROWS, {}), (QUICK_LINES, lines), (QUICK_ROWS_MAPPED, mapped)):
+        assert [is_small(job(rows, **given)) for rows in (most, most + 1)] == [True, False]
+    assert not is_small(job(1, size_bytes=QUICK_BYTES + 1))
+    part = WindowPart(name="2026-11-20", place=0, base_rows=QUICK_ROWS)
     window = JobWindow(store="", fingerprint="", shapes={}, parts=(part,), windows=(WindowSpan(length=2),))
-    assert not is_small(few.model_copy(update={"window": window})), "the states of other runs are read as well"
+    assert not is_small(job(1).model_copy(update={"window": window})), "the states of other runs are read as well"

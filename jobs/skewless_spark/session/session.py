@@ -53,8 +53,8 @@ _IN_ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
 _OF_ONE_PROCESS = {"spark.authenticate": "true"}
 
 #: Up to so many rows and bytes of input a JVM is done sooner if it compiles quickly, and never again with more care:
-#: docs/benchmarks.md, B14. Lines have to be parsed, and a map may make many rows of one: neither are rows counted.
-QUICK_ROWS, QUICK_ROWS_UNCOUNTED, QUICK_BYTES = 10_000_000, 2_000_000, 64 << 20
+#: docs/benchmarks.md, B14. Lines have to be parsed, and a map may make many rows of one, or have much to do with it.
+QUICK_ROWS, QUICK_LINES, QUICK_ROWS_MAPPED, QUICK_BYTES = 10_000_000, 2_000_000, 500_000, 64 << 20
 
 #: Classes of the JVM by the names by which PySpark asks for them.
 _ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
@@ -108,7 +108,8 @@ def build_session(app: str, master: str | None = None, job: Job | None = None) -
 def is_small(job: Job) -> bool:
     """Whether a JVM should compile quickly for the input of a job, and for the states that it takes from other runs."""
     rows = job.rows + sum(part.base_rows for part in job.covered.parts)
-    return job.size_bytes <= QUICK_BYTES and rows <= (QUICK_ROWS if job.counted else QUICK_ROWS_UNCOUNTED)
+    most = QUICK_ROWS_MAPPED if job.spec.map is not None else QUICK_ROWS if job.counted else QUICK_LINES
+    return job.size_bytes <= QUICK_BYTES and rows <= most
 
 
 class _Members:

@@ -40,8 +40,7 @@ ONE_PROCESS_ROWS = 50_000_000
 #: A source partition may be so many times as large as a slot's fair share before the slots are taken
 #: to be unevenly fed by splits.
 UNEVEN = 1.5
-#: Aggregates whose rows are declared to take at most this many seconds take about the same for each key: no stage is
-#: needed to find out.
+#: Where rows are declared to take at most so many seconds, keys are about alike, and no stage need find that out.
 CHEAP_ROW_SECONDS = 1e-5
 #: A task of ``bypass`` has at most this many keys, so that Spark keeps all their states in a hash map.
 KEYS_OF_A_TASK = 1 << 16
