@@ -52,9 +52,9 @@ ALWAYS = {
 _IN_ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
 _OF_ONE_PROCESS = {"spark.authenticate": "true"}
 
-#: Up to so many rows and bytes of input a JVM is done sooner if it compiles quickly, and never again with more care:
-#: docs/benchmarks.md, B14. Lines have to be parsed, and a map may make many rows of one, or have much to do with it.
-QUICK_ROWS, QUICK_LINES, QUICK_ROWS_MAPPED, QUICK_BYTES = 10_000_000, 2_000_000, 500_000, 64 << 20
+#: Up to so many rows, lines to parse, or rows for a mapper, which may make many of one, and so many bytes a JVM is done
+#: sooner if it compiles quickly, and never again with more care: docs/decisions/0023.
+QUICK_ROWS, QUICK_LINES, QUICK_ROWS_MAPPED, QUICK_BYTES = 5_000_000, 2_000_000, 500_000, 64 << 20
 
 #: Classes of the JVM by the names by which PySpark asks for them.
 _ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
@@ -107,9 +107,10 @@ def build_session(app: str, master: str | None = None, job: Job | None = None) -
 
 def is_small(job: Job) -> bool:
     """Whether a JVM should compile quickly for the input of a job, and for the states that it takes from other runs."""
-    rows = job.rows + sum(part.base_rows for part in job.covered.parts)
     most = QUICK_ROWS_MAPPED if job.spec.map is not None else QUICK_ROWS if job.counted else QUICK_LINES
-    return job.size_bytes <= QUICK_BYTES and rows <= most
+    states = [file for part in job.covered.parts for file in part.base_states]
+    size = job.size_bytes + sum(file.size_bytes for file in states)
+    return size <= QUICK_BYTES and job.rows + sum(file.rows for file in states) <= most
 
 
 class _Members:

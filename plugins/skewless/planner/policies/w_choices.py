@@ -1,7 +1,7 @@
 """``w_choices``: the few heavy keys may go to every task, all others to two choices.
 
-Nasir et al., "When two choices are not enough" (ICDE 2016): as ``d_choices``, but without a bound
-on the choices of a head key. The best balance of the three, for the most partial states.
+Nasir et al., "When two choices are not enough" (ICDE 2016): as ``d_choices``, but without a bound on the choices of a
+head key. The best balance of the three, for the most partial states.
 """
 
 from __future__ import annotations
