@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 
 #: The part of the longest bar from which on a part of one has its seconds written in it.
 LEAST_TOLD = 0.03
+#: The same for a colour of its own.
+LEAST_SHOWN = 0.005
 
 
 class Bar(NamedTuple):
@@ -30,9 +32,14 @@ class Parts(NamedTuple):
 
 
 def draw_parts(bars: Sequence[Parts], path: Path, salt: str) -> None:
-    """Draw bars below each other, of which each part has its colour, its seconds, and a line of the legend."""
-    names = list(dict.fromkeys(name for bar in bars for name in bar.seconds))
+    """Draw bars below each other, of which each part has its colour, its seconds, and a line of the legend.
+
+    Parts that are small in all bars are one.
+    """
     longest = max(sum(bar.seconds.values()) for bar in bars)
+    large = {name for bar in bars for name, seconds in bar.seconds.items() if seconds > longest * LEAST_SHOWN}
+    bars = [_joined(bar, large) for bar in bars]
+    names = list(dict.fromkeys(name for bar in bars for name in bar.seconds))
     with _style(salt):
         figure = Figure(figsize=(9, 1.2 + 0.3 * len(bars) + 0.18 * len(names)), layout="constrained")
         axes = figure.add_subplot()
@@ -50,6 +57,11 @@ def draw_parts(bars: Sequence[Parts], path: Path, salt: str) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside lower center", ncols=2, fontsize=7)
         _save(figure, path)
+
+
+def _joined(bar: Parts, large: set[str]) -> Parts:
+    found = {name: seconds for name, seconds in bar.seconds.items() if name in large}
+    return Parts(bar.label, {**found, "all else": sum(bar.seconds.values()) - sum(found.values())})
 
 
 def draw_bars(

@@ -84,7 +84,7 @@ def parts_of_ours(done: Done) -> dict[str, float]:
     found = defaultdict[str, float](float, {"before the first step": steps[0].started - done.started})
     above: list[str] = []
     for line in waterfall(steps):
-        above = [*above[: line.depth], line.name if line.depth else line.name.split()[0]]
+        above = [*above[: line.depth], line.name if line.depth else line.name.rstrip(" 0123456789")]
         if line.depth == 0 or above[0] == "stage":
             found[", ".join(above[-2:])] += line.seconds
             if line.depth:

@@ -1,7 +1,7 @@
 """``d_choices``: the few heavy keys get as many choices (tasks that may get their rows) as they need, all others two.
 
-Nasir et al., "When two choices are not enough" (ICDE 2016): a key may be heavier than two tasks' fair shares. The number
-d is the least that lets no part of the head overload its tasks, since each choice may cost a state.
+Nasir et al., "When two choices are not enough" (ICDE 2016): a key may be heavier than two tasks' fair shares. The least
+d is taken that lets no part of the head overload its tasks, since each choice may cost a state.
 """
 
 from __future__ import annotations
