@@ -54,7 +54,7 @@ _OF_ONE_PROCESS = {"spark.authenticate": "true"}
 
 #: Up to so many rows, lines to parse, or rows for a mapper, which may make many of one, and so many bytes a JVM is done
 #: sooner if it compiles quickly, and never again with more care: docs/decisions/0023.
-QUICK_ROWS, QUICK_LINES, QUICK_ROWS_MAPPED, QUICK_BYTES = 5_000_000, 2_000_000, 500_000, 64 << 20
+QUICK_ROWS, QUICK_LINES, QUICK_ROWS_MAPPED, QUICK_BYTES = 8_000_000, 2_000_000, 500_000, 64 << 20
 
 #: Classes of the JVM by the names by which PySpark asks for them.
 _ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
