@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import fresh_nights
+from benchmarks.formats import drawn
 from benchmarks.fresh_process import PLAIN
 
 
@@ -12,3 +13,4 @@ def test_each_night_has_a_line_and_an_aim_of_its_medians() -> None:
     judged = fresh_nights.verdicts(found)
     assert [(one.figure, one.met) for one in judged] == [(1.1, True), (1.1, False), (1.1, False)]
     assert "| first night | 10.0 | 11.0 | 1.10 |" in fresh_nights.page(found)
+    assert not drawn(103, seed=1).equals(drawn(103, seed=2)), "days have rows of their own"

@@ -19,7 +19,7 @@ from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.rows.slept import IDEAL_SECONDS, OURS, SLOTS, paced, rows_for
 
 ROW_SECONDS = 0.0004
-#: At least so many times as fast with an action that pays; so many times the rows moved with those that do not.
+#: At least so many times as fast with an action that pays; so many times the states with those that do not.
 PAYS, FOR_NOTHING = 1.1, 1.01
 
 
@@ -81,9 +81,9 @@ def _cells(size: Size) -> list[Cell]:
 def _judge(cell: Cell, of: Figures) -> list[Verdict]:
     one = WORKLOADS[cell.name]
     if one.without == TAKEN:
-        # Loads differ by where the time of a stage has the waves cut; an action moves keys, and their rows.
-        aim = "rows forwarded over those without the actions"
-        return [of.at_most(aim, of.ratio(OURS, one.peer, "rows_forwarded"), FOR_NOTHING)]
+        # Loads differ by where the time of a stage has the waves cut; an action moves keys, which get further states.
+        aim = "states over those without the actions"
+        return [of.at_most(aim, of.ratio(OURS, one.peer, "partial_states"), FOR_NOTHING)]
     return [of.at_least(f"times as fast as {one.peer}", of.ratio(one.peer, OURS), PAYS)]
 
 
