@@ -18,7 +18,6 @@ from skewless.planner.engine_choice import fits_one_process
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication.records import record_of
-from skewless.run.step_times import timed
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.schedule import MOST_CAUGHT_UP
@@ -161,16 +160,12 @@ def run_job(
     """Run a job to its end, from the last commit in its run directory on."""
     name, own = f"skewless {spec.name}", SparkSession.getActiveSession() is None
     with spark_step(run, "prepare"):
-        if needs_session(spec):
-            with timed("start or find the session"):
-                session = build_session(name, clusters[0].master if clusters else master)
-            try:
-                prepare(run, spec, part.date, root, where, hour=part.hour)
-            finally:
-                if clusters:
-                    session.stop()  # those that share the stages need its cores
-        else:
-            prepare(run, spec, part.date, root, where, hour=part.hour)
+        first = clusters[0].master if clusters else master
+        try:
+            prepare(run, spec, part.date, root, where, hour=part.hour, master=first)
+        finally:
+            if clusters and own and (session := SparkSession.getActiveSession()):
+                session.stop()  # those that share the stages need its cores
     if record_of(run):
         publish_now(run)  # an earlier call published it: this checks that all of it is there, and needs no Spark
         return

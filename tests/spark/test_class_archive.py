@@ -81,14 +81,11 @@ def test_an_archive_of_another_spark_is_removed_when_nobody_has_used_it_for_long
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        (SETTING, "off"),
-        ("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=mine.jsa"),
+        (SETTING, "off"), ("JAVA_HOME", "/nowhere"), ("XDG_CACHE_HOME", "/proc/cannot be written"),
+        ("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=mine.jsa"), ("JDK_JAVA_OPTIONS", "-Xshare:off"),
         ("JAVA_TOOL_OPTIONS", "-XX:ArchiveClassesAtExit=mine.jsa"),
-        ("JDK_JAVA_OPTIONS", "-Xshare:off"),
-        ("JAVA_HOME", "/nowhere"),
-        ("XDG_CACHE_HOME", "/proc/cannot be written"),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_done_where_it_is_not_wanted_or_not_possible(
     cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
@@ -98,18 +95,21 @@ def test_nothing_is_done_where_it_is_not_wanted_or_not_possible(
 
 
 _SESSION = """
-import json, os, sys
+import datetime, json, sys
 from pathlib import Path
-from skewless_spark.session.session import build_session
-from tests.unit import synthetic
-spark = build_session("archive", "local[1]", synthetic.job([1]))
+from pyspark.sql import SparkSession
+from skewless.spec.reading import parse_spec
+from skewless_spark.prepare.freezing import freeze
+spec = "{name: archive, input: {path: '%s', format: text}, map: {select: [value AS k]}, key: k, "
+spec = parse_spec(spec % json.__file__ + "aggregates: {n: count}, output: {path: out}}")
+freeze(spec, datetime.date(2026, 1, 1), "/", "spec", master="local[1]")
+spark = SparkSession.getActiveSession()
 spark.range(9).groupBy("id").count().collect()
 gateway = spark.sparkContext._gateway
 maps = Path(f"/proc/{gateway.proc.pid}/maps").read_text()
 quick = "-XX:TieredStopAtLevel=1" in Path(f"/proc/{gateway.proc.pid}/cmdline").read_text()
 print(json.dumps({"mapped": ".jsa" in maps.replace("classes.jsa", ""), "path": sys.argv[1] in maps, "quick": quick}))
-spark.stop()
-gateway.shutdown()
+spark.stop(), gateway.shutdown()
 gateway.proc.stdin.close()
 gateway.proc.wait()
 """
@@ -132,8 +132,7 @@ def test_a_real_jvm_writes_the_archive_at_its_end_and_the_next_one_maps_it(cache
 
     # One that was cut would crash a JVM: it is removed, in use or before, and another one is made.
     (archive,) = cache.glob("*.jsa")
-    cut = archive.read_bytes()[: 100 << 20]
-    archive.write_bytes(cut)
+    archive.write_bytes(cut := archive.read_bytes()[: 100 << 20])
     assert java_options()[1].startswith("-XX:ArchiveClassesAtExit=")
     assert [draft] == list(cache.iterdir())
     draft.write_bytes(cut)
@@ -148,9 +147,10 @@ def test_a_jvm_is_to_compile_quickly_for_little_input_alone() -> None:
         units = tuple(one.model_copy(update=unit) for one in found.units)
         return found.model_copy(update={"spec": found.spec.model_copy(update={"map": mapped}), "units": units})
 
-    lines, mapped = {"counted": False}, {"mapped": Map(select=("x",))}
-    for most, given in ((QUICK_ROWS, {}), (QUICK_LINES, lines), (QUICK_ROWS_MAPPED, mapped)):
-        assert [is_small(job(rows, **given)) for rows in (most, most + 1)] == [True, False]
+    assert [is_small(job(rows, counted=False)) for rows in (QUICK_LINES, QUICK_LINES + 1)] == [True, False]
+    one, many, python = Map(select=("x",)), Map(select=("x", "Explode(y) AS z")), Map(mapper="tokens")
+    for most, given in ((QUICK_ROWS, None), (QUICK_LINES, one), (QUICK_ROWS_MAPPED, many), (QUICK_ROWS_MAPPED, python)):
+        assert [is_small(job(rows, given)) for rows in (most, most + 1)] == [True, False]
     assert not is_small(job(1, size_bytes=QUICK_BYTES + 1))
     for rows, size in ((QUICK_ROWS, 1), (1, QUICK_BYTES)):  # the states of other runs are read as well
         states = CommittedFile(kind="native", path="a", rows=rows, size_bytes=size, checksum="0" * 64)

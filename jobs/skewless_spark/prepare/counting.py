@@ -27,23 +27,19 @@ def uncounted(job: Job, facts: InputFacts, listing: Listing) -> tuple[str, ...]:
     return lacking or (tuple(by_rows[:1]) if facts.rows is None and asks_rows(job.spec) else ())
 
 
-def counted(job: Job, facts: InputFacts, columns: tuple[str, ...], before: int) -> InputFacts:
+def counted(job: Job, facts: InputFacts, columns: tuple[str, ...], before: int, master: str | None) -> InputFacts:
     """The facts with what Spark counts.
 
     Args:
         job: with the files and columns that are counted.
         before: rows of the part that need not be read, as its states are kept.
+        master: of Spark, if this process has no session.
     """
     if not job.units:
         return facts.model_copy(update={"nulls": {**facts.nulls, **dict.fromkeys(columns, 0)}, "rows": before})
-    found = SparkSession.getActiveSession()
-    spark = found or build_session(f"skewless {job.spec.name} prepare")
-    try:
-        read = source_rows(spark, job, range(len(job.units)), columns, located=False)
-        null = [F.count_if(F.col(f"s{number}").isNull()) for number in range(len(columns))]
-        rows, *nulls = read.agg(F.count(F.lit(1)), *null).collect()[0]
-    finally:
-        if found is None:  # the run may want a session with another master
-            spark.stop()
+    spark = SparkSession.getActiveSession() or build_session(f"skewless {job.spec.name}", master, job)
+    read = source_rows(spark, job, range(len(job.units)), columns, located=False)
+    null = [F.count_if(F.col(f"s{number}").isNull()) for number in range(len(columns))]
+    rows, *nulls = read.agg(F.count(F.lit(1)), *null).collect()[0]
     told = {**dict(zip(columns, nulls, strict=True)), **facts.nulls}
     return facts.model_copy(update={"nulls": told, "rows": before + rows})

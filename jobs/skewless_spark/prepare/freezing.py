@@ -14,6 +14,7 @@ from skewless.planner.first_plan import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.run.folder import absolute_root
 from skewless.run.publication.records import QUARANTINE
+from skewless.run.step_times import timed
 from skewless.spec.input import OWN_PREFIX, is_named
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
@@ -59,11 +60,12 @@ def needs_session(spec: JobSpec) -> bool:
 
 def freeze(
     spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None,
-    found: tuple[str, Listing] | None = None,
+    found: tuple[str, Listing] | None = None, master: str | None = None,
 ) -> Job:  # fmt: skip
     """List the input, check the spec against its columns, and cut the waves.
 
     Args:
+        master: of Spark, if it is needed and this process has no session.
         found: of a job without a window, where its input is, and its listing, if it was listed (``listed``).
 
     Raises:
@@ -71,20 +73,25 @@ def freeze(
         InputError: the input is missing, or it is not what the spec says.
     """
     part = Part(date, hour)
+    of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     spark = None
     if needs_session(spec):
-        spark = SparkSession.getActiveSession() or build_session(f"skewless {spec.name} prepare")
-    of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
+        by_spark = spec.input.format == "catalog" or (spec.input.pinned and spec.map is not None and spec.map.where)
+        if not (of_parts or found or by_spark):
+            found = listed(None, spec, part, root, where)
+        little = Job.model_construct(spec=spec, units=found[1].units) if found else None  # as far as it is known
+        with timed("start or find the session"):
+            spark = SparkSession.getActiveSession() or build_session(f"skewless {spec.name}", master, little)
     while True:
         try:
-            return _frozen(spec, part, root, where, spark, of_parts, found)
+            return _frozen(spec, part, root, where, spark, of_parts, found, master)
         except WiderColumns as wider:  # in older parts than the newest; each time they are wider
             of_parts = of_parts and of_parts.with_types(wider.types)
 
 
 def _frozen(
     spec: JobSpec, part: Part, root: str, where: str, spark: SparkSession | None, of_parts: WindowInput | None,
-    seen: tuple[str, Listing] | None,
+    seen: tuple[str, Listing] | None, master: str | None,
 ) -> Job:  # fmt: skip
     if of_parts:
         seen = of_parts.path, of_parts.sample
@@ -142,7 +149,7 @@ def _frozen(
         window=window,
     )
     if spec.quality.input:
-        job = job.model_copy(update={"facts": _facts(job, listing, kept_rows, own)})
+        job = job.model_copy(update={"facts": _facts(job, listing, kept_rows, own, master)})
     if spark is not None and (spec.output.format == "csv" or spec.output.sort):
         result = result_schema(spark, job)
         if spec.output.format == "csv":
@@ -176,7 +183,7 @@ def listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, whe
     return input_path, list_input(spec.input, input_path, share, nulls_of=nulls_of)
 
 
-def _facts(job: Job, listing: Listing, kept_rows: int, units: tuple[Unit, ...]) -> InputFacts:
+def _facts(job: Job, listing: Listing, kept_rows: int, units: tuple[Unit, ...], master: str | None) -> InputFacts:
     """What is known of the columns that the spec asks for, and of the rows of the run's own part.
 
     Args:
@@ -196,7 +203,7 @@ def _facts(job: Job, listing: Listing, kept_rows: int, units: tuple[Unit, ...]) 
         return facts
     source = _read_of(listing.source, columns)
     units = _of_read_columns(ReadColumns.of(job.spec, source).fitted(replace(listing, units=units)), source)
-    return counted(job.model_copy(update={"source": source, "units": units}), facts, columns, kept_rows)
+    return counted(job.model_copy(update={"source": source, "units": units}), facts, columns, kept_rows, master)
 
 
 def _read_of(source: Source, reads: tuple[str, ...]) -> Source:

@@ -38,8 +38,9 @@ from skewless_spark.sources.locations import check_apart, check_kept, input_loca
 
 
 def prepare(
-    run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec", *, hour: str | None = None
-) -> Job:
+    run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec", *, hour: str | None = None,
+    master: str | None = None,
+) -> Job:  # fmt: skip
     """Freeze a run, unless it is frozen already from the same spec for the same part of the input.
 
     The job names the earlier runs that plan 0 is made from, so that a retry uses the same ones. A job and a plan 0
@@ -49,6 +50,7 @@ def prepare(
         date: the day to compute, under which the result is published.
         root: where relative paths of the spec start.
         hour: the hour of that day, for an hourly job (``Part.hour``).
+        master: of Spark, if it is needed and this process has no session.
 
     Raises:
         SpecError: the spec cannot be run, or the directory belongs to another spec or part.
@@ -69,7 +71,7 @@ def prepare(
         # Again if a prune came in between, or a later run that has published: the turn is drawn before the listing.
         while job is None or 0 < job.turn <= shown or (job.window is not None and not pin(job.window, run)):
             turn = drawn_turn(spec, output_path, root, shown) if publishes else 0
-            job = freeze(sized, date, root, where, hour=hour).model_copy(update={"turn": turn})
+            job = freeze(sized, date, root, where, hour=hour, master=master).model_copy(update={"turn": turn})
             shown = latest_turn(job) if publishes else 0
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))

@@ -30,8 +30,7 @@ DEFAULTS = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Each page has a checksum, so that a flipped bit in a state or a backlog is found when it is read.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
-    # A writer of Parquet looks at the bytes of its pages and row groups after 100 rows, which are gigabytes if rows are
-    # wide. After the first look it looks as often as rows are wide.
+    # A writer of Parquet first looks at the bytes of a page after 100 rows, which are gigabytes if rows are wide.
     "spark.hadoop.parquet.page.size.row.check.min": "1",
     # Other readers take the default, INT96, as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -52,8 +51,8 @@ ALWAYS = {
 _IN_ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
 _OF_ONE_PROCESS = {"spark.authenticate": "true"}
 
-#: Up to so many rows, lines to parse, or rows for a mapper, which may make many of one, and so many bytes a JVM is done
-#: sooner if it compiles quickly, and never again with more care: docs/decisions/0023.
+#: Up to so many rows, rows to parse or to select from, or rows of which a map may make many, and so many bytes a JVM is
+#: done sooner if it compiles quickly, and never again with more care: docs/decisions/0023.
 QUICK_ROWS, QUICK_LINES, QUICK_ROWS_MAPPED, QUICK_BYTES = 8_000_000, 2_000_000, 500_000, 64 << 20
 
 #: Classes of the JVM by the names by which PySpark asks for them.
@@ -107,7 +106,8 @@ def build_session(app: str, master: str | None = None, job: Job | None = None) -
 
 def is_small(job: Job) -> bool:
     """Whether a JVM should compile quickly for the input of a job, and for the states that it takes from other runs."""
-    most = QUICK_ROWS_MAPPED if job.spec.map is not None else QUICK_ROWS if job.counted else QUICK_LINES
+    many = job.spec.map and (job.spec.map.mapper or "explode" in str(job.spec.map.select).lower())
+    most = QUICK_ROWS_MAPPED if many else QUICK_ROWS if job.counted else QUICK_LINES
     states = [file for part in job.covered.parts for file in part.base_states]
     size = job.size_bytes + sum(file.size_bytes for file in states)
     return size <= QUICK_BYTES and job.rows + sum(file.rows for file in states) <= most
