@@ -40,8 +40,7 @@ def written(cache: Path, at: float) -> Path:
 
 def test_the_first_jvm_writes_the_archive_and_those_after_it_use_it(cache: Path) -> None:
     draft = f"{cache}/spark-"
-    first = java_options(NOW)
-    assert first[1].startswith(f"-XX:ArchiveClassesAtExit={draft}")
+    assert java_options(NOW)[1].startswith(f"-XX:ArchiveClassesAtExit={draft}")
     assert java_options(NOW + 5) == [], "one JVM writes it"
     archive = written(cache, NOW + 30)
     assert java_options(NOW + 31) == [], "it may still be written"
@@ -120,8 +119,7 @@ def test_a_real_jvm_writes_the_archive_at_its_end_and_the_next_one_maps_it(cache
     def session() -> dict[str, bool]:
         done = subprocess.run([sys.executable, "-c", _SESSION, str(cache)], capture_output=True, text=True, check=True)
         assert "archive" not in done.stderr.lower()
-        told: dict[str, bool] = json.loads(done.stdout)
-        return told
+        return dict(json.loads(done.stdout))
 
     assert session() == {"mapped": False, "path": False, "quick": True}
     (draft,) = cache.glob("*.draft")

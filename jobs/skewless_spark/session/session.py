@@ -49,14 +49,10 @@ ALWAYS = {
 #: Masters whose executor is in the driver's process. It listens, and other users of the machine can reach it: so it
 #: asks for a secret, which Spark makes itself only for these masters.
 _IN_ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
-_OF_ONE_PROCESS = {"spark.authenticate": "true"}
 
 #: Up to so many rows, rows to parse or to select from, or rows of which a map may make many, and so many bytes a JVM is
 #: done sooner if it compiles quickly, and never again with more care: docs/decisions/0023.
 QUICK_ROWS, QUICK_LINES, QUICK_ROWS_MAPPED, QUICK_BYTES = 8_000_000, 2_000_000, 500_000, 64 << 20
-
-#: Classes of the JVM by the names by which PySpark asks for them.
-_ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
 
 #: The options of spark-submit, where this process is to start it.
 SUBMITTED = "SKEWLESS_SUBMITTED"
@@ -77,10 +73,11 @@ def build_session(app: str, master: str | None = None, job: Job | None = None) -
         # Under spark-submit a JVM is running already, and its settings have to be asked for.
         start_java()
     given = SparkConf()
-    builder = SparkSession.builder.appName(_submitted_name(given) or app)
+    submitted = given.get("spark.app.name") or app
+    builder = SparkSession.builder.appName(app if submitted == Path(sys.argv[0]).name else submitted)
     where = master or given.get("spark.master") or "local"
     alone = _IN_ONE_PROCESS.fullmatch(where)
-    for name, value in {**DEFAULTS, **(_OF_ONE_PROCESS if alone else {})}.items():
+    for name, value in {**DEFAULTS, **({"spark.authenticate": "true"} if alone else {})}.items():
         if not given.contains(name):
             builder = builder.config(name, value)
     for name, value in ALWAYS.items():
@@ -98,10 +95,17 @@ def build_session(app: str, master: str | None = None, job: Job | None = None) -
             builder = builder.config("spark.driver.extraJavaOptions", " ".join(options))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    note_checksums(session, noted=not alone)
     _ask_once(session.sparkContext._jvm)  # noqa: SLF001  # there is no other way to it
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def note_checksums(spark: SparkSession, *, noted: bool) -> None:
+    """Whether this JVM writes a file of checksums beside each local file: it runs ``chmod`` once more for each."""
+    jvm, context = cast("Any", spark)._jvm, cast("Any", spark)._jsc  # noqa: SLF001
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(noted)
 
 
 def is_small(job: Job) -> bool:
@@ -127,7 +131,7 @@ class _Members:
 
 def _ask_once(jvm: Any) -> None:
     """Look up the classes by which PySpark makes columns once, and not at each column."""
-    for name in _ASKED_OFTEN:
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils"):
         if name not in vars(jvm):
             setattr(jvm, name, _Members(getattr(jvm, name)))
 
@@ -155,8 +159,3 @@ def forget_session() -> None:
     kind.setActiveSession(fresh._jsparkSession)  # noqa: SLF001
     cast("Any", SparkSession)._instantiatedSession = cast("Any", SparkSession)._activeSession = fresh  # noqa: SLF001
     used._jvm.System.gc()  # noqa: SLF001  # upon which Spark removes what nothing refers to
-
-
-def _submitted_name(given: SparkConf) -> str | None:
-    name = given.get("spark.app.name")
-    return None if name == Path(sys.argv[0]).name else name
