@@ -25,6 +25,7 @@ PLUGIN = Path(__file__).parent / "plugin"
 PLAIN = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "128",
     "spark.sql.execution.replaceHashWithSortAgg": "false",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
 }
 #: Every file a partition of its own: a file counts as so many bytes that no second one fits.
 BY_FILE = {"spark.sql.files.openCostInBytes": "134217728"}

@@ -25,17 +25,15 @@ from tests.faults.world import chance_of
 #: What Spark itself writes, and no hook hears of, in the order in which it appears.
 _WRITTEN_BY_SPARK = {
     "stage-0": ("kind=backlog",),
-    "stage-1": ("_temporary", "_temporary/**/kind=native/*", "_temporary/**/kind=backlog/*", "_SUCCESS"),
-    "stage-2": (
-        "_temporary",
-        "_temporary/**/kind=python/*",
-        "kind=native/*.parquet",
-        "kind=python/*.parquet",
-        "_SUCCESS",
-    ),
-    "merge": ("data/_temporary", "data/_temporary/**/*.parquet", "data/*.parquet", "data/_SUCCESS"),
+    "stage-1": ("_temporary", "_temporary/**/kind=native/*", "_temporary/**/kind=backlog/*", "kind=backlog/*.parquet"),
+    "stage-2": ("_temporary", "_temporary/**/kind=python/*", "kind=native/*.parquet", "kind=python/*.parquet"),
+    "merge": ("data/_temporary", "data/_temporary/**/*.parquet", "data/*.parquet"),
 }
-_WITH_JVM = (("stage-1", "_temporary/**/kind=native/*"), ("stage-2", "_SUCCESS"), ("merge", "data/_temporary"))
+_WITH_JVM = (
+    ("stage-1", "_temporary/**/kind=native/*"),
+    ("stage-2", "kind=python/*.parquet"),
+    ("merge", "data/_temporary"),
+)
 _AT_COMMITS = (("stage-1", "link stages/0001/COMMIT.json"), ("merge", "link result/COMMIT.json"))
 BOTH: tuple[When, When] = ("before", "after")
 _OF = {"merge": "result", "validate": "quality"}

@@ -150,7 +150,8 @@ def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(
     assert set(whole) >= {"run_dir", "result_path", "stages", "ledger", "quality", "certificate", "savings"}
     assert whole["savings"]["sentence"].startswith("Nothing was to be saved by routing: every input split was ")
     assert (whole["ledger"]["balanced"], whole["quality"]["success"]) == (True, True)
-    assert not [*Path(whole["result_path"]).parents[3].rglob(".*.crc")]  # each would cost a process
+    root = Path(whole["result_path"]).parents[3]
+    assert not [*root.rglob(".*.crc"), *root.rglob("_SUCCESS")]  # each would cost a process
     assert sum(stage["admitted_rows"] for stage in whole["stages"]) == ROWS
     assert sum(pq.read_table(whole["result_path"]).column("n").to_pylist()) == ROWS
     assert pq.read_table(whole["published_path"]).equals(pq.read_table(whole["result_path"]))

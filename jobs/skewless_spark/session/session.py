@@ -34,6 +34,7 @@ DEFAULTS = {
     "spark.hadoop.parquet.page.size.row.check.min": "1",
     # Other readers take the default, INT96, as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",  # a step has a commit instead
     # Otherwise PySpark tells the JVM at each call of a function or an operator from which line of Python it comes.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
