@@ -145,9 +145,7 @@ def _all_aims(folder: Path) -> str:
             aim, figure = _missed(one)
             where = f" ([waterfall]({drawn}))" if (folder / drawn).exists() else ""
             missed.setdefault(f"- {name}{where}: {aim}: ", []).append(figure)
-    words = (
-        f"{aims.total()} aims, {met.total()} of them met. The aims are our own. The pages are summaries; the JSON files"
-    )
+    words = f"{aims.total()} aims, {met.total()} of them met. The pages are summaries; the JSON files"
     return "\n".join([
         "# All aims",
         "",

@@ -74,8 +74,8 @@ def build_session(app: str, master: str | None = None, job: Job | None = None) -
         # Under spark-submit a JVM is running already, and its settings have to be asked for.
         start_java()
     given = SparkConf()
-    submitted = given.get("spark.app.name") or app
-    builder = SparkSession.builder.appName(app if submitted == Path(sys.argv[0]).name else submitted)
+    named = given.get("spark.app.name") or app
+    builder = SparkSession.builder.appName(app if named == Path(sys.argv[0]).name else named)
     where = master or given.get("spark.master") or "local"
     alone = _IN_ONE_PROCESS.fullmatch(where)
     for name, value in {**DEFAULTS, **({"spark.authenticate": "true"} if alone else {})}.items():
