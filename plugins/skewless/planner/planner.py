@@ -56,17 +56,14 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     expected = forecast.expected_rows(taken.routing, taken.placement)
     budget = _budget(job, forecast, expected, overhead_rows, so_far[0])
     certificate = certificate_of(job, forecast, taken)
+    words = sentence_of(taken, priced[0], certificate, admission, budget), drifted_sentence(plan, report)
     return Decision(
         stage=report.stage + 1,
         policy=plan.policy,
         queued_rows=forecast.queued_rows,
         candidates=tuple(candidate_of(one, priced[0], one is taken) for one in priced),
         certificate=certificate,
-        sentence="; ".join(
-            filter(
-                None, (sentence_of(taken, priced[0], certificate, admission, budget), drifted_sentence(plan, report))
-            )
-        ),
+        sentence="; ".join(filter(None, words)),
         next_plan=_next_plan(taken, expected, budget),
     )
 

@@ -7,7 +7,8 @@ forecast (``skewless.planner.forecast.forecast_error``) leaves tasks idle or row
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
+from collections.abc import Sequence
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -65,9 +66,11 @@ def choose_budget(
     if missed is not None and len(missed):
         loads = np.maximum(fair + missed * forecast.wave_rows / tasks, 0.0)
         whole = 0.0 if splittable else float(missed.max()) * forecast.wave_rows / tasks
+        # No forecast was held to what came yet: that the keys to come are those that were seen is as likely.
+        cases = [loads, expected] if last_input and not forecast.report.stage else [loads]
         factors = BUDGETS_AT_THE_END if last_input else BUDGETS_IN_ORDER
-        costs = {factor: _cost_as_seen(fair * factor, loads, whole) + drain for factor in factors}
-        unlimited = float(loads.max())
+        costs = {factor: _cost_as_seen(fair * factor, cases, whole) + drain for factor in factors}
+        unlimited = fmean(float(case.max()) for case in cases)
     else:
         whole = 0.0 if splittable or not last_input else float(forecast.head_rows.max(initial=0.0))
         costs = {factor: _cost(fair * factor, expected, error, whole) + drain for factor in BUDGETS}
@@ -105,11 +108,11 @@ def expected_largest(expected: Rows, error: Rows) -> float:
     return high - (high - low) * float(np.mean(below))
 
 
-def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:
-    """Where waves come in order, and loads miss their forecast as last time; no later stage is shorter than a key."""
-    left = np.maximum(loads - budget, 0.0)
-    largest = max(float(left.mean()), min(whole, float(left.max())))
-    return budget + largest + BACKLOG_IN_ORDER_ROWS * float(left.mean())
+def _cost_as_seen(budget: float, cases: Sequence[Rows], whole: float) -> float:
+    """Where waves come in order, and loads are as in one of these cases; no later stage is shorter than a key."""
+    left = [np.maximum(loads - budget, 0.0) for loads in cases]
+    largest = fmean(max(float(one.mean()), min(whole, float(one.max()))) for one in left)
+    return budget + largest + BACKLOG_IN_ORDER_ROWS * fmean(float(one.mean()) for one in left)
 
 
 #: With the rows left over at that price, a budget is best where a task is above it with the
