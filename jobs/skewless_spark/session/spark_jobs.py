@@ -29,6 +29,9 @@ _PAUSE_SECONDS = 0.05
 _EXECUTION = re.compile(r"-execution-root-id-(\d+)\Z")
 #: The index of Spark's store that has tasks by their end (``TaskIndexNames.COMPLETION_TIME``).
 _BY_END = "ct"
+#: Characters of an answer. One of more than 8 KiB, which seven tasks have, is sent in two, and the second waits 40 ms
+#: for the first to be acknowledged; for so many that calls take as long, one answer is as quick.
+_PART, _MANY = 7_000, 300_000
 #: Errors of a JVM that does not answer, or answers in a form we do not know.
 SILENT = (Py4JError, PySparkException, OSError, ValueError, KeyError, TypeError, AttributeError)
 
@@ -38,7 +41,10 @@ NOTHING: Told = {"inputRecords": -1, "shuffleReadRecords": 0}
 
 
 class JobsSeen:
-    """The jobs that a session runs from now on. What cannot be asked is not known, and no error."""
+    """The jobs that a session runs from now on.
+
+    What ``jobs`` and ``work`` cannot ask is not known, and no error; all else raises one of ``SILENT`` there.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001  # there is no other way to it
@@ -63,58 +69,39 @@ class JobsSeen:
             return []
 
     def stages(self, jobs: Sequence[Told]) -> list[Told]:
-        """The stages of these jobs, by their number; ``NOTHING`` for one that was skipped.
-
-        Raises:
-            Exception: one of ``SILENT``.
-        """
+        """The stages of these jobs, by their number; ``NOTHING`` for one that was skipped."""
         return [self._stage(number) for number in sorted({stage for job in jobs for stage in job["stageIds"]})]
 
     def tasks(self, stage: Told) -> list[Told]:
-        """The tasks of a stage.
-
-        Raises:
-            Exception: one of ``SILENT``.
-        """
+        """The tasks of a stage."""
         attempts = int(stage["numTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])
-        return cast("list[Told]", self._told(self._store.taskList(stage["stageId"], stage["attemptId"], attempts)))
+        return self._told_tasks(self._store.taskList(stage["stageId"], stage["attemptId"], attempts))
 
     def tries(self, jobs: Sequence[Told]) -> list[Told]:
-        """All attempts at the stages of these jobs; a skipped stage has none.
-
-        Raises:
-            Exception: one of ``SILENT``.
-        """
+        """All attempts at the stages of these jobs; a skipped stage has none."""
         numbers = sorted({stage for job in jobs for stage in job["stageIds"]})
         told = (self._told(self._store.stageData(number, False, None, False, None)) for number in numbers)
         return [one for tries in told for one in tries]
 
     def last_ends(self, stage: Told, most: int) -> list[float]:
-        """When the tasks of a stage ended that ended last, seconds since 1970, at most so many.
-
-        Raises:
-            Exception: one of ``SILENT``.
-        """
+        """When the tasks of a stage ended that ended last, seconds since 1970, at most so many."""
         by_end = self._jvm.scala.Some(_BY_END)
-        tasks = self._told(self._store.taskList(stage["stageId"], stage["attemptId"], 0, most, by_end, False, None))
+        listed = self._store.taskList(stage["stageId"], stage["attemptId"], 0, most, by_end, False, None)
+        tasks = self._told_tasks(listed)
         return [(task["launchTime"] + task["duration"]) / 1000.0 for task in tasks]
 
     def executors(self) -> list[Told]:
-        """All executors of the session, those that are gone among them.
-
-        Raises:
-            Exception: one of ``SILENT``.
-        """
+        """All executors of the session, those that are gone among them."""
         return cast("list[Told]", self._told(self._store.executorList(False)))
 
     @property
     def task_cores(self) -> int:
-        """Cores that a task takes; an error is one of ``SILENT``."""
+        """Cores that a task takes."""
         return int(self._context.conf().get("spark.task.cpus", "1"))
 
     @property
     def silent(self) -> bool:
-        """Whether jobs have run since of which nothing is known; an error is one of ``SILENT``."""
+        """Whether jobs have run since of which nothing is known."""
         return self._last() > self._before and not self.jobs()
 
     def work(self) -> SparkWork | None:
@@ -135,6 +122,14 @@ class JobsSeen:
             return cast("Told", self._told(self._store.lastStageAttempt(number)))
         except Py4JError:  # Spark keeps nothing about a skipped stage
             return NOTHING
+
+    def _told_tasks(self, tasks: Any) -> list[Told]:
+        buffer = self._jvm.java.io.StringWriter()
+        _mapper(self._jvm).writeValue(buffer, tasks)
+        text, length = buffer.getBuffer(), int(buffer.getBuffer().length())
+        size = _PART if length < _MANY else length
+        parts = (text.substring(at, min(at + size, length)) for at in range(0, length, size))
+        return cast("list[Told]", json.loads("".join(parts)))
 
     def _told(self, value: Any) -> Any:
         # One text, since a call to the JVM for each figure of each task would take seconds.
