@@ -162,7 +162,7 @@ def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, 
         assert {path.name for path in folder.iterdir()} == {"COMMIT.json", "attempts", "owner"}
         (attempt,) = (folder / "attempts").iterdir()
         visible = {path.name for path in attempt.iterdir() if not path.name.startswith((".", "_"))}
-        assert visible - {"kind=backlog"} == {"kind=native", "kind=python", "report.json", "manifest.json"}
+        assert visible - {"kind=backlog"} == {"kind=python", "report.json", "manifest.json"}
     plan, columns = run.plan(1), JobColumns.of(run.job())
     executed = (
         ENGINES[plan.engine].outcome(Stage(spark, run, columns, plan))._jdf.queryExecution().executedPlan().toString()
