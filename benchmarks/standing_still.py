@@ -241,7 +241,7 @@ def judged(lines: Sequence[Line]) -> Iterator[Verdict]:
 def document(lines: Sequence[Line], held_out: Sequence[Line]) -> dict[str, Any]:
     """What is written as JSON."""
     return {
-        "verdicts": as_documents(judged(lines)),
+        "verdicts": as_documents(judged([*lines, *held_out])),
         "setting": {"python": platform.python_version(), "numpy": version("numpy"), "skewless": version("skewless")},
         "summaries": [{**asdict(one), "met": one.met} for one in summaries(lines)],
         "held_out": [{**asdict(one), "met": one.met} for one in summaries(held_out)],

@@ -42,7 +42,7 @@ def run_of_one_stage(folder: Path, frozen: Job, plan: RoutingPlan, reported: Map
 
 
 def test_a_run_that_nobody_measured_is_told_as_not_measured_and_not_replayed(tmp_path: Path) -> None:
-    """A stage of engine ``combine`` of an older release, whose splits and keys nobody counted."""
+    """An older release ran its stage with engine ``combine``, and counted neither splits nor keys."""
     frozen = job([1_000], reducers=4)
     plan = plan_of_choice(frozen, first_plan(frozen), EngineChoice(engine="combine", sentence="combine"))
     nothing = report(plan, {"the": 1_000}).histogram.model_copy(update={"seen_rows": 0, "head": {}})

@@ -29,8 +29,8 @@ _PAUSE_SECONDS = 0.05
 _EXECUTION = re.compile(r"-execution-root-id-(\d+)\Z")
 #: The index of Spark's store that has tasks by their end (``TaskIndexNames.COMPLETION_TIME``).
 _BY_END = "ct"
-#: Characters of an answer. One of more than 8 KiB, which seven tasks have, is sent in two, and the second waits 40 ms
-#: for the first to be acknowledged; for so many that calls take as long, one answer is as quick.
+#: An answer of more than 8 KiB, which seven tasks have, is sent in pieces, and the last waits 40 ms for a reply to the
+#: others. So a long text is asked for in parts of so many characters; beyond ``_MANY``, that is not quicker.
 _PART, _MANY = 7_000, 300_000
 #: Errors of a JVM that does not answer, or answers in a form we do not know.
 SILENT = (Py4JError, PySparkException, OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -43,7 +43,7 @@ NOTHING: Told = {"inputRecords": -1, "shuffleReadRecords": 0}
 class JobsSeen:
     """The jobs that a session runs from now on.
 
-    What ``jobs`` and ``work`` cannot ask is not known, and no error; all else raises one of ``SILENT`` there.
+    Where Spark does not answer, ``jobs`` and ``work`` know nothing, and all else raises one of ``SILENT``.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -75,7 +75,7 @@ class JobsSeen:
     def tasks(self, stage: Told) -> list[Told]:
         """The tasks of a stage."""
         attempts = int(stage["numTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])
-        return self._told_tasks(self._store.taskList(stage["stageId"], stage["attemptId"], attempts))
+        return self._told_in_parts(self._store.taskList(stage["stageId"], stage["attemptId"], attempts))
 
     def tries(self, jobs: Sequence[Told]) -> list[Told]:
         """All attempts at the stages of these jobs; a skipped stage has none."""
@@ -87,12 +87,12 @@ class JobsSeen:
         """When the tasks of a stage ended that ended last, seconds since 1970, at most so many."""
         by_end = self._jvm.scala.Some(_BY_END)
         listed = self._store.taskList(stage["stageId"], stage["attemptId"], 0, most, by_end, False, None)
-        tasks = self._told_tasks(listed)
+        tasks = self._told_in_parts(listed)
         return [(task["launchTime"] + task["duration"]) / 1000.0 for task in tasks]
 
     def executors(self) -> list[Told]:
         """All executors of the session, those that are gone among them."""
-        return cast("list[Told]", self._told(self._store.executorList(False)))
+        return self._told_in_parts(self._store.executorList(False))
 
     @property
     def task_cores(self) -> int:
@@ -123,9 +123,9 @@ class JobsSeen:
         except Py4JError:  # Spark keeps nothing about a skipped stage
             return NOTHING
 
-    def _told_tasks(self, tasks: Any) -> list[Told]:
+    def _told_in_parts(self, listed: Any) -> list[Told]:
         buffer = self._jvm.java.io.StringWriter()
-        _mapper(self._jvm).writeValue(buffer, tasks)
+        _mapper(self._jvm).writeValue(buffer, listed)
         text, length = buffer.getBuffer(), int(buffer.getBuffer().length())
         size = _PART if length < _MANY else length
         parts = (text.substring(at, min(at + size, length)) for at in range(0, length, size))

@@ -66,7 +66,7 @@ def choose_budget(
     if missed is not None and len(missed):
         loads = np.maximum(fair + missed * forecast.wave_rows / tasks, 0.0)
         whole = 0.0 if splittable else float(missed.max()) * forecast.wave_rows / tasks
-        # No forecast was held to what came yet: that the keys to come are those that were seen is as likely.
+        # After the first stage no forecast was checked yet: keys as seen are as likely as keys missed as then.
         cases = [loads, expected] if last_input and not forecast.report.stage else [loads]
         factors = BUDGETS_AT_THE_END if last_input else BUDGETS_IN_ORDER
         costs = {factor: _cost_as_seen(fair * factor, cases, whole) + drain for factor in factors}
@@ -109,7 +109,7 @@ def expected_largest(expected: Rows, error: Rows) -> float:
 
 
 def _cost_as_seen(budget: float, cases: Sequence[Rows], whole: float) -> float:
-    """Where waves come in order, and loads are as in one of these cases; no later stage is shorter than a key."""
+    """The mean over some cases of loads, where waves come in order; no later stage is shorter than a key."""
     left = [np.maximum(loads - budget, 0.0) for loads in cases]
     largest = fmean(max(float(one.mean()), min(whole, float(one.max()))) for one in left)
     return budget + largest + BACKLOG_IN_ORDER_ROWS * fmean(float(one.mean()) for one in left)
