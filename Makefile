@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults fuzz soak docs lint lock sbom setup setup-development setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench fuzz docs lint lock sbom setup setup-development setup-tests setup-cluster setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in a minute.
@@ -30,7 +30,7 @@ demo-nights: setup corpus ## Run a window of four days over twelve days night by
 demo-lake: setup corpus ## Publish days of an Iceberg table in an embedded catalog, go back to a version of one, and print how to read it
 	@$(IN_VENV) python -m examples.lake
 
-test: setup-tests ## Run all tests except the long ones (13 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
+test: setup-tests ## Run all tests except the long ones (13 minutes): core, leases, Spark, a DAG in Airflow, pages
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(call run_tests,$(PYTEST) -m "not long" --ignore tests/unit)
 
@@ -63,15 +63,8 @@ cluster-down: setup ## Stop what make cluster started
 bench: setup-development ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a tenth of the input, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
-faults: setup-development ## Break runs in every way we know and write the counts in docs/faults.md (an hour and a half); RESULTS=file for the trials; SEED=17 for one trial again
-	@$(IN_VENV) python -m tests.faults $(if $(RESULTS),--results $(RESULTS)) $(if $(SEED),--seed $(SEED),--table docs/faults.md)
-
 fuzz: setup-development ## Play RUNS=100 random jobs and NIGHTS=20 sequences of nights of SEED=1 against plain Python; ONLY=17 or ONLY=nights-4 for one again
 	@$(IN_VENV) python -m tests.fuzz --runs $(or $(RUNS),100) --sequences $(or $(NIGHTS),20) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY))
-
-soak: setup-development ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write the figures in docs/load.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
-	@$(IN_VENV) python -m tests.load $(if $(RUNS),--runs $(RUNS),--table docs/load.md)
-	@$(IN_VENV) python -m tests.load.many_nights $(if $(NIGHTS),--nights $(NIGHTS),--table docs/load.md)
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from the code
 	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
 LONGEST_FIRST = (
-    "system", "cluster", "spark", "fuzz", "faults", "leases", "airflow", "lake", "differential", "peers",
+    "system", "cluster", "spark", "fuzz", "leases", "airflow", "lake", "differential", "peers",
     "benchmarks", "publication", "simulation", "unit",
 )  # fmt: skip
 
@@ -46,27 +46,41 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = None  # found anew, by that variable
 
 
-#: With this variable, a time in seconds since 1970, no test begins after it, and what changed last runs first.
+#: With this variable, a time in seconds since 1970, no test begins after it, and files run in their turn.
 UNTIL = "SKEWLESS_TESTS_UNTIL"
 LEFT_OUT = "left out: the time for these tests is up"
+#: Commits that are at most so much older than the last one belong to the same change.
+CHANGE_SECONDS = 4 * 3600
+#: A test file that no change touches has its turn at least every so many days.
+TURNS = 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order files by their folders, the longest first; where the time is limited, by their last change."""
+    """Order files by their folders, the longest first; where the time is limited, in their turn."""
     items.sort(key=lambda item: LONGEST_FIRST.index(item.path.parent.name))
     if UNTIL in os.environ:
         root = Path(__file__).parents[1]
-        changed = {path: last_change(root, path) for path in {item.path for item in items}}
-        items.sort(key=lambda item: -changed[item.path])
+        files = sorted({item.path.relative_to(root).as_posix() for item in items})
+        order = in_turn(files, changed_files(root), int(time.time() // 86_400))
+        items.sort(key=lambda item: order.index(item.path.relative_to(root).as_posix()))
 
 
-def last_change(root: Path, path: Path) -> int:
-    """When a file was last committed, in seconds since 1970; later than all if that never happened."""
-    said = subprocess.run(
-        ["git", "-C", str(root), "log", "-1", "--format=%ct", "--", str(path)],
-        capture_output=True, text=True, check=False,
-    ).stdout  # fmt: skip
-    return int(said) if said.strip() else 1 << 62
+def in_turn(files: Sequence[str], changed: Collection[str], day: int) -> list[str]:
+    """The files that were changed, then all others, beginning at another third each day."""
+    first = day % TURNS * -(-len(files) // TURNS)
+    turned = [*files[first:], *files[:first]]
+    return sorted(turned, key=lambda file: file not in changed)
+
+
+def changed_files(root: Path) -> set[str]:
+    """The files that the commits of the last change touch; none without git."""
+    git = ["git", "-C", str(root), "log"]
+    last = subprocess.run([*git, "-1", "--format=%ct"], capture_output=True, text=True, check=False).stdout.strip()
+    if not last:
+        return set()
+    since = f"--since={int(last) - CHANGE_SECONDS}"
+    names = subprocess.run([*git, since, "--name-only", "--format="], capture_output=True, text=True, check=False)
+    return set(names.stdout.splitlines())
 
 
 def pytest_runtest_setup() -> None:
@@ -75,7 +89,12 @@ def pytest_runtest_setup() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """List what was left out: a test that never runs rots."""
+    """List which files ran where the time was limited, and what was left out: a test that never runs rots."""
+    if UNTIL in os.environ:
+        ran = {report.nodeid.partition("::")[0] for report in terminalreporter.stats.get("passed", [])}
+        terminalreporter.section(f"tests of {len(ran)} files ran")
+        for file in sorted(ran):
+            terminalreporter.write_line(file)
     skipped = terminalreporter.stats.get("skipped", [])
     left = [report.nodeid for report in skipped if LEFT_OUT in str(report.longrepr)]
     if left:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +19,6 @@ from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.publication import published_run
 from skewless_lake.staged import OutputPart
-from tests.faults.killed import Point
 from tests.publication.days import DAY, NOW, published, turns_of, validated
 
 BEFORE = {"a.txt": "old 1", "b.txt": "old 2"}
@@ -106,42 +101,3 @@ def test_a_key_is_named_by_its_text_or_by_a_json_list(
         return
     with pytest.raises(SpecError, match="KEY: expected a text, or for"):
         keys_named([given], columns)
-
-
-_PUBLISH = """
-import sys
-from skewless.run.directory import RunDirectory
-from tests.publication.days import published
-published(RunDirectory(sys.argv[1]))
-"""
-
-
-def watched(folder: Path, run: RunDirectory, *words: str) -> int:
-    """Publish in a process that is watched, and perhaps killed; its exit code."""
-    script = folder / "publish.py"
-    script.write_text(_PUBLISH)
-    command = [sys.executable, "-m", "tests.faults.killed", "--root", str(folder), *words, str(script), str(run)]
-    return subprocess.run(command, check=False, capture_output=True).returncode
-
-
-def test_a_publisher_that_is_killed_shows_both_or_neither_and_both_when_it_is_called_again(tmp_path: Path) -> None:
-    def laid_out(name: str) -> tuple[Path, RunDirectory]:
-        folder = tmp_path / name
-        published(validated(folder / "old", folder / "out", BEFORE))
-        return folder, apart(folder / "new", folder / "out", 2)
-
-    folder, run = laid_out("recorded")
-    assert watched(folder, run, "--record", str(tmp_path / "points")) == 0
-    points = [Point(*json.loads(line)) for line in (tmp_path / "points").read_text().splitlines()]
-    held = [one for one in points if f"{QUARANTINE}/part" in one.path and one.action != "read"]
-    built = [one for one in points if one.action == "rename to" and "/drafts/" in one.path]
-    recorded = [one for one in points if one.path == "new/publish/published.json"]
-    chosen = [(held[0], "before", OLD), (held[-1], "after", OLD), (built[0], "after", OLD),
-              (recorded[-1], "before", NEW)]  # fmt: skip
-    for number, (point, when, expected) in enumerate(chosen):
-        folder, run = laid_out(str(number))
-        code = watched(folder, run, "--at", point.name, "--nth", str(point.nth), "--when", when)
-        assert code == -signal.SIGKILL, point
-        assert seen(folder / "out") == expected, point
-        published(run)
-        assert seen(folder / "out") == NEW, point

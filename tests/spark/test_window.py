@@ -33,8 +33,8 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.windows import copied_states, merge
-from tests.faults.damage import last_byte_of_largest_page
 from tests.spark.clusters import shares
+from tests.spark.damage import turn_bit_of_largest_page
 from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, window_of
 from tests.spark.shared_runs import clusters
 from tests.tiers import mostly_long
@@ -358,8 +358,7 @@ def test_states_that_are_damaged_are_made_anew_tonight_or_by_the_next_run(lake: 
     assert "version 1 cannot be used" in now.parts[0].reasons[0]
     assert as_rows(result_of(second)) == right
     # A bit that turned within a page is seen by who reads it: the merge.
-    content, at = states[1].read_bytes(), last_byte_of_largest_page(states[1])
-    states[1].write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    turn_bit_of_largest_page(states[1])
     with pytest.raises(RunDirectoryError) as err:
         lake.night(2)
     assert str(err.value).startswith(f"states of part {window.parts[1].name}: version 1, from which this run goes on, ")

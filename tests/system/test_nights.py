@@ -15,8 +15,8 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.views.window import read_window
 from tests import airflow_setting
-from tests.load.nights import JOB, Arrived, NightLake, spec
-from tests.load.spark_log import ScanLog, logging_options
+from tests.system.night_lake import JOB, Arrived, NightLake, spec
+from tests.system.spark_log import ScanLog, logging_options
 
 pytestmark = [pytest.mark.long, airflow_setting.IN_PROCESS, pytest.mark.timeout(600)]
 

@@ -26,10 +26,10 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication.records import record_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_lake.catalogs import open_catalog
-from tests.load.spark_log import logging_options
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.served_airflow import ServedAirflow, dag_of, served_airflow
 from tests.spark_apart import SparkApart, spark_apart
+from tests.system.spark_log import logging_options
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

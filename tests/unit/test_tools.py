@@ -1,4 +1,4 @@
-"""What the tests themselves rely on: their time, the processes that they start, and what the soak calls growth."""
+"""What the tests themselves rely on: their time, and the processes that they start."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from tests.conftest import UNTIL, last_change
-from tests.load.footprint import Footprint, growth
+from tests.conftest import TURNS, UNTIL, changed_files, in_turn
 from tests.processes import side_by_side
 
 ROOT = Path(__file__).parents[2]
@@ -33,19 +30,33 @@ def files_of(listed: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_with_a_limit_what_changed_last_comes_first_and_after_it_no_test_begins_and_each_is_named() -> None:
-    changed = {file: last_change(ROOT, ROOT / file) for file in FILES}
-    expected = sorted(sorted(FILES), key=lambda file: -changed[file])
-    assert files_of(said(time.time() + 600, "--collect-only")) == expected
-    told = said(time.time() - 1, "-n", "1")
-    assert " passed" not in told
-    assert set(files_of(told.partition("tests were left out, as the time was up")[2])) == set(FILES)
+def test_after_its_limit_no_test_begins_and_each_is_named() -> None:
+    output = said(time.time() - 1, "-n", "1")
+    assert " passed" not in output
+    assert set(files_of(output.partition("tests were left out, as the time was up")[2])) == set(FILES)
 
 
-def test_a_file_that_was_never_committed_comes_before_all_others(tmp_path: Path) -> None:
+def test_what_changed_runs_first_and_each_other_file_begins_a_day_in_its_turn() -> None:
+    files = [f"tests/test_{letter}.py" for letter in "abcdefgh"]
+    orders = [in_turn(files, {"tests/test_h.py"}, day) for day in range(TURNS)]
+    assert all(order[0] == "tests/test_h.py" and sorted(order) == files for order in orders)
+    assert {file for order in orders for file in order[1:4]} == set(files[:-1])
+
+
+def test_the_files_of_the_last_change_are_those_of_its_commits(tmp_path: Path) -> None:
+    assert changed_files(tmp_path) == set()
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
-    (tmp_path / "test_new.py").touch()
-    assert last_change(tmp_path, tmp_path / "test_new.py") > time.time()
+    for name, moment in (
+        ("old", "2026-01-01T00:00:00Z"),
+        ("new", "2026-01-02T10:00:00Z"),
+        ("newer", "2026-01-02T12:00:00Z"),
+    ):
+        (tmp_path / name).touch()
+        git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run([*git, "add", name], check=True)
+        dates = os.environ | {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
+        subprocess.run([*git, "commit", "--quiet", "-m", name], check=True, env=dates)
+    assert changed_files(tmp_path) == {"new", "newer"}
 
 
 _PARENT = (
@@ -68,31 +79,3 @@ def test_a_test_that_fails_leaves_neither_a_process_nor_what_that_has_started() 
     psutil.wait_procs([psutil.Process(pid) for pid in begun if psutil.pid_exists(pid)], timeout=10)
     left = [pid for pid in begun if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
     assert (len(begun), left) == (2, [])
-
-
-FLAT = Footprint(0, {"scheduler": 300.0}, {"scheduler": 40}, 9, 12)
-FILLED = [0, 40, 60, 60, 60, 60, 60, 60, 60]
-
-
-@pytest.mark.parametrize(
-    ("grown", "words"),
-    [
-        ([{} for _ in range(9)], []),
-        ([{"temporary_files": files} for files in FILLED], []),
-        ([{"mib": {"scheduler": 100.0 + 5 * files}} for files in FILLED], []),
-        (
-            [{"mib": {"scheduler": 300.0 + 20 * number}} for number in range(9)],
-            ["MiB of the scheduler grew from 380.0 to 440.0"],
-        ),
-        (
-            [{"descriptors": {"scheduler": 40 + 5 * number}} for number in range(9)],
-            ["descriptors of the scheduler grew from 60.0 to 75.0"],
-        ),
-        ([{"temporary_files": 12 + 10 * number} for number in range(9)], ["temporary files grew from 52.0 to 82.0"]),
-    ],
-    ids=["nothing", "files in the beginning", "memory in the beginning", "memory", "descriptors", "files"],
-)
-def test_a_little_with_each_run_is_growth_and_what_fills_in_the_beginning_is_not(
-    grown: list[dict[str, Any]], words: list[str]
-) -> None:
-    assert growth([replace(FLAT, runs=10 * number, **one) for number, one in enumerate(grown)]) == words

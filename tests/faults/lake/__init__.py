@@ -1,1 +1,0 @@
-"""Faults of results that are published in tables: kills at each write, and wires to an object store that break."""
