@@ -306,7 +306,7 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
     kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
     # Neither run adds to the states of the job. Those of the second run are in a store of its own, which is empty.
     borrow_states(states_location(spec, root), Path(folder, "borrowed", spec.name))
-    others = {"keep": None, "verify": None, "late": "recompute"}
+    others = {"keep": None, "late": "recompute"}
     borrowing, alone = (
         spec.model_copy(update={"window": spec.window.model_copy(update={**others, "states": f"{folder}/{name}"})})
         for name in ("borrowed", "states")

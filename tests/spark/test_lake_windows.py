@@ -60,9 +60,7 @@ class Nights:
         merge_states(self.spark, run)
         found = result_of(run)
         # What ``verify`` computes, from the files that the states are said to stand for.
-        again = {
-            row["c0"]: (row["r0"], row["r1"]) for row in results_of_all_rows(self.spark, run.job(), None).collect()
-        }
+        again = {row["c0"]: (row["r0"], row["r1"]) for row in results_of_all_rows(self.spark, run.job()).collect()}
         columns = (found[name].to_pylist() for name in ("k", "n", "total"))
         ours = {key: (n, total) for key, n, total in zip(*columns, strict=True)}
         assert ours == again

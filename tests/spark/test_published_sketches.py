@@ -189,7 +189,7 @@ def test_every_engine_publishes_what_the_own_library_makes_of_the_plain_values(
 def require_differences_are_told(spark: SparkSession, run: RunDirectory) -> None:
     """A result is that of its rows by what its sketches hold, and a sketch of another key is seen and shown."""
     columns, result = JobColumns.of(run.job()), committed_result(spark, run)
-    whole = results_of_all_rows(spark, run.job(), None).persist()
+    whole = results_of_all_rows(spark, run.job()).persist()
     assert not compared(result, whole, columns).found
     swapped = ("hll_words", "theta_words", "kll_shares", "top_words")
     key = F.col(columns.keys[0])
@@ -243,7 +243,7 @@ class Days:
         """A published run whose result has a row for a day, and one for the three days until then."""
         spec = parse_spec(yaml.safe_dump({
             "name": "clicks", "input": {"path": "in/date={date}"}, "output": {"path": "out"},
-            "window": {"length": [1, 3], "verify": 1000}, "engine": "auto", "routing": {"reducers": 2}, **self.fields,
+            "window": [1, 3], "engine": "auto", "routing": {"reducers": 2}, **self.fields,
         }))  # fmt: skip
         self._seed += 1
         run = RunDirectory(str(self.folder / "runs" / str(self._seed)))

@@ -230,7 +230,6 @@ WINDOWED: dict[str, Any] = {
         ({"window": ["all"]}, "field window: expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got ['all']"),
         ({"window": [1, 7], "key": "Window"}, "got 'Window' twice: as the column that tells windows apart and as a key column"),
         ({"window": {"length": "all", "keep": 60}}, "expected no keep with length all, which needs the states of all parts, but got 60"),
-        ({"window": {"length": 7, "verify": 9, "late": "ignore"}}, "expected late: recompute or fail with verify, which reads all rows, but got late: ignore"),
         ({"window": None, "input": {"path": "/lake/visits", "parts": "date"}}, "expected input.parts only with a window, but got no window"),
     ],
 )  # fmt: skip

@@ -98,7 +98,7 @@ def _ours(spark: SparkSession, run: RunDirectory, columns: JobColumns) -> Iterat
     if not any(one.definition.agrees for one in columns.bound):
         yield result.withColumn("rows", F.lit(None).cast("bigint"))
         return
-    whole = results_of_all_rows(spark, run.job(), None).persist(StorageLevel.DISK_ONLY)
+    whole = results_of_all_rows(spark, run.job()).persist(StorageLevel.DISK_ONLY)
     try:
         own = compared(result, whole, columns)
         if own.found:

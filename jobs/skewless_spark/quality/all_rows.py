@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
@@ -19,30 +18,9 @@ from skewless_spark.states.committed_files import read_files
 from skewless_spark.windows.jobs_of_all_rows import job_of_all_rows, jobs_of_all_rows
 from skewless_spark.windows.merge import of_window
 
-#: Keys are sampled in shares of so many.
-_SHARES = 1 << 30
 
-
-def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
-    """Which keys are in the sample of a run: by a hash of the key and of the run's own part.
-
-    So each part has a sample of its own, and a run that is done again has the same one. A key that is in the rows and
-    not in the result, or the other way round, is in the sample as often as any other.
-
-    Returns:
-        None if all keys are wanted.
-    """
-    if wanted >= keys:
-        return None
-    share = F.pmod(F.xxhash64(F.lit(columns.job.part.name), columns.key), F.lit(_SHARES))
-    return share < -(-wanted * _SHARES // keys)
-
-
-def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) -> DataFrame:
-    """The results of some keys, computed from all rows of the job, or of each window, by one pass of plain Spark.
-
-    Args:
-        chosen: which keys, see ``sampled``; all of them if it is None.
+def results_of_all_rows(spark: SparkSession, job: Job) -> DataFrame:
+    """The results of all rows of the job, or of each window, by one pass of plain Spark.
 
     Raises:
         InputError: a file has changed since the run was prepared.
@@ -53,7 +31,6 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
         require_unchanged(whole, ordinals)
         columns = JobColumns.of(whole)
         rows = read_units(spark, whole, ordinals, columns.inputs)
-        rows = rows if chosen is None else rows.where(chosen)
         # Each partition has all rows of its keys, in the order of the input.
         placed = rows.repartition(job.spec.output.files, *columns.keys)
         results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)

@@ -26,17 +26,14 @@ from skewless.run.step_names import last_step_of
 from skewless.standing.night_quality import window_quality
 from skewless_lake.publication import nights_of
 from skewless_lake.staged import OutputPart, TableRule
-from skewless_spark.quality.all_rows import results_of_all_rows, sampled
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.figures import NEVER_NULL, column_figures, figure_columns
 from skewless_spark.quality.last_good import with_origin
 from skewless_spark.quality.quarantine import balance_of_keys, set_apart
 from skewless_spark.quality.verdict import Verdict, key_words
-from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.result.staging import stage_apart, staged, staged_frame
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
 
 if TYPE_CHECKING:
@@ -91,7 +88,6 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
             *(run.read(INPUT_CHECKS, InputChecks).checks if job.facts is not None else ()),
             *(verdict.check("ledger") for verdict in about_ledger),
             _ledger_check(ledger),
-            *(_states_checks(context, spark, run, wanted) if (wanted := job.spec.covered.verify) else ()),
             *failed_checks(bands),
             *about_table,
             *(verdict.check("result") for verdict in built_in),
@@ -233,24 +229,6 @@ def _own_check(subject: str, kind: str, success: bool, observed: str, words: str
     return Check(
         subject=subject, expectation=kind, column=column, success=success, observed=observed, sentence=sentence
     )
-
-
-# Kept states, beside all rows.
-
-
-def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted: int) -> list[Check]:
-    job = run.job()
-    columns = JobColumns.of(job)
-    chosen = sampled(columns, wanted, max(line.keys for line in run.part_lines().windows))
-    ours = committed_result(spark, run)
-    found = compared(ours if chosen is None else ours.where(chosen), results_of_all_rows(spark, job, chosen), columns)
-    differ = {"missing keys": found.missing_keys}
-    differ |= {f"keys with another {name}": count for name, count in (found.exact | found.approximate).items()}
-    verdicts = _nothing_in(context, "states", {name: [count] for name, count in differ.items()})
-    numbers = f"{found.keys:,} keys computed from all rows"
-    words = "; ".join([numbers, *found.examples])
-    whole = _own_check("states", "kept_states_are_those_of_all_rows", not found.found, numbers, words)
-    return [whole, *(verdict.check("states") for verdict in verdicts)]
 
 
 # The result, as the committed files have it.

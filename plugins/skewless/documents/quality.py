@@ -35,8 +35,6 @@ _BUILT_IN = {
     ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
     ("bands", "within_the_band", ""): "{column} as in the nights around",
     ("quarantine", "keys_balance", ""): "keys of the result = keys published + keys in quarantine",
-    ("states", "kept_states_are_those_of_all_rows", ""): "a sample of keys is what all rows of the window give",
-    ("states", "expect_column_sum_to_be_between", ""): "none of them: {column}",
 }  # fmt: skip
 
 
@@ -54,8 +52,7 @@ class Check(Frozen):
     """One expectation's verdict.
 
     Attributes:
-        subject: "input", "ledger", "result", "quarantine", "bands" that fail, or "states": keys that were computed from
-            all rows, too.
+        subject: "input", "ledger", "result", "quarantine", or "bands" that fail.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         observed: what was observed, as text; "" where nothing is observed but failures.
         severity: what it does if it does not hold: the spec's word, or "fail" if it could not be evaluated, or if more

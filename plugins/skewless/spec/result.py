@@ -220,12 +220,6 @@ class Window(Frozen):
         description="Whether a part without files is left out of the result, or fails the run.",
         examples=["fail"],
     )
-    verify: int | None = Field(
-        default=None, ge=1, le=1_000_000,
-        description="About so many keys, other ones for each part, are computed from all rows and compared before "
-        "anything is published; it costs a read of the whole window.",
-        examples=[1000],
-    )  # fmt: skip
     keep: int | None = Field(
         default=None, ge=1, le=10_000,
         description="States of so many parts are kept, at least those of the longest length; by default seven more "
@@ -255,8 +249,6 @@ class Window(Frozen):
             raise unmet(
                 f"final_after below the longest length, {needed}, as older days are not seen", str(self.final_after)
             )
-        if self.verify is not None and self.late == "ignore":
-            raise unmet("late: recompute or fail with verify, which reads all rows", "late: ignore")
         return self
 
     @property
@@ -288,7 +280,6 @@ class NoWindow(NamedTuple):
     several: tuple[int, ...] | None = None
     columns: tuple[str, ...] = ()
     states: str | None = None
-    verify: int | None = None
     final_after: int | None = None
     kept_parts: int | None = 0
 
