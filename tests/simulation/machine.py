@@ -12,13 +12,15 @@ from types import SimpleNamespace
 from typing import Any, Self, cast
 from unittest.mock import patch
 
+from fsspec import asyn
+
 from skewless.run.objects import client, files
 from skewless.run.publication import exchange
 from skewless_leases.errors import LeaseError
 from skewless_leases.liveness import heartbeat_process
 from skewless_leases.ownership import lease
 from skewless_leases.stores import object_store
-from tests.simulation.bucket import Bucket
+from tests.simulation.bucket import Bucket, Store, at_once
 from tests.simulation.disk import Disk, mounted
 from tests.simulation.world import Process, World
 
@@ -28,6 +30,7 @@ class Machine:
 
     def __init__(self, world: World) -> None:
         self.world, self.disk, self.bucket = world, Disk(world), Bucket(world)
+        self.store = Store(self.bucket)
         world.power_lost.append(self.disk.lose_power)
 
     @contextmanager
@@ -46,8 +49,9 @@ class Machine:
             (heartbeat_process, "is_stopped", self._is_stopped),
             (heartbeat_process, "_answer", lambda told, refusal: told["answers"].append(refusal)),
             *((module, "obstore", self.bucket) for module in (client, files, object_store)),
-            (client, "from_url", lambda *_, **__: self.bucket),
-            (files, "_trusted", []),
+            (client, "from_url", lambda *_, **__: self.store),
+            (client, "_trusted", []),
+            (asyn, "sync", at_once),
             (object_store, "KEPT_VERSIONS", 4),  # so that numbers are removed, and given again to whoever sleeps
             (object_store, "ThreadPoolExecutor", _InTurn),
         ]

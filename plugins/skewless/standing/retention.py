@@ -274,7 +274,7 @@ def _is_states(path: str) -> bool:
 
 def _remove(storage: Storage, path: str) -> None:
     with suppress(FileNotFoundError):
-        storage.fs.rm(path)
+        storage.fs.rm_file(path)
 
 
 def _stores(location: str) -> Iterator[StatesStore]:
