@@ -18,7 +18,7 @@ from benchmarks.result_files import RESULTS, Verdict, as_documents, page_of, tab
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
 from benchmarks.workloads import Keys, drift, zipf
-from skewless.planner import priced_plan, schedule
+from skewless.planner import priced_plan
 
 NAME = "in_order"
 SEED = 0
@@ -187,12 +187,12 @@ PRICES = {"as priced": (1, 1), "forwarded 16 times": (16, 1), "left over 10 time
 @contextmanager
 def priced(forwarded: float, left_over: float) -> Iterator[None]:
     """A row forwarded, and in order a row left over, at so many times their price."""
-    before = priced_plan.FORWARD_COST_ROWS, schedule.BACKLOG_IN_ORDER_ROWS
-    priced_plan.FORWARD_COST_ROWS, schedule.BACKLOG_IN_ORDER_ROWS = before[0] * forwarded, before[1] * left_over
+    before = priced_plan.FORWARD_COST_ROWS, priced_plan.BACKLOG_IN_ORDER_ROWS
+    priced_plan.FORWARD_COST_ROWS, priced_plan.BACKLOG_IN_ORDER_ROWS = before[0] * forwarded, before[1] * left_over
     try:
         yield
     finally:
-        priced_plan.FORWARD_COST_ROWS, schedule.BACKLOG_IN_ORDER_ROWS = before
+        priced_plan.FORWARD_COST_ROWS, priced_plan.BACKLOG_IN_ORDER_ROWS = before
 
 
 def at_prices() -> Iterator[tuple[str, Line]]:

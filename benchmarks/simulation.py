@@ -24,8 +24,7 @@ from skewless.planner.first_plan import first_plan
 from skewless.planner.placement.placement import sums
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import KEY_SEED, OFFSET_BITS, bucket_hash, finished, key_hash, mixed
-from skewless.routing.plan import RoutingPlan
-from skewless.routing.waves import cut_waves
+from skewless.routing.plan import RoutingPlan, cut_waves
 from skewless.spec.routing import Policy
 from skewless.spec.spec import JobSpec
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from skewless.planner.placement.token_moves import overloaded
+from skewless.planner.placement.ring_changes import overloaded
 
 #: The paper's setting (section 6).
 MAPPERS = 4

@@ -11,7 +11,7 @@ from benchmarks.simulation import simulated_job
 from skewless.documents.job import Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.first_plan import first_plan
-from skewless.planner.placement.token_moves import doubled, halved
+from skewless.planner.placement.ring_changes import doubled, halved
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.ring import Ring
 

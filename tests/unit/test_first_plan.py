@@ -24,8 +24,8 @@ from skewless.planner.engine_choice import (
     plan_of_choice,
 )
 from skewless.planner.first_plan import DRIFT_LIMIT, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
-from skewless.planner.forecast.forecast_error import distance, drift, drifted_sentence
 from skewless.planner.forecast.key_sample import KeyCounts, KeySample
+from skewless.planner.forecast.observed_waves import distance, drift, drifted_sentence
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec import Map

@@ -18,7 +18,7 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job, Unit
 from skewless.errors import DocumentError
-from skewless.planner import schedule
+from skewless.planner import priced_plan
 from skewless.routing.hashing import BUCKET_SEED, bucket_hash, hashes_of, key_hash
 from skewless.routing.ring import token_hashes
 from skewless_leases.balancing.decisions import assign
@@ -127,5 +127,5 @@ def test_what_a_budget_leaves_over_is_the_mean_of_normal_loads_above_it(
 ) -> None:
     normal, over = NormalDist(), [(load - budget) / error for load in loads]
     left = fmean(error * (normal.pdf(one) + one * normal.cdf(one)) for one in over)
-    found = schedule._cost(budget, np.array(loads), np.full(len(loads), error), 0.0)
-    assert found == pytest.approx(budget + (1 + schedule.BACKLOG_COST_ROWS) * left, abs=1e-5 * error + 1e-6)
+    found = priced_plan._cost(budget, np.array(loads), np.full(len(loads), error), 0.0)
+    assert found == pytest.approx(budget + (1 + priced_plan.BACKLOG_COST_ROWS) * left, abs=1e-5 * error + 1e-6)

@@ -13,8 +13,7 @@ from benchmarks.workloads import zipf
 from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.key_buckets import for_free_slots, for_full_tasks, for_small_tasks
-from skewless.planner.placement.token_balance import evened
+from skewless.planner.placement.ring_changes import evened, for_free_slots, for_full_tasks, for_small_tasks
 from skewless.planner.policies.adaptive import propose
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import Ring

@@ -18,9 +18,9 @@ from skewless.errors import PlanError
 from skewless.planner.cost import ROW_SECONDS
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.forecast.wave_counts import WEIGHTS, weighted
+from skewless.planner.forecast.observed_waves import WEIGHTS, weighted
 from skewless.planner.placement.placement import Placement
-from skewless.planner.placement.token_moves import halved
+from skewless.planner.placement.ring_changes import halved
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import SURE, rest_of_run

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.planner.placement.cycle_removal import without_cycles
-from skewless.planner.placement.pin_or_split import SLIVER, place_whole, place_whole_in_place, pour, water_level
+from skewless.planner.placement.head_keys import SLIVER, place_whole, place_whole_in_place, pour, water_level
 from skewless.planner.placement.placement import Indices, Placement, Rows, cells_of, sums, whole_weights
-from skewless.planner.placement.rebalancing import rebalance
+from skewless.planner.placement.rebalancing import rebalance, without_cycles
 from skewless.routing.plan import WHOLE_WEIGHT
 
 LOADS = st.lists(st.floats(0, 1e6), min_size=1, max_size=12).map(np.array)

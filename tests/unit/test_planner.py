@@ -23,8 +23,7 @@ from skewless.planner.placement.placement import Placement
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
-from skewless.planner.priced_plan import PricedPlan, choose, propose, refuse_unsafe
-from skewless.planner.schedule import expected_largest
+from skewless.planner.priced_plan import PricedPlan, choose, expected_largest, propose, refuse_unsafe
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE

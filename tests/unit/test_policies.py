@@ -14,8 +14,14 @@ from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import choices_of, enough_choices, heavy, pour_over_choices
-from skewless.planner.placement.pin_or_split import SLIVER, water_level
+from skewless.planner.placement.head_keys import (
+    SLIVER,
+    choices_of,
+    enough_choices,
+    heavy,
+    pour_over_choices,
+    water_level,
+)
 from skewless.planner.placement.placement import Placement
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES, Policy

@@ -16,7 +16,7 @@ from skewless.documents.decision import EngineChoice
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
-from skewless.planner.forecast.wave_counts import WaveCounts, slot_rows
+from skewless.planner.forecast.observed_waves import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, Replayed, as_it_ran, counted_run, replay
 from skewless.run.certificate import run_certificate, stage_certificate

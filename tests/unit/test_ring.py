@@ -14,9 +14,8 @@ from skewless.documents.decision import Decision
 from skewless.errors import SpecError
 from skewless.planner.first_plan import first_plan, first_ring
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.plan import RoutingPlan
+from skewless.routing.plan import RoutingPlan, cut_waves
 from skewless.routing.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes
-from skewless.routing.waves import cut_waves
 from skewless.spec.routing import Policy, Routing
 from tests.tiers import mostly_long
 from tests.unit import synthetic

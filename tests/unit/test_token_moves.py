@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.errors import PlanError
-from skewless.planner.placement.token_balance import _BLOCK, _Places, evened
-from skewless.planner.placement.token_moves import doubled, doubling_rounds, halved, halving_rounds, overloaded
+from skewless.planner.placement.ring_changes import (
+    _BLOCK,
+    _Places,
+    doubled,
+    doubling_rounds,
+    evened,
+    halved,
+    halving_rounds,
+    overloaded,
+)
 from skewless.routing.ring import Ring
 
 #: Tokens of reducers that need not be numbered without gaps.

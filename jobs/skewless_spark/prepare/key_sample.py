@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from skewless.documents.job import Job, Unit
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
-from skewless.routing.waves import GOLDEN_SECTION
+from skewless.routing.plan import GOLDEN_SECTION
 from skewless.run.objects.location import open_location
 from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.formats.parquet import odd_columns, old_columns, open_parquet

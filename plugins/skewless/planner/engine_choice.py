@@ -21,7 +21,7 @@ from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram
 from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS, USUAL_OVERHEAD_SECONDS
 from skewless.planner.forecast.key_sample import KeyCounts
-from skewless.planner.placement.pin_or_split import place_whole, pour
+from skewless.planner.placement.head_keys import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
 from skewless.spec.routing import ENGINES
 

@@ -25,11 +25,19 @@ from skewless.errors import SpecError
 from skewless.planner.cost import overhead_rows_before, row_seconds_before
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.forecast.forecast_error import UNCHECKED, drift
 from skewless.planner.forecast.key_sample import KeySample
+from skewless.planner.forecast.observed_waves import UNCHECKED, drift
 from skewless.planner.policies import POLICIES
-from skewless.planner.priced_plan import PricedPlan, choose, propose
-from skewless.planner.schedule import Admission, Budget, choose_budget, next_waves, wasted_rows
+from skewless.planner.priced_plan import (
+    Admission,
+    Budget,
+    PricedPlan,
+    choose,
+    choose_budget,
+    next_waves,
+    propose,
+    wasted_rows,
+)
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.routing.ring import MOST_BUCKETS, Ring, ring_bits_for
 from skewless.spec.routing import Routing
@@ -98,7 +106,7 @@ def _first_budget(job: Job, waves: tuple[int, int]) -> int | None:
 
 
 #: The first plan is made from the last run as long as its keys differ from those of the run before it by no
-#: more than this part of all rows (``skewless.planner.forecast.forecast_error``).
+#: more than this part of all rows (``skewless.planner.forecast.observed_waves``).
 DRIFT_LIMIT = 0.2
 #: A first stage that is to measure what rows cost admits at most this part of them: even a key that costs ten times as
 #: much as others can then still be placed well.

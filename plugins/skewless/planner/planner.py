@@ -21,13 +21,20 @@ from skewless.errors import PlanError, nearest
 from skewless.planner.cost import stage_cost
 from skewless.planner.engine_choice import choose_engine, plan_of_choice
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.forecast.forecast_error import dispersion, drifted_sentence, misses
 from skewless.planner.forecast.key_sample import KeyCounts
-from skewless.planner.forecast.wave_counts import weighted
+from skewless.planner.forecast.observed_waves import dispersion, drifted_sentence, misses, weighted
 from skewless.planner.placement.placement import Rows
 from skewless.planner.policies import POLICIES
-from skewless.planner.priced_plan import PricedPlan, choose, propose
-from skewless.planner.schedule import USUAL_BUDGET, Admission, Budget, choose_budget, next_waves
+from skewless.planner.priced_plan import (
+    USUAL_BUDGET,
+    Admission,
+    Budget,
+    PricedPlan,
+    choose,
+    choose_budget,
+    next_waves,
+    propose,
+)
 from skewless.routing.plan import RoutingPlan
 from skewless.spec.routing import ENGINES
 

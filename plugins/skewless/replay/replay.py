@@ -1,7 +1,7 @@
 """What another policy would have made of a run: its documents played again, on counts and not on rows.
 
 A run on counts. The items are the keys that the last report names, every slot of the ring with all
-other keys in it, and the rows without a key; ``skewless.planner.forecast.wave_counts`` says how their rows per wave
+other keys in it, and the rows without a key; ``skewless.planner.forecast.observed_waves`` says how their rows per wave
 are found. Rows of an item flow to its tasks in proportion to its shares, and what a task leaves over
 is the same part of every item in its queue.
 
@@ -32,7 +32,7 @@ from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.cost import StageCost, stage_cost
 from skewless.planner.first_plan import first_plan
-from skewless.planner.forecast.wave_counts import WaveCounts
+from skewless.planner.forecast.observed_waves import WaveCounts
 from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.planner import plan_next_stage
 from skewless.replay.routed_counts import Backlog, Layout, added

@@ -1,18 +1,170 @@
-"""Which rows the next stage will find: the backlog, exactly, and what is admitted, by the rows seen so far."""
+"""Which rows the next stage will find, in which buckets, and what a row costs, as the last report measured them.
+
+A report counts the tail by slot of the ring, and a bucket is another hash. With many light keys buckets are alike. With
+a few hundred of middling weight one may have twice the rows of another, and keys that are not named stay unseen. What
+tasks had queued tells how the rows to come will be divided, and what they left over how the backlog is.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
+from skewless.columns import column
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.planner.placement.placement import Indices, Rows
+from skewless.planner.placement.placement import Indices, Rows, sums
 from skewless.routing.hashing import key_slots
 from skewless.routing.plan import RoutingPlan
+from skewless.routing.ring import MOST_BUCKETS
+
+
+@dataclass(frozen=True, eq=False)
+class BucketParts:
+    """For each reducer of the reported plan the part of its tail in each of the finest buckets there may be.
+
+    Attributes:
+        plan: the reported one.
+        wave: of rows to come, shape ``(largest reducer + 1, MOST_BUCKETS)``.
+        backlog: of rows left over, same shape.
+    """
+
+    plan: RoutingPlan
+    wave: Rows
+    backlog: Rows
+
+    @classmethod
+    def measured(cls, plan: RoutingPlan, queued: Rows, left: Rows) -> BucketParts:
+        """From the rows of each task that were queued and left over, but named keys and null rows, shape ``(tasks,)``.
+
+        What came differs by chance as well. Of that difference the part is believed by which its squares exceed a
+        sample's (James and Stein 1961). What was left over is what it is.
+        """
+        factors = plan.task_table[:, 2]
+        fair = _whole(plan, queued) / factors
+        split = (factors > 1) & (fair > 0)
+        squares = (queued - fair)[split] ** 2 / (fair * (1.0 - 1.0 / factors))[split]
+        chance = float(squares.mean()) if len(squares) else 0.0
+        believed = max(0.0, 1.0 - 1.0 / chance) if chance else 0.0
+        return cls(plan, _finest(plan, queued, believed), _finest(plan, left, 1.0))
+
+    def tail(self, plan: RoutingPlan, wave: Rows, backlog: Rows) -> Rows:
+        """Rows of each task of a plan, given those of each slot of the ring; a slot that moves keeps its buckets."""
+        came, goes = self.plan.ring.slot_owners, plan.ring.slot_owners
+        reducers = np.zeros((max(plan.ring.reducers) + 1, MOST_BUCKETS))
+        for bucket in range(MOST_BUCKETS):
+            rows = wave * self.wave[came, bucket] + backlog * self.backlog[came, bucket]
+            reducers[:, bucket] = np.bincount(goes, weights=rows, minlength=len(reducers))
+        found = np.zeros(len(plan.tasks))
+        owners, buckets, factors = plan.task_table.T
+        for bucket in range(MOST_BUCKETS):
+            # Bucket b of f is made up of the buckets b, b + f, b + 2 f, ... of more of them.
+            found += np.where(bucket % factors == buckets, reducers[owners, bucket], 0.0)
+        return found
+
+
+def _whole(plan: RoutingPlan, rows: Rows) -> Rows:
+    """For each task the rows of its reducer."""
+    reducers = plan.task_table[:, 0]
+    return sums(reducers, rows, int(reducers.max()) + 1)[reducers]
+
+
+def _finest(plan: RoutingPlan, rows: Rows, believed: float) -> Rows:
+    reducers, buckets, factors = plan.task_table.T
+    fair = _whole(plan, rows) / factors
+    off = np.divide(rows - fair, fair, out=np.zeros(len(rows)), where=fair > 0)
+    part = (1.0 + believed * off) / MOST_BUCKETS
+    found = np.zeros((int(reducers.max()) + 1, MOST_BUCKETS))
+    for bucket in range(MOST_BUCKETS):
+        mine = bucket % factors == buckets
+        found[reducers[mine], bucket] = part[mine]
+    return found
+
+
+#: Speeds that differ by less than this are noise, and all tasks are taken to be alike.
+ALIKE = 0.15
+#: Keys whose rows cost unlike the average matter if they have more than this part of the rows.
+FEW_UNLIKE = 0.02
+
+
+@dataclass(frozen=True)
+class RowCosts:
+    """Costs of rows, in rows of average cost, and speeds of tasks, by the report of the last stage."""
+
+    report: StageReport
+
+    @cached_property
+    def mean_seconds(self) -> float | None:
+        """Seconds for a row of average cost; None if rows were not measured, or cost about the same."""
+        histogram = self.report.histogram
+        if not histogram.head_seconds or histogram.tail_seconds is None:
+            return None
+        done = self.report.histogram.seen_rows - self.report.backlog_rows
+        seconds = math.fsum(histogram.head_seconds.values()) + histogram.tail_seconds
+        mean = seconds / done if done > 0 and seconds > 0 else None
+        return mean if mean and self._unlike_part(mean, done) > FEW_UNLIKE else None
+
+    def _unlike_part(self, mean: float, done: int) -> float:
+        """The part of the reduced rows whose keys cost clearly more or less than the average row."""
+        unlike = 0.0
+        for key, seconds in self.report.histogram.head_seconds.items():
+            seen, left = self.report.histogram.head.get(key, (0, 0))
+            rows = seen - left
+            if rows > 0 and abs(seconds / rows / mean - 1.0) > ALIKE:
+                unlike += rows
+        return unlike / done
+
+    def of_keys(self, keys: Sequence[str]) -> Rows:
+        """Cost of a row of each of these keys, which the report names; others cost as the tail does."""
+        costs = np.full(len(keys), self.tail_cost)
+        mean = self.mean_seconds
+        if mean is None:
+            return costs
+        histogram = self.report.histogram
+        for at, key in enumerate(keys):
+            seen, left = histogram.head[key]
+            if seen > left and key in histogram.head_seconds:
+                costs[at] = histogram.head_seconds[key] / (seen - left) / mean
+        return costs
+
+    @cached_property
+    def tail_cost(self) -> float:
+        """Cost of a row of any other key, in rows of average cost."""
+        mean, histogram = self.mean_seconds, self.report.histogram
+        if mean is None or histogram.tail_seconds is None:
+            return 1.0
+        measured = set(histogram.head_seconds)
+        seen = sum(rows for key, (rows, _) in histogram.head.items() if key in measured)
+        left = sum(rows for key, (_, rows) in histogram.head.items() if key in measured)
+        done = (histogram.seen_rows - seen) - (self.report.backlog_rows - left)
+        if done <= 0:
+            return 1.0
+        return histogram.tail_seconds / done / mean
+
+    @cached_property
+    def speeds(self) -> Rows:
+        """Speed of each task relative to the median, shape ``(tasks,)``; 1 if it was not measured.
+
+        Measured on the rows of light keys if those were timed separately, else as rows per busy second. If only keys
+        were timed, a difference between tasks is attributed to their keys.
+        """
+        loads = self.report.tasks
+        slowness = [one for one in column(loads, "slowness") if one is not None]
+        if len(slowness) == len(loads):
+            apart = 1.0 / np.array(slowness)
+            return np.ones(len(loads)) if apart.max() - apart.min() < ALIKE else apart
+        timed = list(zip(column(loads, "processed_rows"), column(loads, "busy_seconds"), strict=True))
+        even = np.ones(len(loads))
+        if self.mean_seconds is not None or not all(rows and seconds for rows, seconds in timed):
+            return even
+        rates = np.array([rows / seconds for rows, seconds in timed if seconds])
+        speeds = rates / np.median(rates)
+        return even if speeds.max() - speeds.min() < ALIKE else speeds
+
 
 #: A key must have been seen so often before the next wave's rows are predicted from that alone. Of the keys seen once
 #: or twice most are rarer than they look, and as many were not seen at all (Good 1953): naming them would assign too

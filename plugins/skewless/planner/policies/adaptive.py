@@ -22,11 +22,10 @@ import numpy as np
 from skewless.documents.job import Job
 from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.key_buckets import HYSTERESIS, for_free_slots, for_full_tasks, for_small_tasks
-from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, spread, water_level
+from skewless.planner.placement.head_keys import place_whole, place_whole_in_place, pour, spread, water_level
 from skewless.planner.placement.placement import Placement, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance
-from skewless.planner.placement.token_balance import evened
+from skewless.planner.placement.ring_changes import HYSTERESIS, evened, for_free_slots, for_full_tasks, for_small_tasks
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import Ring
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import enough_choices, pour_head
+from skewless.planner.placement.head_keys import enough_choices, pour_head
 from skewless.planner.policies.proposal import Proposal
 
 

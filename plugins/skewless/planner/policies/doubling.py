@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.token_moves import MOST_ROUNDS, doubled, doubling_rounds, overloaded_reducer
+from skewless.planner.placement.ring_changes import MOST_ROUNDS, doubled, doubling_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import LARGEST_RING
 

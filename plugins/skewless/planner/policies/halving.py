@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.token_moves import MOST_ROUNDS, halved, halving_rounds, overloaded_reducer
+from skewless.planner.placement.ring_changes import MOST_ROUNDS, halved, halving_rounds, overloaded_reducer
 from skewless.planner.policies.proposal import Proposal
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import placement_in_words, pour_over_choices
+from skewless.planner.placement.head_keys import placement_in_words, pour_over_choices
 from skewless.planner.policies.proposal import Proposal
 
 #: As in the paper; a key that is too heavy for two tasks has more of them under ``d_choices``.
