@@ -22,7 +22,6 @@ from benchmarks import (
     partial_key,
     planning,
     price_of_a_stage,
-    right_size,
     several_clusters,
     standing_still,
     table_output,
@@ -39,7 +38,7 @@ from benchmarks.spark.rows import ROWS
 MEASURED = {
     "memory": memory, "B8": overhead, "B11": price_of_a_stage, "several_clusters": several_clusters,
     "B1_bucket": object_input, "B13": table_output, "B12": many_files, "B14": formats, "B15": fresh_nights,
-    "B17": right_size, "planning": planning, "growth": growth, "partial_key": partial_key, "leases": leases,
+    "planning": planning, "growth": growth, "partial_key": partial_key, "leases": leases,
     "J5": two_phases,
 }  # fmt: skip
 #: What draws the figure of a page that has one.

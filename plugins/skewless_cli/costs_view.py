@@ -1,4 +1,4 @@
-"""The bills of nights: a table of days, and what the next night of a job should be like."""
+"""The bills of nights: a table of days."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 from skewless.documents.bill import Amounts, OtherBill
 from skewless.errors import RunDirectoryError
 from skewless.run.bill import Night, nights, rates_of
-from skewless.run.directory import RunDirectory
 from skewless.run.folder import runs_below
-from skewless.run.sizing import LATEST, Advice, advice_of, measured
 from skewless.spec.rates import Rates
 
 _HEAD = ("day", "used", "idle", "skew", "lost tries", "shuffled", "spilled")
@@ -33,13 +31,7 @@ def as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, An
         hint = "run one; runs of older releases have no bill"
         raise RunDirectoryError.saying(f"runs folder {folder}", f"no run{whose}{late} has a bill", hint)
     days = [{"day": day, **_sums(list(some), rates)} for day, some in groupby(found, lambda one: one.date)]
-    return {
-        "job": job,
-        "rates": rates.model_dump() if rates else None,
-        "days": days,
-        "total": _sums(found, rates),
-        "sizing": [one._asdict() for one in _advice(folder, found[-LATEST:])] if job else None,
-    }
+    return {"job": job, "rates": rates.model_dump() if rates else None, "days": days, "total": _sums(found, rates)}
 
 
 def _sums(some: Sequence[Night], rates: Rates | None) -> dict[str, Any]:
@@ -78,12 +70,8 @@ def _beside(known: Sequence[tuple[float, OtherBill]], rates: Rates | None) -> di
     }
 
 
-def _advice(folder: str, found: Sequence[Night]) -> tuple[Advice, ...]:
-    return advice_of([measured(RunDirectory(f"{folder}/{one.job}/{one.run}")) for one in found])
-
-
 def lines(told: Mapping[str, Any]) -> Iterator[str]:
-    """The table, a line each, and below it what the next night should be like."""
+    """The table, a line each, and what it does not hold."""
     rates = told["rates"]
     money = f"{rates['currency']}" if rates else ""
     head = [*_HEAD, *([f"price, {money}"] if rates else []), "plain hashing", "saved", "a task a key, at best"]
@@ -96,9 +84,6 @@ def lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"Used, idle, skew and lost tries are core-seconds; prices are of all four, at {_rate(rates)}."
     if without := told["total"]["tries_without_bill"]:
         yield f"{without:,} tries have left no bill, as their driver was killed or is at work: they are not in it."
-    for one in told["sizing"] or ():
-        now, then = ("as it is" if value is None else value for value in (one["now"], one["then"]))
-        yield f"{one['field']}: {'keep' if then == now else f'{now}, better'} {then}: {one['reason']}"
 
 
 def _rate(rates: Mapping[str, Any] | None) -> str:

@@ -278,8 +278,7 @@ def costs(
 ) -> None:
     """Show what nights have cost: core-seconds used, idle, lost to skew and to tries again, and under plain hashing.
 
-    Prices are shown if costs.yaml at the data root says what a core costs by the hour. Of a job it also says how large
-    its next night should be.
+    Prices are shown if costs.yaml at the data root says what a core costs by the hour.
     """
     first = None if since is None else part_named(since, None, "UTC", "day", "--since, a ").date
     told = costs_view.as_object(root, job, first)

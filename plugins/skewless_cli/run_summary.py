@@ -106,7 +106,6 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "superseded_by": over.model_dump(mode="json") if over else None,
         "rows_read": rows_read(run),
         "skipped_parts": list(run.job().skipped),
-        "sizing": [one.model_dump(mode="json") for one in run.job().sizing],
         **of_window,
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},

@@ -34,8 +34,6 @@ def show(run: RunDirectory, console: Console) -> None:
         say(console, f"input: {run.job().extent}")
     if run.job().skipped:
         say(console, run.job().skipped_words)
-    for one in run.job().sizing:
-        say(console, one.words)
     _stages(run, console)
     _window(run, console)
     _ledger(run, console)

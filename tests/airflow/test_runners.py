@@ -24,6 +24,7 @@ from airflow.sdk import DAG, Context
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
+from skewless.spec.clusters import SparkSizing
 from skewless_airflow import runners
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.operators.spark_step import _sizing as spark_settings
@@ -57,9 +58,9 @@ def asked(conf: dict[str, str] | None = None, **given: Any) -> SkewlessSparkOper
     return operator
 
 
-def test_a_step_asks_for_the_size_that_the_nights_before_have_set(tmp_path: Path) -> None:
+def test_a_step_asks_for_the_size_of_its_spec(tmp_path: Path) -> None:
     run, job = RunDirectory(str(tmp_path / "run")), synthetic.job([1])
-    sized = job.spec.with_fields({"spark.cores": 2, "spark.executor_memory": "2600m"})
+    sized = job.spec.model_copy(update={"spark": SparkSizing(cores=2, executor_memory="2600m")})
     run.write_once("job.json", job.model_copy(update={"spec": sized}))
     assert spark_settings(asked().sizing(run)) == {"spark.cores.max": "2", "spark.executor.memory": "2600m"}
 

@@ -19,7 +19,6 @@ from benchmarks.simulation import Simulation
 from skewless.documents.commit import CommittedFile
 from skewless.documents.comparison import Comparison, DifferingKey, Sides
 from skewless.documents.decision import Decision
-from skewless.documents.job import Sized
 from skewless.documents.ledger import balance
 from skewless.documents.nights import Band, Bands
 from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
@@ -179,8 +178,7 @@ class Moments:
         """Job, with an expectation of its spec, and plan 0."""
         job = self.simulation.job
         spec = job.spec.model_copy(update={"quality": Quality(expectations=(_OWN,))})
-        sized = Sized(field="spark.cores", written=None, applied=4, cores=4, reason=f"4 cores waited for {EVIL}")
-        self.run.write_once("job.json", job.model_copy(update={"spec": spec, "sizing": (sized,)}))
+        self.run.write_once("job.json", job.model_copy(update={"spec": spec}))
         self.run.write_once("plans/0000.json", self.simulation.plans[0])
         return self
 

@@ -15,13 +15,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.errors import LedgerError, SpecError
-from skewless.run import sizing
+from skewless.errors import LedgerError
 from skewless.run.bill import bill_of
 from skewless.run.directory import RunDirectory
 from skewless_spark.engines import stage
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
-from tests.spark.scenario import Quiet, prepared, reduce_job, shown, spec_of, write_input
+from tests.spark.scenario import Quiet, prepared, spec_of, write_input
 from tests.tiers import mostly_long
 
 SLOTS = 2
@@ -147,26 +146,3 @@ def test_a_stage_tried_again_counts_once_and_the_lost_try_apart(
     assert lost.tasks == counted.tasks
     assert bill.held == pytest.approx(bill.counted.held + bill.lost_seconds)
     assert bill.lost_seconds > lost.used_seconds > 0
-
-
-def test_a_night_is_sized_by_the_one_before_it_and_what_its_spec_sets_stays(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sizing, "SHORT_TASK_SECONDS", 600.0)  # whatever else the machine does
-    source, fields = skewed_input(tmp_path), {"sizing": "auto", "engine": "bypass"}
-    spec = spec_of(source, "key", {"n": "count"}, **fields)
-    first, _ = reduce_job(spark, spec, tmp_path / "first")
-    assert (first.job().sizing, first.job().spec) == ((), spec), "without history as written"
-    assert bill_of(first).memory_bytes > 100 << 20
-    second = prepared(tmp_path, spec, "second")
-    found = {one.field: one for one in second.job().sizing}
-    assert second.job().spec.routing.reducers < spec.routing.reducers == 8
-    assert second.job().spec.routing.reducers == found["routing.reducers"].applied
-    assert "much of it to start them" in found["routing.reducers"].reason
-    assert found["output.files"].words == f"output.files: 2, as {found['output.files'].reason}", "it is set"
-    assert len(second.plan(0).tasks) == second.job().spec.routing.reducers
-    told = shown(second)
-    assert all(one.words in told for one in found.values())
-    assert prepared(tmp_path, spec, "second").job() == second.job(), "a further try has the same spec"
-    with pytest.raises(SpecError, match="differs in 'key'"):
-        prepared(tmp_path, spec_of(source, "at", {"n": "count"}, **fields), "second")

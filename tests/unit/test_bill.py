@@ -213,7 +213,7 @@ def test_the_command_tells_each_day_and_the_total(
     (root / "costs.yaml").write_text(RATES)
     told = json.loads(called(monkeypatch, capsys, "--root", str(root), "--json")[1])
     first, second = told["days"]
-    assert (first["day"], second["day"], told["total"]["runs"], told["sizing"]) == ("2026-11-20", "2026-11-21", 3, None)
+    assert (first["day"], second["day"], told["total"]["runs"]) == ("2026-11-20", "2026-11-21", 3)
     assert (second["used_seconds"], second["idle_seconds"], second["skew_seconds"], second["lost_seconds"]) == (
         120.0, 20.0, 60.0, 100.0,
     )  # fmt: skip
@@ -239,8 +239,6 @@ def test_without_a_price_there_is_none_and_days_and_jobs_are_chosen(
     assert [line.split()[0] for line in text.splitlines()[:4]] == ["day", "2026-11-20", "2026-11-21", "total"]
     told = json.loads(called(monkeypatch, capsys, "clicks", "--since", "2026-11-21", "--root", root, "--json")[1])
     assert ([day["day"] for day in told["days"]], told["total"]["price"]) == (["2026-11-21"], None)
-    fields = ["spark.cores", "routing.reducers", "spark.executor_memory", "output.files"]
-    assert [one["field"] for one in told["sizing"]] == fields
     code, _, err = called(monkeypatch, capsys, "nothing", "--root", root)
     assert (code, "no run of job nothing has a bill" in err) == (1, True)
     assert called(monkeypatch, capsys, "--since", "yesterday", "--root", root)[0] == 2

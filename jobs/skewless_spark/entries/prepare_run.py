@@ -42,7 +42,7 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         )
         with spark_step(run, "prepare"):
             job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
-    told = (f"{job.extent}, {len(job.waves)} waves", job.skipped_words, *(one.words for one in job.sizing))
+    told = (f"{job.extent}, {len(job.waves)} waves", job.skipped_words)
     return "; ".join(filter(None, told))
 
 

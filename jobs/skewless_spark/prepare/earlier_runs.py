@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-from skewless.documents.job import Sized
 from skewless.documents.stage_report import Histogram
 from skewless.errors import SkewlessError
 from skewless.planner.first_plan import plans_from
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import as_written
-from skewless.run.sizing import LATEST, Measured, applied, measured
 from skewless.run.step_names import is_release
 from skewless.spec.spec import JobSpec
 
@@ -38,24 +34,10 @@ def newest(run: RunDirectory, spec: JobSpec) -> list[Finished]:
     Runs of the same job have the same name and the same key columns. The newer run has the later date; of equal dates
     the later commit of its result; then the later name. Folders that cannot be read are passed over.
     """
-    if not (spec.sizing or plans_from(spec, "last_run")):
+    if not plans_from(spec, "last_run"):
         return []
     found = (_finished(location, spec) for location in siblings(run))
     return sorted((one for one in found if one is not None), reverse=True)
-
-
-def last_two(before: Sequence[Finished], spec: JobSpec) -> tuple[str, ...]:
-    """The locations of the newest two whose rows were sent to tasks; none if the spec makes no plan from them."""
-    return tuple(one.location for one in before if one.routed)[:2] if plans_from(spec, "last_run") else ()
-
-
-def sized(before: Sequence[Finished], spec: JobSpec) -> tuple[JobSpec, tuple[Sized, ...]]:
-    """The spec as the newest runs have it sized, where it asks for that, and what they say."""
-    nights = list[Measured]()
-    for one in before[:LATEST] if spec.sizing else ():
-        with suppress(SkewlessError, OSError):
-            nights.append(measured(RunDirectory(one.location)))
-    return applied(spec, nights[::-1])
 
 
 def last_histogram(location: str) -> Histogram:

@@ -65,18 +65,17 @@ def prepare(
         check_apart(output_path, input_location(spec, part, root, where), where)
         check_kept(spec, root, {"run directory": str(run)}, where)
         before = earlier_runs.newest(run, spec)
-        sized, sizing = earlier_runs.sized(before, spec)
-        first_ring(sized.routing, where)
+        first_ring(spec.routing, where)
         publishes, job, shown = last_step_of(spec).publishes, None, 0
         # Again if a prune came in between, or a later run that has published: the turn is drawn before the listing.
         while job is None or 0 < job.turn <= shown or (job.window is not None and not pin(job.window, run)):
             turn = drawn_turn(spec, output_path, root, shown) if publishes else 0
-            job = freeze(sized, date, root, where, hour=hour, master=master).model_copy(update={"turn": turn})
+            job = freeze(spec, date, root, where, hour=hour, master=master).model_copy(update={"turn": turn})
             shown = latest_turn(job) if publishes else 0
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
-        told = {"warm_from": earlier_runs.last_two(before, spec), "skipped": skipped, "sizing": sizing}
-        run.begin(job.model_copy(update=told))
+        warm_from = tuple(earlier.location for earlier in before if earlier.routed)[:2]
+        run.begin(job.model_copy(update={"warm_from": warm_from, "skipped": skipped}))
     job = _same(run, spec, part, root)
     if job.facts is not None:
         if not run.exists(INPUT_CHECKS):
@@ -142,8 +141,8 @@ def _from_earlier(job: Job) -> RoutingPlan:
 
 def _same(run: RunDirectory, spec: JobSpec, part: Part, root: str) -> Job:
     job = run.job()
-    if (written := job.written) != spec:
-        differing = next(name for name in JobSpec.model_fields if getattr(written, name) != getattr(spec, name))
+    if job.spec != spec:
+        differing = next(name for name in JobSpec.model_fields if getattr(job.spec, name) != getattr(spec, name))
         raise SpecError(
             f"run directory {run}", "the spec that it was begun with", f"one that differs in {differing!r}",
             "choose another --run-dir, or the spec as it was",

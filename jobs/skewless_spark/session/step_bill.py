@@ -30,7 +30,6 @@ class _Executor(NamedTuple):
     cores: int
     added: float
     removed: float
-    memory: int
 
     def held(self, began: float, ended: float) -> float:
         """Core-seconds between two times."""
@@ -53,12 +52,7 @@ def bill_of(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) ->
 def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> StepBill:
     each = seen.task_cores
     executors = [
-        _Executor(
-            int(one["totalCores"]),
-            one["addTime"] / 1000.0,
-            (one["removeTime"] or ended * 1000.0) / 1000.0,
-            int(one["maxMemory"]),
-        )
+        _Executor(int(one["totalCores"]), one["addTime"] / 1000.0, (one["removeTime"] or ended * 1000.0) / 1000.0)
         for one in seen.executors()
     ]
     all_tries = seen.tries(jobs)
@@ -81,7 +75,6 @@ def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> S
         reduce_skew_seconds=round(skew[True], 3),
         shuffle_bytes=sum(int(one["shuffleWriteBytes"]) for one in tries),
         spilled_bytes=sum(int(one["diskBytesSpilled"]) for one in tries),
-        memory_bytes=min((one.memory for one in executors if one.cores), default=0),
     )
 
 

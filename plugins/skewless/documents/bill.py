@@ -69,11 +69,6 @@ class RunBill:
         return Amounts.of(bill for _, bill in self.steps)
 
     @property
-    def memory_bytes(self) -> int:
-        """What Spark gave all tasks of an executor together; 0 where it was not told."""
-        return min((bill.memory_bytes for _, bill in self.steps if bill.memory_bytes), default=0)
-
-    @property
     def lost_seconds(self) -> float:
         """Core-seconds of lost tries."""
         return Amounts.of(bill for _, bill in self.lost).held

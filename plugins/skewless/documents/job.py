@@ -142,29 +142,6 @@ class Algebra(Frozen):
     reads: tuple[str, ...] = ()
 
 
-class Sized(Frozen):
-    """A field of the spec that the nights before say something about.
-
-    Attributes:
-        written: what the spec says.
-        applied: what holds for the run; as written where the spec does not let nights set the field.
-        cores: of ``spark.cores``, those of the night from which on runs may take a tenth longer.
-        reason: what was measured, and what follows from it.
-    """
-
-    field: str
-    written: int | str | None
-    applied: int | str | None
-    cores: Count | None = None
-    reason: str = Field(max_length=1_000)
-
-    @property
-    def words(self) -> str:
-        """It in a sentence."""
-        kept, written = self.applied == self.written, "as it is" if self.written is None else self.written
-        return f"{self.field}: {written if kept else f'{self.applied} in place of {written}'}, as {self.reason}"
-
-
 class Job(Document):
     """A spec bound to a date and to a listed input, with the waves cut.
 
@@ -182,7 +159,6 @@ class Job(Document):
         window: where states are kept, the parts; the units are then those that changed.
         skipped: names of the parts after the last published one before its own for which no run was begun, oldest
             first.
-        sizing: what the nights before had it set, and what the spec would not let them set.
         facts: what is known of the input; None if the spec expects nothing of it.
     """
 
@@ -202,7 +178,6 @@ class Job(Document):
     turn: Count = 0
     window: JobWindow | None = None
     skipped: tuple[str, ...] = Field(default=(), max_length=1_000)
-    sizing: tuple[Sized, ...] = Field(default=(), max_length=10)
     facts: InputFacts | None = None
 
     @model_validator(mode="after")
@@ -240,11 +215,6 @@ class Job(Document):
         if found and max(ends, default=0) != len(self.units):
             raise unmet(f"parts with all {len(self.units):,} units", "others")
         return self
-
-    @property
-    def written(self) -> JobSpec:
-        """The spec as it was given, before the nights before had their say."""
-        return self.spec.with_fields({one.field: one.written for one in self.sizing}) if self.sizing else self.spec
 
     @property
     def covered(self) -> JobWindow:

@@ -34,7 +34,6 @@ class StepBill(Frozen):
         reduce_used_seconds: of the used ones, those of tasks that read what was shuffled.
         reduce_skew_seconds: the same of those lost to skew.
         spilled_bytes: that tasks wrote to disks as they had no memory left.
-        memory_bytes: that Spark gives all tasks of an executor together; 0 where it was not told.
     """
 
     attempts: tuple[Annotated[str, Field(max_length=100)], ...]
@@ -47,7 +46,6 @@ class StepBill(Frozen):
     reduce_skew_seconds: Seconds
     shuffle_bytes: Count
     spilled_bytes: Count
-    memory_bytes: Count = 0
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:

@@ -62,7 +62,6 @@ def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> J
         if name == "policy" and value != has[name]:
             section.clear()  # what else it has is of the other policy
         section[last] = value
-        raw["sizing"] = [field for field in raw["sizing"] if field != ".".join(OPTIONS[name])]  # it is set now
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as err:

@@ -187,11 +187,6 @@ class Routing(Frozen):
         """The policy may have so many reducers."""
         return self.policy.reducer_range[1] if self.policy.reducer_range else self.reducers
 
-    def within(self, reducers: int) -> int:
-        """So many reducers, as far as a routing like this may begin with them."""
-        least, most = self.policy.reducer_range or (1, min(MOST_REDUCERS, MOST_TOKENS // self.initial_tokens))
-        return min(max(least, reducers), most)
-
     @property
     def initial_tokens(self) -> int:
         """Tokens of each reducer on the first ring."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import Frozen, shortened, unmet
 from skewless.errors import SpecError
@@ -24,13 +23,6 @@ from skewless.spec.shadow import Shadow
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
 
 
-def _section(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    given = raw.get(name)
-    if isinstance(given, BaseModel):  # of a spec that is made in Python
-        return dict.fromkeys(given.model_fields_set)
-    return given if isinstance(given, Mapping) else {}
-
-
 def _valid_name(name: str) -> str:
     if not re.fullmatch(_NAME, name):
         raise ValueError("should be at most 100 letters, digits and underscores, a letter first")
@@ -38,10 +30,6 @@ def _valid_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})]
-
-
-#: The fields that nights may set, by what the nights before them have held and used.
-_Sized = Literal["spark.cores", "spark.executor_memory", "routing.reducers", "output.files"]
 
 _KeyInput = ColumnName | Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)]
 
@@ -106,20 +94,6 @@ class JobSpec(Frozen):
     spark: SparkSizing = Field(
         default=SparkSizing(), description="How large its Spark applications are.", examples=[{"driver_memory": "4g"}]
     )
-    sizing: Annotated[
-        tuple[_Sized, ...],
-        WithJsonSchema({
-            "anyOf": [
-                {"const": "auto", "type": "string"},
-                {"items": {"enum": [*get_args(_Sized)], "type": "string"}, "type": "array"},
-            ]
-        }),
-    ] = Field(
-        default=(),
-        description="Fields that a run sets as the last nights advise; auto: those that the spec leaves open; by "
-        "default none.",
-        examples=["auto", ["routing.reducers"]],
-    )  # fmt: skip
     airflow: AirflowSettings = Field(
         default=AirflowSettings(), exclude=True,
         description="What Airflow knows of its DAG beside the schedule.",
@@ -155,28 +129,6 @@ class JobSpec(Frozen):
         if self.mode == "run":
             return self
         return self.model_copy(update={"mode": "run", "routing": self.routing.under("static")})
-
-    def field(self, name: str) -> Any:
-        """The value of a field of a section, by its name with a dot."""
-        section, field = name.split(".")
-        return getattr(getattr(self, section), field)
-
-    def with_fields(self, values: Mapping[str, Any]) -> JobSpec:
-        """The spec with other values of fields of its sections, by their names with dots."""
-        raw = self.model_dump(mode="json")
-        for field, value in values.items():
-            section, name = field.split(".")
-            raw[section][name] = value
-        return JobSpec.model_validate(raw)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _sized_where_open(cls, raw: Any) -> Any:
-        """Read ``auto`` as the fields that are not set: it is known only here which ones are."""
-        if not isinstance(raw, dict) or raw.get("sizing") != "auto":
-            return raw
-        fields = [one.split(".") for one in get_args(_Sized)]
-        return {**raw, "sizing": [f"{one}.{name}" for one, name in fields if name not in _section(raw, one)]}
 
     @field_validator("window", mode="before", json_schema_input_type=Length | Window | None)
     @classmethod
