@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
@@ -30,6 +31,7 @@ from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of
+from skewless_spark.session.versions import FIRST_SPARK, lacking_aggregate
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import DATE, plain, prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
@@ -264,6 +266,7 @@ CASES: Cases = {
         exactly,
     ),
 }
+CASES = {name: case for name, case in CASES.items() if not lacking_aggregate(name)}
 #: Result columns are called a0, a1, ...: the names of the cases are for people.
 NAMES = {case: f"a{number}" for number, case in enumerate(CASES)}
 
@@ -324,7 +327,9 @@ def test_a_key_of_one_value_has_no_variance_and_no_correlation(
 
 def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
     called = {case.call if isinstance(case.call, str) else case.call["function"] for case in CASES.values()}
-    native = {name for name, one in REGISTRY.items() if isinstance(one, NativeAggregate)}
+    native = {
+        name for name, one in REGISTRY.items() if isinstance(one, NativeAggregate) and not lacking_aggregate(name)
+    }
     assert called | set(SYNONYMS) == native
     assert all(REGISTRY[name].mergeable and not REGISTRY[name].ordered for name in native)
 
@@ -511,6 +516,9 @@ REFUSED = {
 }
 
 
+REFUSED = {name: case for name, case in REFUSED.items() if not lacking_aggregate(case[0]["function"])}
+
+
 @pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_a_call_that_cannot_be_run_is_refused_in_a_sentence(
     tmp_path: Path, call: dict[str, Any], sentence: str
@@ -519,6 +527,17 @@ def test_a_call_that_cannot_be_run_is_refused_in_a_sentence(
     with pytest.raises((SpecError, InputError)) as caught:
         check_types(spec, TYPES, "spec")
     assert str(caught.value) == f"spec, aggregate 'a'{sentence}"
+
+
+def test_an_aggregate_that_this_spark_cannot_merge_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIRST_SPARK, "approx_top_k", (9, 0))
+    spec = spec_of(tmp_path, "key", {"a": {"function": "approx_top_k", "column": "word"}})
+    with pytest.raises(SpecError) as caught:
+        check_types(spec, TYPES, "spec")
+    assert str(caught.value) == (
+        f"spec, aggregate 'a': expected Spark 9.0 or newer for approx_top_k, but got Spark {pyspark.__version__}; take "
+        "a newer Spark, or value_counts where a key has few different values."
+    )
 
 
 #: Values whose types have rules of their own, or none that Parquet holds.

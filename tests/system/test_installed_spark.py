@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from skewless_spark.session.installed_spark import unfit_spark
+from skewless_spark.session.versions import unfit_spark
 
 ROOT = Path(__file__).parents[2]
-OLD = "pyspark: expected Spark 4.3 or newer, but got Spark 4.2.1; take a newer one."
+OLD = "pyspark: expected Spark 4.1 or newer, but got Spark 4.0.5; take a newer one."
 ENTRIES = sorted((ROOT / "jobs" / "skewless_spark" / "entries").glob("[a-z]*_*.py"))
 OVER = (
     "pyspark: expected the files of pyspark 4.3.0, but got those of 4.2.0, which pyspark-client has laid over them; "
@@ -39,10 +39,20 @@ def package(folder: Path, files: str, jar: str | None) -> Path:
         ("4.3.0.dev1", "4.3.0-preview1", ""),
         ("4.3.1+amzn.0", "4.3.1-amzn-0", ""),
         ("4.3.0", None, ""),
-        ("4.2.1", "4.2.1", OLD),
-        ("4.2.1", None, OLD),
+        ("4.1.4", "4.1.4", ""),
+        ("4.0.5", "4.0.5", OLD),
+        ("4.0.5", None, OLD),
     ],
-    ids=["another version", "its own", "a preview", "a vendor's", "jars elsewhere", "old", "old, jars elsewhere"],
+    ids=[
+        "another version",
+        "its own",
+        "a preview",
+        "a vendor's",
+        "jars elsewhere",
+        "the lowest",
+        "old",
+        "old, jars elsewhere",
+    ],
 )
 def test_what_cannot_be_ours_is_found(tmp_path: Path, files: str, jar: str | None, sentence: str) -> None:
     assert unfit_spark(package(tmp_path, files, jar)) == sentence

@@ -19,6 +19,7 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
+from skewless_spark.session.versions import lacking_aggregate
 from skewless_spark.sources.formats.spark_types import EMPTY_COLUMN_TYPE, UNSUPPORTED
 
 #: Seconds of one core that Spark needs to add a row to a native state. This is a sketch's; a sum needs less. Only the
@@ -150,6 +151,8 @@ def _definition_and_options(name: str, call: AggregateCall, where: str) -> tuple
     definition = REGISTRY.get(call.function)
     if definition is None:
         raise SpecError(at, "a known aggregate", repr(call.function), nearest(call.function, REGISTRY))
+    if lacking := lacking_aggregate(call.function):
+        raise SpecError(at, *lacking, "take a newer Spark, or value_counts where a key has few different values")
     if call.column is None and definition.needs_column:
         raise SpecError(at, f"a column for {call.function}", "none", "add 'column: ...'")
     if call.publish == "state":

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.simple_states import merged_by, of_state
+from skewless_spark.session.versions import collect_union
 
 
 def _update_list(arguments: Arguments, options: object) -> tuple[Column]:
@@ -29,7 +30,7 @@ COLLECT_SET = NativeAggregate(
     accepts=orderable_required,
     # Spark treats all NaN as one value, and negative zero as zero, here and in the union.
     update=lambda arguments, _: (F.collect_set(arguments.columns[0]),),
-    merge=merged_by(F.collect_union),
+    merge=merged_by(collect_union()),
     evaluate=of_state(F.sort_array),  # so that equal sets are equal arrays
     state_bytes=64,
 )
