@@ -67,8 +67,7 @@ fuzz: setup-development ## Play RUNS=100 random jobs and NIGHTS=20 sequences of 
 	@$(IN_VENV) python -m tests.fuzz --runs $(or $(RUNS),100) --sequences $(or $(NIGHTS),20) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY))
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from the code
-	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \
-	  mv .venv/spec.md .venv/spec.schema.json docs/
+	@$(IN_VENV) python docs/spec_reference.py
 
 readers: setup-development ## Read a day in four ways (pyarrow twice, DuckDB, polars), READS=3000 times each, while it is published every EVERY=5 seconds
 	@$(IN_VENV) python -m tests.publication $(if $(EVERY),--every $(EVERY)) $(if $(READS),--reads $(READS))

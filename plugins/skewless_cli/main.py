@@ -25,7 +25,6 @@ from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.run.retention import Limits
 from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
-from skewless.spec.reference import reference_page, schema_text
 from skewless.spec.spec import JobSpec
 from skewless_cli import costs_view, replay_view, run_summary, run_view, states_view
 from skewless_cli.doctor import Surroundings, examine
@@ -509,16 +508,6 @@ def doctor(
         _print_json({"good": good, "checks": [finding.as_object() for finding in findings]})
     if not good:
         raise typer.Exit(2)
-
-
-@app.command("spec-reference")
-def spec_reference(
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema by which editors complete a spec.")
-    ] = False,
-) -> None:
-    """Print what a spec may say, field by field: docs/spec.md, or with --schema docs/spec.schema.json."""
-    sys.stdout.write(schema_text() if schema else reference_page())
 
 
 def _print_json(told: dict[str, Any]) -> None:

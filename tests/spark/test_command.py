@@ -213,7 +213,7 @@ import sys
 from typer.testing import CliRunner
 from skewless_cli.main import app
 views = (
-    ["show", "run"], ["show", "run", "--json"], ["replay", "run"], ["prune", "runs", "--dry-run"], ["spec-reference"],
+    ["show", "run"], ["show", "run", "--json"], ["replay", "run"], ["prune", "runs", "--dry-run"],
 )
 for words in views:
     done = CliRunner().invoke(app, words)

@@ -416,7 +416,7 @@ NO_ITEM = "a column of a plain type, no binary, array, map or struct, for approx
 NO_HASH = "a column of a plain type, no array, map or struct, for theta_sketch_estimate"
 NO_QUANTITY = "a number, date or timestamp for approx_percentile"
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no other column": ({"function": "corr", "column": "x"}, ", field other: this field is missing; add it."),
     "an option misspelt": (
         {"function": "max_by", "column": "x", "bye": "n"},

@@ -129,14 +129,13 @@ SPEC = "{name: words, input: {path: input}, key: key, aggregates: {n: count}, ou
     ("words", "code", "told"),
     [
         (["--help"], 0, "replay"),
-        (["spec-reference"], 0, "aggregates"),
         (["prune"], 0, ""),
         (["check", "spec.yaml"], 1, NO_SPARK),
         (["run", "spec.yaml"], 1, NO_SPARK),
         (["check", "none.yaml"], 2, "skewless: spec none.yaml: the file cannot be read"),
         (["prune", "--finished-days", "9" * 12], 1, "skewless: OverflowError: "),
     ],
-    ids=["help", "reference", "prune", "check", "run", "no spec", "unforeseen"],
+    ids=["help", "prune", "check", "run", "no spec", "unforeseen"],
 )
 def test_without_the_extra_spark_a_command_works_or_says_what_to_install(
     tmp_path: Path, words: list[str], code: int, told: str

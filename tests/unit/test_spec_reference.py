@@ -12,10 +12,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
+from docs.spec_reference import EXAMPLE, reference_page, schema_text, sections, spec_schema
 from skewless.errors import SpecError
 from skewless.spec.airflow import Notifier
 from skewless.spec.reading import load_spec, parse_spec
-from skewless.spec.reference import EXAMPLE, reference_page, schema_text, sections, spec_schema
 from skewless.spec.routing import Policy
 from skewless.spec.spec import JobSpec
 

@@ -20,7 +20,7 @@ _IN_TABLE = ("in the rows of its date", "")
 
 _SPEC = """\
 # A first spec, from a look at {rows:,} of about {listed:,} rows{of_day}. It is yours to change.
-# skewless spec-reference tells all that it may say; from this folder, without Airflow:
+# docs/spec.md of Skewless tells all that it may say; from this folder, without Airflow:
 #   skewless check {name}.yaml{date}   # says whether it is good
 #   skewless run {name}.yaml{date}     # computes it
 name: {name}  # of the job, of its DAG, and of its result
@@ -34,7 +34,7 @@ input: {input}
 {candidates}
 key: {key}  # of several columns: {pair}
 
-# The columns of the result; skewless spec-reference tells the form, docs/aggregates.md all functions.
+# The columns of the result; docs/spec.md of Skewless tells the form, docs/aggregates.md all functions.
 aggregates:
 {aggregates}
 

@@ -1,12 +1,14 @@
 """The reference of job specs, as a page and as a JSON schema: both are what the models of ``skewless.spec.spec`` say.
 
-``docs/spec.md`` and ``docs/spec.schema.json`` are these two, written by ``make docs``; a test holds the files to them.
+``make docs`` runs this file, which writes ``spec.md`` and ``spec.schema.json`` beside itself; a test holds them to it.
 """
 
+# ruff: noqa: INP001  # a program of the docs: no wheel has it
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -27,9 +29,8 @@ and runs nothing.
 {example}```
 
 An editor that knows YAML schemas completes and checks such a file by its first line, a path or an address of
-[`spec.schema.json`](spec.schema.json), which `skewless spec-reference --schema` prints for the release that is
-installed. The schema knows fields, types and limits; what holds between fields, and of columns and functions, is told
-by `skewless check`.
+[`spec.schema.json`](spec.schema.json). The schema knows fields, types and limits; what holds between fields, and of
+columns and functions, is told by `skewless check`.
 
 In the tables, *required* is a field without a default, and *none* is a default of nothing at all. Formats or policies
 before a meaning are those that have the field; with any other one it is an error. A field of one run is
@@ -232,3 +233,8 @@ def _range(field: dict[str, Any]) -> str:
     bounds += [f"above {above:,}"] if above is not None else []
     bounds += [f"at most {high:,}"] if high is not None else []
     return f", {', '.join(bounds)}" if bounds else ""
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("spec.md").write_text(reference_page(), encoding="utf-8")
+    Path(__file__).with_name("spec.schema.json").write_text(schema_text(), encoding="utf-8")
