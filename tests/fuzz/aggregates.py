@@ -220,20 +220,6 @@ def _top(column: str, k: int) -> Holds:
     return holds
 
 
-def _heavy(column: str, capacity: int) -> Holds:
-    def holds(ours: Any, rows: Sequence[Row]) -> bool:
-        values = [canonical(value) for value in _values(rows, column)]
-        counts, found = Counter(values), {canonical(one["item"]): one for one in ours or ()}
-        bounded = all(
-            one["count"] - one["error"] <= counts[item] <= one["count"] and one["error"] <= len(values) / capacity
-            for item, one in found.items()
-        )
-        exact = len(counts) > capacity or {item: one["count"] for item, one in found.items()} == counts
-        return bounded and exact and all(item in found for item, n in counts.items() if n > len(values) / capacity)
-
-    return holds
-
-
 def _counts(column: str) -> Holds:
     def holds(ours: Any, rows: Sequence[Row]) -> bool:
         told = [(canonical(one["value"]), one["count"]) for one in ours or ()]
@@ -376,7 +362,6 @@ MERGEABLE: _Pool = {
         frozenset({*NUMBERS, "odd double", "huge"}),
         _checked("histogram", lambda column: _histogram(column, _EDGES), nested=True, edges=_EDGES),
     ),
-    "space_saving": (_ALL, _checked("space_saving", lambda column: _heavy(column, 20), nested=True, capacity=20)),
     "value_counts": (_ALL, _checked("value_counts", _counts, nested=True)),
     "streaming_histogram": (
         _NUMBERS,

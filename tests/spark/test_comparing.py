@@ -221,13 +221,13 @@ def test_published_sketches_are_compared_by_what_they_hold_and_shown_by_their_es
 def test_a_key_that_lacks_on_one_side_has_no_sketch_there(tmp_path: Path, rows: pd.DataFrame, compare: Compare) -> None:
     """Spark calls a function in Python for such keys, too. The key is a number, of which no beginning is told."""
     other: Any = pd.DataFrame({"visitor": sorted(rows["visitor"].unique())[1:]})
-    common = {"function": "space_saving", "column": "page", "capacity": 4}
+    common = {"function": "streaming_histogram", "column": "amount", "bins": 4}
     done = compare(written(tmp_path, other), "--json", names=(), key=["visitor"], aggregates={"common": common})
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)
     assert (report["differ"], report["only_here"], report["lacking"]) == (1, 1, ["common"])
-    frame = other.assign(common=[[{"item": "x", "count": 1, "error": 0}]] * len(other))
-    kept = pa.list_(pa.struct({"item": pa.string(), "count": pa.int64(), "error": pa.int64()}))
+    frame = other.assign(common=[[{"x": 1.0, "y": 1.0}]] * len(other))
+    kept = pa.list_(pa.struct({"x": pa.float64(), "y": pa.float64()}))
     table = pa.Table.from_pandas(frame, pa.schema({"visitor": pa.int64(), "common": kept}), preserve_index=False)
     pq.write_table(table, tmp_path / "sketches.parquet")
     path = tmp_path / "sketches.parquet"

@@ -205,13 +205,12 @@ EVERY: dict[str, Any] = {
     "theta": {"function": "theta_sketch_estimate", "column": "value", "lg_nom_entries": 4},
     "half": {"function": "approx_percentile", "column": "value", "percentages": [0.1, 0.5], "accuracy": 10},
     "top": {"function": "approx_top_k", "column": "value", "k": 3, "max_items_tracked": 8},
-    "heavy": {"function": "space_saving", "column": "value", "capacity": 5},
     "shape": {"function": "streaming_histogram", "column": "value", "bins": 4},
     "listed": {"function": "collect_list", "column": "value"},
 }
 
 
-FEW = {**AGGREGATES, "some": EVERY["some"], "heavy": EVERY["heavy"]}
+FEW = {**AGGREGATES, "some": EVERY["some"], "shape": EVERY["shape"]}
 
 
 @pytest.mark.long

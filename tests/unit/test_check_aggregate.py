@@ -413,7 +413,6 @@ SHIPPED: dict[str, tuple[Any, dict[str, Any]]] = {
     "sessions": (EVENTS, {"gap": 1.5}),
     "sessions of whole numbers": (VALUES, {"gap": 2}),
     "sessions of moments": (pa.array(np.cumsum(VALUES) * 700_000, pa.timestamp("us", "UTC")), {"gap": 2}),
-    "space_saving": (list("abracadabra alakazam"), {"capacity": 12}),
     "streaming_histogram": ([float(value) for value in VALUES], {}),
     "value_counts": (list("abracadabra alakazam"), {}),
     "value_counts of numbers": (EVENTS, {}),

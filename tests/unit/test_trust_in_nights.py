@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.aggregates.shipped.space_saving import SPACE_SAVING, SpaceSavingOptions
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.quality import LateRows, WindowQuality
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
@@ -136,12 +134,9 @@ def _results(aggregate: Any, options: Any, values: list[int], cuts: list[int]) -
     return found
 
 
-@pytest.mark.parametrize(
-    ("aggregate", "options"),
-    [(SPACE_SAVING, SpaceSavingOptions(capacity=3)), (STREAMING_HISTOGRAM, StreamingHistogramOptions(bins=3))],
-    ids=["space_saving", "streaming_histogram"],
-)
-def test_sketches_of_the_same_rows_agree_and_sketches_of_others_do_not(aggregate: Any, options: Any) -> None:
+def test_sketches_of_the_same_rows_agree_and_sketches_of_others_do_not() -> None:
+    aggregate, options = STREAMING_HISTOGRAM, StreamingHistogramOptions(bins=3)
+
     @given(values=st.lists(st.integers(0, 9), min_size=1, max_size=80), cuts=st.lists(st.integers(0, 90), max_size=4))
     def check(values: list[int], cuts: list[int]) -> None:
         one, other = _results(aggregate, options, values, cuts)

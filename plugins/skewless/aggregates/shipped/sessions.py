@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, field_validator
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, number_required
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.item_counts import flattened, lists_of
+from skewless.aggregates.shipped.lists import flattened, lists_of
 from skewless.aggregates.spark_types import arrow_type_of
 
 Ints = npt.NDArray[np.int64]

@@ -9,35 +9,38 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.item_counts import ItemCounts, flattened, lists_of, without_nulls
+from skewless.aggregates.shipped.lists import Ints, flattened, lists_of, without_nulls
 from skewless.aggregates.spark_types import column_type, plain_required
+
+#: Rows wait uncounted until there are this many of them, or half as many as there are counted values.
+PENDING_ROWS = 1 << 18
 
 
 class ValueCounts(GroupsAccumulator):
-    """The value counts of all keys of a task: one row of a table per key and value."""
+    """The value counts of all keys of a task: one row of a table per key and value, once they are counted."""
 
     def __init__(self) -> None:
-        self._counts: ItemCounts | None = None
+        self._tables: list[pa.Table] = []
+        self._pending_rows = 0
         self._groups_total = 0
 
-    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+    def update(self, values: pa.Array, groups: Ints, groups_total: int) -> None:
         """See ``GroupsAccumulator.update``; nulls do not count."""
         values, groups = without_nulls(values, groups)
         self._add(groups, values, pa.array(np.ones(len(groups), np.int64)), groups_total)
 
-    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+    def merge(self, states: pa.Array, groups: Ints, groups_total: int) -> None:
         """See ``GroupsAccumulator.merge``."""
         of_pair, pairs = flattened(states, groups)
         values, counts = pairs.flatten()
         self._add(of_pair, values, counts, groups_total)
 
-    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+    def subtract(self, states: pa.Array, groups: Ints, groups_total: int) -> None:
         """See ``GroupsAccumulator.subtract``."""
         of_pair, pairs = flattened(states, groups)
         values, counts = pairs.flatten()
@@ -46,11 +49,8 @@ class ValueCounts(GroupsAccumulator):
     def state(self) -> pa.Array:
         """The most frequent value first; equally frequent ones in their own order."""
         kind = self.types.state
-        by = [("group", "ascending"), ("count", "descending"), ("item", "ascending")]
-        counted = self._items.counted()
-        left = counted.filter(pc.not_equal(counted.column("count"), 0))  # all rows of the others were taken out
-        table = left.sort_by(by).combine_chunks()
-        columns = [table.column(name).combine_chunks() for name in ("item", "count")]
+        table = self.counted(("count", "descending"), ("value", "ascending"))
+        columns = [table.column(name).combine_chunks() for name in ("value", "count")]
         pairs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
         return lists_of(table.column("group").to_numpy(), pairs, self._groups_total).cast(kind)
 
@@ -58,17 +58,36 @@ class ValueCounts(GroupsAccumulator):
         """The state is the result."""
         return self.state()
 
-    @property
-    def _items(self) -> ItemCounts:
-        if self._counts is None:
-            self._counts = ItemCounts(self.types.argument, ["count"])
-        return self._counts
+    def counted(self, *order: tuple[str, str]) -> pa.Table:
+        """Columns group, value and count, by group and then as they are to be ordered."""
+        table = self._count()
+        left = table.filter(pc.not_equal(table.column("count"), 0))  # all rows of the others were taken out
+        return left.sort_by([("group", "ascending"), *order]).combine_chunks()
 
-    def _add(self, groups: npt.NDArray[np.int64], values: pa.Array, counts: pa.Array, groups_total: int) -> None:
+    def _add(self, groups: Ints, values: pa.Array, counts: pa.Array, groups_total: int) -> None:
         self._groups_total = groups_total
-        self._items.add(groups, values, [counts])
-        if self._items.due:
-            self._items.counted()
+        columns = [pa.array(groups, pa.int64()), _normalized(values), counts]
+        self._tables.append(pa.table(columns, names=["group", "value", "count"]))
+        self._pending_rows += len(groups)
+        if self._pending_rows >= max(PENDING_ROWS, self._tables[0].num_rows // 2):
+            self._count()
+
+    def _count(self) -> pa.Table:
+        """All that was added as one table, which has each value of a group once."""
+        kinds = [("group", pa.int64()), ("value", self.types.argument), ("count", pa.int64())]
+        rows = pa.concat_tables([pa.schema(kinds).empty_table(), *self._tables])
+        table = rows.group_by(["group", "value"], use_threads=False).aggregate([("count", "sum")])
+        table = table.rename_columns({"count_sum": "count"}).combine_chunks()
+        self._tables, self._pending_rows = [table], 0
+        return table
+
+
+def _normalized(values: pa.Array) -> pa.Array:
+    """Negative zero is zero, and NaN is NaN whatever its bits; other types stay as they are."""
+    if not pa.types.is_floating(values.type):
+        return values
+    nan = pa.scalar(np.nan, pa.float64()).cast(values.type)
+    return pc.if_else(pc.is_nan(values), nan, pc.add(values, pa.scalar(0.0, pa.float64()).cast(values.type)))
 
 
 def _counts_type(options: Any, spark_type: str) -> pa.DataType:
