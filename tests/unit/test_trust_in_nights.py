@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -135,7 +135,7 @@ def _results(aggregate: Any, options: Any, values: list[int], cuts: list[int]) -
 
 
 def test_sketches_of_the_same_rows_agree_and_sketches_of_others_do_not() -> None:
-    aggregate, options = STREAMING_HISTOGRAM, StreamingHistogramOptions(bins=3)
+    aggregate, options = cast("Any", STREAMING_HISTOGRAM), StreamingHistogramOptions(bins=3)
 
     @given(values=st.lists(st.integers(0, 9), min_size=1, max_size=80), cuts=st.lists(st.integers(0, 90), max_size=4))
     def check(values: list[int], cuts: list[int]) -> None:
