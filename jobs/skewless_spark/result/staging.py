@@ -10,7 +10,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile
@@ -21,6 +21,7 @@ from skewless.spec.result import QUARANTINE_COLUMNS
 from skewless_lake.staged import HELD, KEPT, STAGED, OutputPart, StagedResult, TableRule
 from skewless_lake.staging import ResultFile, batches_of, stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
+from skewless_spark.session.versions import arrow_schema
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.sources.reading import scanned_files
 from skewless_spark.sources.worker_files import read_in_workers
@@ -106,7 +107,7 @@ def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
     noted: StructType | None = noted_schema(run, file)
     if noted is None:
         raise RunDirectoryError(run.path(file.path), "a note of its columns", "none", "begin a new run")
-    found = to_arrow_schema(noted, timezone="UTC")
+    found = arrow_schema(noted)
     more = [name for name in run.job().spec.quality.columns if name not in found.names]
     return pa.schema([*found, *(pa.field(name, pa.string()) for name in more)])
 

@@ -8,13 +8,16 @@ the outcome good, but it cannot run.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
 #: The first Spark that has ``repartitionById`` and the merges of all sketches; pyproject.toml names the same.
 LOWEST = (4, 1)
@@ -67,3 +70,12 @@ def collect_union() -> Callable[[str], Column]:
     from pyspark.sql import functions as F  # noqa: PLC0415  # see above
 
     return getattr(F, "collect_union", lambda name: F.array_distinct(F.flatten(F.collect_list(name))))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """A schema of Spark's as Arrow's, its moments in UTC: 4.1 has them so, later versions take the zone by name."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # see above
+
+    by_name = "timezone" in inspect.signature(to_arrow_schema).parameters
+    zone: dict[str, Any] = {"timezone": "UTC"} if by_name else {}
+    return to_arrow_schema(schema, **zone)

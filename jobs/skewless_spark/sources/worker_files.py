@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object, open_location
 from skewless_lake.staging import all_nullable
 from skewless_spark.session.queries import cut_batch, map_in_batches
+from skewless_spark.session.versions import arrow_schema
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats.parquet import open_parquet
 
@@ -52,7 +52,7 @@ def read_in_workers(spark: SparkSession, schema: StructType, files: Sequence[tup
     columns = schema.fieldNames()
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        wanted = all_nullable(to_arrow_schema(schema, timezone="UTC"))
+        wanted = all_nullable(arrow_schema(schema))
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _read(pieces[number], columns, wanted)
@@ -91,7 +91,7 @@ def write_in_workers(frame: DataFrame, folder: str, parted_by: str | None = None
     ]
     if not reported and parted_by is None:  # as Spark does, so that the columns are known
         with _told(folder):
-            reported = [_Sink(folder, to_arrow_schema(kept, timezone="UTC"), note).close()]
+            reported = [_Sink(folder, arrow_schema(kept), note).close()]
     return sorted(reported)
 
 
