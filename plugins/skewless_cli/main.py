@@ -161,13 +161,7 @@ def run(
     console = _console(stderr=as_json)
     try:
         part = chosen_part(loaded, date, hour, directory)
-        where = f"spec {spec}"
-
-        def compute(run: RunDirectory, part: Part) -> None:
-            running.run_job(run, part, loaded, where, root, master, clusters, console)
-
-        running.catch_up(compute, directory, loaded, where, part, root, console)
-        compute(directory, part)
+        running.run_job(directory, part, loaded, f"spec {spec}", root, master, clusters, console)
     finally:
         if as_json and directory.exists("job.json"):
             _print_json(run_summary.as_object(directory))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
@@ -20,10 +20,8 @@ from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication.records import record_of
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
-from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
-from skewless_cli import say
 from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_new
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
@@ -38,7 +36,7 @@ from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
-from skewless_spark.prepare.restating import find_stale, restating_spec, skipped_parts, what_is_read
+from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
 from skewless_spark.quality.release import release
 from skewless_spark.quality.verification import Differences, differences, require_same_input
 from skewless_spark.result.merge import merge_states
@@ -179,33 +177,6 @@ def run_job(
         finally:
             if own:  # a process that had a session before keeps it
                 spark.stop()
-
-
-def catch_up(
-    compute: Callable[[RunDirectory, Part], None],
-    run: RunDirectory,
-    spec: JobSpec,
-    where: str,
-    part: Part,
-    root: str,
-    console: Console,
-) -> None:
-    """If the spec says so, run the parts that were skipped before that of a new run, each in a directory beside it.
-
-    A part that cannot be computed, or that fails its checks, is named, and hinders no other one.
-    """
-    if spec.schedule.missed != "catch_up" or run.exists("job.json"):
-        return
-    for one in skipped_parts(run, spec, part, root, where)[-MOST_CAUGHT_UP:]:
-        beside = RunDirectory(f"{str(run).rpartition('/')[0]}/catch_up__{one.name}", os.environ.get(RUN_GROUP, ""))
-        try:
-            compute(beside, one)
-            told = "caught up"
-        except Exception as err:
-            if not is_of_one_part(err):
-                raise
-            told = f"not caught up: {sentence_for(err)}"
-        say(console, f"{one}: {told}")
 
 
 def is_of_one_part(err: Exception) -> bool:

@@ -93,6 +93,7 @@ def test_skips_reach_the_stage_but_neither_the_next_plan_nor_the_merge(dag: DAG)
 
 def test_a_day_is_never_computed_twice_at_once_and_tasks_are_tried_again(dag: DAG) -> None:
     assert (dag.max_active_runs, dag.catchup) == (1, False)
+    assert build_dag(_spec(), catchup=True).catchup
     assert {task.retries for task in dag.tasks} == {2}
     assert {task.pool for task in dag.tasks} == {"default_pool"}
     assert all(task.execution_timeout and task.retry_delay <= dt.timedelta(minutes=1) for task in dag.tasks)
@@ -341,8 +342,8 @@ def test_the_dags_own_defaults_go_before_ours() -> None:
 
 def test_what_a_dags_own_defaults_do_not_say_stays() -> None:
     own = {"retries": 7, "owner": "me"}
-    one = build_dag(_spec(schedule={"missed": "catch_up"}), default_args={**own, "conf": {"spark.a": "b"}})
-    for task in (task for task in one.tasks if task.task_id != "catch_up"):
+    one = build_dag(_spec(), default_args={**own, "conf": {"spark.a": "b"}})
+    for task in one.tasks:
         assert (task.retries, task.owner, task.retry_delay, task.execution_timeout) == (
             7, "me", dt.timedelta(seconds=10), dt.timedelta(hours=6),
         )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
-from rich.console import Console
 
 from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import MANIFEST, Identity, VersionManifest, manifest_of
+from skewless.run.publication.records import MANIFEST, Identity, VersionManifest
 from skewless.spec.part import Part, parts_until
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless_cli.running import catch_up, run_job
 from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE
 
@@ -88,27 +84,3 @@ def test_hours_of_a_long_manual_run_are_named_on_the_night_of_two_equal_hours_to
     hourly.publish(hours[0])
     assert hourly.prepared(last).skipped == (first.name, second.name, third.name)
     assert second.hour == "02b"
-
-
-@pytest.mark.long
-def test_the_command_catches_up_and_goes_past_a_part_without_input(spark: SparkSession, tmp_path: Path) -> None:
-    assert spark
-    nights = Nights(tmp_path, missed="catch_up")
-    dated = {"path": str(tmp_path / "in-{date}.parquet")}
-    spec = parse_spec(json.dumps({**nights.spec.model_dump(mode="json", exclude_none=True), "input": dated}))
-    first, without, good, last = days(0, 1, 2, 3)
-    for one in (good, last):
-        pq.write_table(pa.table({"k": ["a"]}), tmp_path / f"in-{one.name}.parquet")
-    nights.publish(first)
-    run = RunDirectory(str(tmp_path / "runs" / "own"))
-    console = Console(record=True, width=200, file=io.StringIO())
-
-    def compute(beside: RunDirectory, part: Part) -> None:
-        run_job(beside, part, spec, "spec", str(tmp_path), None, (), console)
-
-    catch_up(compute, run, spec, "spec", last, str(tmp_path), console)
-    told = console.export_text()
-    assert f"{without}: not caught up: input.path: expected an existing file, folder or glob, but got no such" in told
-    assert f"{good}: caught up" in told
-    assert manifest_of(tmp_path / "out" / good.folder()) is not None
-    assert prepare(run, spec, last.date, str(tmp_path)).skipped == ()

@@ -14,7 +14,6 @@ from skewless.documents.window import NO_WINDOW, InputFile, JobWindow, some_of
 from skewless.errors import PlanError
 from skewless.spec.input import TABLES, FileFormat, TableName
 from skewless.spec.part import Part
-from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
 
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
@@ -253,12 +252,6 @@ class Job(Document):
         undated = self.covered.undated
         passed = f", {undated:,} files without a day left out" if undated else ""
         return f"{of_table}{about}{self.rows:,} rows in {files:,} files{cut}{passed}"
-
-    @property
-    def caught_up(self) -> tuple[Part, ...]:
-        """The newest of the parts that were skipped, oldest first, if the spec says that runs catch them up."""
-        skipped = self.skipped[-MOST_CAUGHT_UP:] if self.spec.schedule.missed == "catch_up" else ()
-        return tuple(map(Part.named, skipped))
 
     @property
     def skipped_words(self) -> str:

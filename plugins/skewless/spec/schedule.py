@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import CroniterBadCronError, CroniterBadDateError, croniter
@@ -21,8 +21,6 @@ RESULT_ASSET = "skewless:"
 PARTS_ASSET = "/parts"
 #: The same, of the days that are final.
 FINAL_ASSET = "/final"
-#: A run catches up so many skipped parts.
-MOST_CAUGHT_UP = 48
 #: Any day serves: whether there is a next moment does not depend on it.
 _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 #: What a run computes: a day or an hour, counted from the day or the hour of its moment.
@@ -65,12 +63,6 @@ class Schedule(Frozen):
         description="What a run computes: day, the day of the run; day-1, the day before it; hour, hour-1 and so on, "
         "an hour, which {hour} in paths is then. By default day-1 where the DAG has a schedule, else day.",
         examples=["day-1", "hour-1"],
-    )
-    missed: Literal["say", "catch_up"] = Field(
-        default="say",
-        description="Parts after the last published one that nobody has computed: say names them in the next run; "
-        "catch_up also computes them, the newest 48.",
-        examples=["catch_up"],
     )
 
     @field_validator("cron")

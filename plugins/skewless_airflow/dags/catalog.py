@@ -27,7 +27,7 @@ from skewless_airflow.dag_file import beside_caller, list_import_errors, read_sp
 from skewless_airflow.dags.task_group import aggregation_tasks, task_defaults
 from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.observability.notifiers import dag_callbacks, tell_lateness
-from skewless_airflow.operators.find_runs import FIRST, LAST, FindSkippedOperator, FindStaleOperator
+from skewless_airflow.operators.find_runs import FIRST, LAST, FindStaleOperator
 from skewless_airflow.partitions import PartMapper, parts_asset
 from skewless_airflow.run_store import catalog_folder
 from skewless_airflow.trigger_form import form_params
@@ -71,11 +71,7 @@ def _job_dag(spec: JobSpec, path: Path | None, **dag_args: Any) -> DAG:
     form = {**form, **tasks.pop("params", {})}
     default_args = {"owner": "skewless", **task_defaults(spec), **tasks}
     with DAG(schedule=schedule, **{**from_spec, **dag_args}, default_args=default_args) as dag:
-        ends = aggregation_tasks(spec, path, form=True, **spark)
-        if spec.schedule.missed == "catch_up":
-            find = FindSkippedOperator(task_id="find_skipped")
-            ends.prepare >> find
-            _trigger_each("catch_up", spec, find)
+        aggregation_tasks(spec, path, form=True, **spark)
     # Tasks that are made in a DAG with params each take a copy, which Airflow validates anew whenever it stores the
     # DAG: half of the time that this takes. A run's params are those of its DAG anyway.
     dag.params = ParamsDict(form)

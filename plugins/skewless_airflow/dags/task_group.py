@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow.sdk import Asset, BaseOperator, TaskGroup, TriggerRule
 from airflow.sdk.exceptions import DuplicateTaskIdFound
@@ -28,13 +28,6 @@ from skewless_airflow.operators.spark_step import (
 #: Longer than any step should take; without it a hung driver would block all later nights.
 STEP_LIMIT = dt.timedelta(hours=6)
 _UNNAMED = "aggregation"
-
-
-class Ends(NamedTuple):
-    """The first and the last task of an aggregation."""
-
-    prepare: BaseOperator
-    last: BaseOperator
 
 
 def adaptive_aggregation(
@@ -102,7 +95,7 @@ def task_defaults(spec: JobSpec) -> dict[str, Any]:
 
 def aggregation_tasks(
     spec: JobSpec, path: Path | None, group: str = "", *, form: bool = False, asset: Asset | None = None, **spark: Any
-) -> Ends:
+) -> None:
     """The tasks of ``adaptive_aggregation`` without a group of their own; ``spark`` are arguments of the Spark steps.
 
     ``prepare > stage_00.run > stage_01.plan > stage_01.run > ... > merge > validate > publish`` (or ``compare``, of a
@@ -128,7 +121,6 @@ def aggregation_tasks(
     validate = ValidateOperator(task_id="validate", **spark)
     last = LAST_TASKS[last_step_of(spec).name](spec, asset or result_asset(spec), spark)
     runs >> merge >> validate >> last
-    return Ends(prepare, last)
 
 
 def _publish(spec: JobSpec, asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:

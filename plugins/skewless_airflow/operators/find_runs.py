@@ -1,4 +1,4 @@
-"""Tasks that find what the job's DAG is to compute besides: skipped parts, and published results that changed since."""
+"""The task that lists published results that are not up to date."""
 
 from __future__ import annotations
 
@@ -14,34 +14,13 @@ from airflow.sdk import BaseOperator, Context
 from skewless.spec.part import part_at
 from skewless.spec.spec import JobSpec
 from skewless_airflow.operators import end_with_sentence, ending
-from skewless_airflow.run_store import data_root, run_directory
+from skewless_airflow.run_store import data_root
 from skewless_airflow.trigger_form import DATE, HOUR
 
 log = structlog.get_logger(__name__)
 
 #: The params of the DAG that restates: the first and the last day of published results to look at.
 FIRST, LAST = "from", "to"
-
-
-class FindSkippedOperator(BaseOperator):
-    """Returns the id and the conf of a run of the job's DAG for each part that is to be caught up, oldest first.
-
-    Only a run of the schedule catches up: one that somebody triggered, for a day, a range, or to catch up, computes
-    just what it was asked for. An id is that of its part, so that no run is triggered twice.
-    """
-
-    def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Read what ``prepare`` has found."""
-        from skewless.documents.job import Job
-
-        dag_run = context["dag_run"]
-        if dag_run.run_type == "backfill" or DATE in (dag_run.conf or {}):
-            return []
-        with end_with_sentence(context):
-            found = run_directory(dag_run).read("job.json", Job).caught_up
-        for part in found:
-            log.info("nobody has computed this part: it is caught up", part=str(part))
-        return [_run_of(f"catch_up__{part.name}", str(part.date), part.hour) for part in found]
 
 
 class FindStaleOperator(BaseOperator):
