@@ -26,7 +26,7 @@ DATE, HOUR = "date", "hour"
 
 #: Sections of the form, in order, with the fields in each.
 _SECTIONS = {
-    "Run": (DATE, HOUR, "mode"),
+    "Run": (DATE, HOUR, "mode", "accept"),
     "Routing": ("policy", "reducers", "waves", "budget"),
     "Window": ("late", "missing"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
@@ -42,6 +42,7 @@ _MORE = {
 #: A number in a list: Airflow's form has lists of texts, one a line, and of anything else it shows JSON.
 _NUMBER = r"(?=.*[1-9])[0-9]{1,7}([.][0-9]{1,30})?"
 _TITLES = {
+    "accept": "Keys that are published although they fail",
     "budget": "Budget (times the fair share)",
     "cores": "Cores in all",
     "late": "Late files",
@@ -95,7 +96,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
     if unknown is not None:
         raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
     defaults = option_values(spec)
-    typed = {name: _of_spec(value) for name, value in given.items()}
+    typed = {name: value if name == "accept" else _of_spec(value) for name, value in given.items()}
     options = {name: value for name, value in typed.items() if name in defaults and not _same(value, defaults[name])}
     return Choice(_part(given, spec.schedule, where), options)
 

@@ -183,33 +183,6 @@ def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = "dat
 
 
 @app.command()
-def release(
-    spec: Spec,
-    keys: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY",
-            show_default="all of the day",
-            help="Keys to let in; one of several columns as a JSON list, such as '[\"shop\", null]'.",
-        ),
-    ] = None,
-    date: Date = None,
-    hour: Hour = None,
-    master: Master = None,
-    root: Root = "data",
-) -> None:
-    """Let keys of a published day in that are in quarantine, after a look at them: the day is published once more.
-
-    It is a publication like any other: a later run of the day supersedes it. Run twice, it publishes once.
-    """  # fmt: skip
-    loaded = load_spec(spec)
-    part = chosen_part(loaded, date, hour)
-    from skewless_cli import running  # noqa: PLC0415  # as in ``check``
-
-    typer.echo(running.release_keys(loaded, f"spec {spec}", part, root, keys or [], master))
-
-
-@app.command()
 def share(
     run_dir: Annotated[str, typer.Argument(help="The directory of a prepared run.", show_default=False)],
     stage: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_cli.progress import RestateView, RunProgress
 from skewless_lake.catalogs import which_are_tested
-from skewless_lake.publication import published_run, require_fitting, roll_back
+from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import other_side
@@ -37,7 +37,6 @@ from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, ru
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
 from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
-from skewless_spark.quality.release import release
 from skewless_spark.quality.verification import Differences, differences, require_same_input
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
@@ -113,29 +112,6 @@ def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
     path = output_location(spec, part, root, where)
     about = roll_back(OutputPart(spec.output, path, absolute_root(root), part), dt.datetime.now(tz=dt.UTC))
     return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
-
-
-def release_keys(spec: JobSpec, where: str, part: Part, root: str, keys: Sequence[str], master: str | None) -> str:
-    """Publish a day once more, with keys that are in quarantine; what came of it, in words.
-
-    Raises:
-        SpecError: nobody has published the day, or a key is not known there.
-    """
-    output = output_location(spec, part, root, where)
-    path = f"{output}/{part.folder(spec.output.partition)}"
-    run, shown = published_run(OutputPart(spec.output, output, absolute_root(root), part))
-    with ExitStack() as stack:
-        done = release(
-            lambda: stack.enter_context(_session(f"skewless release {spec.name}", master)), run, keys,
-            os.environ.get(RUN_GROUP, ""), shown,
-        )  # fmt: skip
-    if done.publication is None:
-        return (
-            f"{path}: {'none of these keys is' if done.left else 'no keys are'} in quarantine; nothing was published."
-        )
-    if (over := done.publication.superseded) is not None:
-        return f"{path}: superseded by a later run, {over.by.run}; the keys of that day are as that one published them."
-    return f"{path}: {done.keys:,} keys were released, {done.left:,} stay in quarantine; run {done.run}."
 
 
 def clusters_named(given: Sequence[str], master: str | None) -> list[Cluster]:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
@@ -30,11 +29,9 @@ from skewless.run.publication.records import (
     Overtaken,
     Publication,
     identity_of,
-    manifest_of,
     published_path,
     record_of,
 )
-from skewless.run.publication.release import run_of
 from skewless.run.step_names import last_step_of
 from skewless.spec.spec import JobSpec
 from skewless_lake.formats import RULES, Commit, attempts, identity_in, summary_of, table_format
@@ -96,8 +93,7 @@ def keep_night(run: RunDirectory) -> Finality | None:
             return None
         if (told := run.finality()) is not None:
             return told
-        # A release has what an earlier run had pinned.
-        tells = tells_finality(job) and not (report.quarantine and report.quarantine.released)
+        tells = tells_finality(job)
         change = partial(with_run, ledger=report.ledger) if tells else with_night
         kept = nights_of(job).change(partial(change, job=job, figures=report.figures))
     except (SkewlessError, OSError) as err:
@@ -279,20 +275,6 @@ def turn_in_table(target: OutputPart) -> int:
     with told_plainly(target.path):
         table = tables.fitting_table(target)
         return tables.latest_turn(table, target) if table is not None else 0
-
-
-def published_run(target: OutputPart) -> tuple[RunDirectory, str]:
-    """The run that has published a part, and in which snapshot or version; of a folder, that is empty.
-
-    Raises:
-        SpecError: nobody has published it, or the run is gone.
-    """
-    if target.output.is_table:
-        shown, by = published_parts(target).get(target.part.name, ("", None))
-        return run_of(by, f"{target.path}, part {target.part}"), shown
-    folder = Path(target.path, target.part.folder(target.output.partition))
-    manifest = manifest_of(folder)
-    return run_of(manifest.by if manifest else None, str(folder)), ""
 
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:

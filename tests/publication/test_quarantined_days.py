@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 from pathlib import Path
 
-import pytest
-
 from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport, Quarantine
-from skewless.errors import SpecError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication.publish import faults_of, publishing
 from skewless.run.publication.records import QUARANTINE, manifest_of
-from skewless.run.publication.release import keys_named
-from skewless.spec.part import Part
-from skewless.spec.result import Output
-from skewless_lake.publication import published_run
-from skewless_lake.staged import OutputPart
 from tests.publication.days import DAY, NOW, published, turns_of, validated
 
 BEFORE = {"a.txt": "old 1", "b.txt": "old 2"}
@@ -71,33 +62,3 @@ def test_a_publication_that_ends_after_any_step_shows_both_or_neither_and_both_w
         assert not list(out.rglob("*.parquet"))[1:], "no glob of an ending finds what is in quarantine"
         if len(done) < stop:
             return
-
-
-def test_the_run_that_has_published_a_day_is_found_unless_it_is_gone_or_another_one(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    day = OutputPart(Output(path="out"), str(out), str(tmp_path), Part(dt.date(2026, 11, 20)))
-    with pytest.raises(SpecError, match="no run has published here"):
-        published_run(day)
-    published(apart(tmp_path / "run", out, 1))
-    assert published_run(day)[0].root == str(tmp_path / "run")
-    (tmp_path / "run").rename(tmp_path / "gone")
-    apart(tmp_path / "run", out, 2)
-    with pytest.raises(SpecError, match="is no longer in"):
-        published_run(day)
-
-
-@pytest.mark.parametrize(
-    ("given", "columns", "found"),
-    [
-        ("a b", 1, ("a b",)), ("[x", 1, ("[x",)), ('["a", null]', 2, ("a", None)), ("[null]", 1, (None,)),
-        ("a", 2, None), ("[1]", 1, None), ('["a"]', 2, None),
-    ],
-)  # fmt: skip
-def test_a_key_is_named_by_its_text_or_by_a_json_list(
-    given: str, columns: int, found: tuple[str | None, ...] | None
-) -> None:
-    if found is not None:
-        assert keys_named([given], columns) == [found]
-        return
-    with pytest.raises(SpecError, match="KEY: expected a text, or for"):
-        keys_named([given], columns)

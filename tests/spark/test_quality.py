@@ -42,6 +42,7 @@ class Scene:
     admitted: tuple[int, int] = (40, 60)
     backlog: tuple[int, int] = (5, 0)
     files: int = 2
+    accept: tuple[tuple[str | None, ...], ...] = ()
     aggregates: dict[str, Any] = field(
         default_factory=lambda: {
             "occurrences": "count",
@@ -56,7 +57,7 @@ class Scene:
                 "input": {"path": "in"},
                 "key": self.key,
                 "aggregates": self.aggregates,
-                "quality": {"expectations": list(self.expectations)},
+                "quality": {"expectations": list(self.expectations), "accept": self.accept},
                 "output": {"path": "out"},
             }
         )

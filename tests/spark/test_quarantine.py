@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,27 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import csv, orc
 from pyspark.sql import SparkSession
 
-from benchmarks.simulation import simulated_job
 from deploy import PROJECT
+from skewless.documents.quality import Quarantine
 from skewless.history.input_checks import BETWEEN, USUAL
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import manifest_of, record_of
-from skewless.run.publication.release import begin_release
 from skewless.run.summary import run_facts
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.formats import table_format
 from skewless_lake.iceberg.tables import make_namespace
-from skewless_lake.publication import next_turn, published_run
+from skewless_lake.publication import published_parts
 from skewless_lake.staged import OutputPart
 from skewless_spark.prepare.freezing import needs_session
 from skewless_spark.quality.expectations import OF_ROWS, great_expectations
-from skewless_spark.quality.last_good import parts_before
+from skewless_spark.quality.quarantine import values_as_text
+from skewless_spark.quality.validate import validate
 from skewless_spark.sources.locations import output_location
 from tests.spark.scenario import Told
 from tests.spark.test_quality import BAD, CALLS, Scene, expecting, report_of
+from tests.tiers import mostly_long
 
 #: The total of each key on each night; each key has two rows.
 NIGHTS: dict[str, dict[str, int | None]] = {
@@ -74,10 +76,7 @@ class Shop:
         written = {
             "name": "shop", "input": {"path": "in/{date}"}, "key": "k", "engine": "combine",
             "aggregates": {"n": "count", "total": {"function": "sum", "column": "v"}},
-            "quality": {
-                "expectations": [*expectations], "input": fields.pop("of_input", []),
-                "in_place": fields.pop("in_place", "none"),
-            },
+            "quality": {"expectations": [*expectations], "input": fields.pop("of_input", [])},
             "output": {"path": "out", "files": 2}, **fields,
         }  # fmt: skip
         (self.folder / "spec.yaml").write_text(yaml.safe_dump(written, sort_keys=False))
@@ -95,11 +94,6 @@ class Shop:
         found = ds.dataset(self.day(day), format="parquet").to_table()
         return dict(zip(found["k"].to_pylist(), found["total"].to_pylist(), strict=True))
 
-    def origins(self, day: str) -> dict[str, str]:
-        """Of which earlier part the row of a key is, of keys with such a row."""
-        rows = ds.dataset(self.day(day), format="parquet").to_table().to_pylist()
-        return {row["k"]: row["row_of"] for row in rows if row["row_of"] is not None}
-
     def held(self, day: str) -> dict[str, tuple[str, str]]:
         """Reason and value of each key in quarantine."""
         files = sorted((self.day(day) / "_quarantine").glob("part-*"))
@@ -107,7 +101,10 @@ class Shop:
         return {row["k"]: (row["quarantine_reason"], row["quarantine_value"]) for row in rows}
 
     def run(self, day: str) -> RunDirectory:
-        return published_run(self.part(day))[0]
+        """The run that has published a day."""
+        manifest = manifest_of(self.day(day))
+        assert manifest is not None
+        return RunDirectory(manifest.by.run)
 
     def part(self, day: str) -> OutputPart:
         spec, part = load_spec(self.folder / "spec.yaml"), Part(dt.date.fromisoformat(day))
@@ -134,8 +131,9 @@ class TableShop(Shop):
     def published(self, day: str) -> dict[str, int | None]:
         return {row["k"]: row["total"] for row in self._rows(day)}
 
-    def origins(self, day: str) -> dict[str, str]:
-        return {row["k"]: row["row_of"] for row in self._rows(day) if row["row_of"] is not None}
+    def run(self, day: str) -> RunDirectory:
+        _, by = published_parts(self.part(day))[day]
+        return RunDirectory(by.run)
 
     def held(self, day: str) -> dict[str, tuple[str, str]]:
         rows = self._rows(day, "_quarantine")
@@ -216,41 +214,97 @@ def test_a_result_of_another_format_has_its_keys_in_quarantine_as_parquet(shop: 
     assert set(shop.held(FIRST)) == {"pen"}
 
 
-def test_released_keys_are_published_once_more_whatever_was_killed(shop: Shop) -> None:
+def test_accepted_keys_are_published_by_a_run_again_and_keys_that_fail_nothing_are_told(shop: Shop) -> None:
     shop.spec({**BOUND, "kwargs": {"column": "total", "max_value": 25}})
     shop.tell("run", FIRST)
-    first = shop.run(FIRST)
     assert set(shop.held(FIRST)) == {"pen", "c"}
-    told = shop.tell("release", FIRST, "x")
-    assert told.returncode == 2
-    assert "expected keys in quarantine in" in told.stderr
-    told = shop.tell("release", FIRST, "a")
-    assert (told.returncode, "nothing was published" in told.stdout) == (0, True), "it is published already"
-    # Killed when the run of the release had begun, and had a turn: it is the same run that goes on.
-    begun = begin_release(first, [("pen",)], next_turn, "")
-    told = shop.tell("release", FIRST, "pen")
-    assert "1 keys were released, 1 stay in quarantine" in told.stdout
-    assert str(shop.run(FIRST)) == str(begun)
+    told = shop.tell("run", FIRST, "--set", "quality.accept=[pen, a, x]")
+    assert (
+        "1 keys in quarantine, of 2 rows of the input; 1 that fail are accepted; 2 that are accepted fail nothing"
+        in (told.stdout)
+    ), told
     assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "pen": 900}
     assert set(shop.held(FIRST)) == {"c"}
-    before = manifest_of(shop.day(FIRST))
-    assert shop.tell("release", FIRST, "pen").returncode == 0
-    assert manifest_of(shop.day(FIRST)) == before, "it was published once"
-    told = shop.tell("release", FIRST, '["c"]')
-    assert "1 keys were released, 0 stay in quarantine" in told.stdout
+    told = shop.tell("run", FIRST, "--set", "quality.accept=all")
+    assert "0 keys in quarantine; 2 that fail are accepted" in told.stdout, told
     assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "pen": 900, "c": 30}
     assert not (shop.day(FIRST) / "_quarantine").exists()
-    assert "no keys are in quarantine" in shop.tell("release", FIRST).stdout
-    last = shop.run(FIRST).quality()
-    assert last is not None
-    assert last.quarantine is not None
-    assert (last.quarantine.keys, last.quarantine.released) == (0, 2)
-    # What was released then is of an older turn than a run of today, which has its own keys in quarantine.
-    shop.tell("run", FIRST)
-    assert set(shop.held(FIRST)) == {"pen", "c"}
+    # More fail than may: accepting them does not raise what the expectation allows.
+    shop.spec({**BOUND, "at_most": 1, "kwargs": {"column": "total", "max_value": 25}})
+    assert shop.tell("run", FIRST, "--set", "quality.accept=all").returncode == 3
 
 
-def test_a_table_has_the_keys_that_hold_and_the_one_beside_it_all_others_until_they_are_released(
+#: Names that a result may have, though they look like ours; longer than any of ours, and as short as a name can be.
+NAMES = ("ago", "k0", "row", "_", "0", "__0", "a" * 80, "quarantine")
+
+
+@pytest.mark.parametrize("name", mostly_long(NAMES, "0"))
+def test_no_name_of_a_result_is_one_of_ours(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """As a key, beside an aggregate of such a name."""
+    other = "a" if name != "a" else "row"
+    bound = {"type": "expect_column_values_to_be_between", "kwargs": {"column": other, "max_value": 10}}
+    scene = Scene(
+        key=(name,), schema=f"`{name}` string, `{other}` bigint", rows=[("x", 99), (None, 2), ("y", 3)],
+        aggregates={other: {"function": "max", "column": "file"}},
+        expectations=[{**bound, "severity": "quarantine", "at_most": 2}],
+    )  # fmt: skip
+    report = report_of(scene, spark, tmp_path)
+    assert report.success, report.failures(1)
+    assert report.quarantine == Quarantine(keys=1)
+
+
+#: Keys by type: those that fail, and how three of them are accepted.
+KEYS: dict[str, tuple[str, list[Any], list[str | None]]] = {
+    "text": ("string", ["a", None, "", "null", " b"], [None, "null", " b"]),
+    "bytes": ("binary", [b"\xff\x00", None, b"", b"ff00", b"\x80"], ["FF00", None, "80"]),
+    "double": ("double", [float("nan"), None, 0.0, 1e300, float("inf")], ["NaN", None, "Infinity"]),
+    "decimal": ("decimal(38,18)", [Decimal("1.5"), None, Decimal(0), Decimal(2), Decimal(3)],
+                ["1.500000000000000000", None, "3.000000000000000000"]),
+    "bool": ("boolean", [True, False, None], ["true", "false", None]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", mostly_long(KEYS, "bytes", "double"))
+def test_each_kind_of_key_is_in_quarantine_or_accepted_by_its_text(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    form, keys, accept = KEYS[kind]
+    low = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": 0}}
+    scene = Scene(
+        rows=[(key, 1, [{"at": b"\xff"}]) for key in keys],
+        schema=f"token {form}, n bigint, nested array<struct<at: binary>>",
+        aggregates={name: {"function": "max", "column": "file"} for name in ("n", "nested")},
+        expectations=[{**low, "severity": "quarantine", "at_most": 9}], accept=tuple((key,) for key in accept),
+    )  # fmt: skip
+    run = scene.lay_out(spark, tmp_path / "run")
+    report = validate(spark, run)
+    assert report.success, report.failures(1)
+    assert report.quarantine == Quarantine(keys=len(keys) - 3, accepted=3)
+    held = run.committed("quality").of_kind("quarantined")
+    rows = [row for file in held for row in pq.read_table(run.path(file.path)).to_pylist()]
+    assert all(row["quarantine_value"] == "1" for row in rows)
+    assert len(rows) == len(keys) - 3
+
+
+def test_values_of_every_type_are_told_as_text(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT X'ff00' AS b, array(named_struct('x', X'ff', 'y', CAST(NULL AS INT))) AS n, 'NaN' AS t,"
+                      " CAST('NaN' AS DOUBLE) AS d, CAST(NULL AS BINARY) AS z")  # fmt: skip
+    texts = frame.select(values_as_text(frame.schema, frame.columns).alias("all")).collect()[0]["all"]
+    assert texts == '/wA=, [{"x":"/w==","y":null}], NaN, NaN, null'
+
+
+@pytest.mark.long
+def test_ten_thousand_keys_are_accepted_by_one_join(spark: SparkSession, tmp_path: Path) -> None:
+    low = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "max_value": 0}}
+    accept = tuple((f"k{number}",) for number in range(3, 10_003))
+    scene = Scene(
+        rows=[(f"k{number}", 1, 1) for number in range(100)], accept=accept,
+        expectations=[{**low, "severity": "quarantine", "at_most": 100}],
+    )  # fmt: skip
+    assert report_of(scene, spark, tmp_path).quarantine == Quarantine(keys=3, rows=3, accepted=97, unmatched=9903)
+
+
+def test_a_table_has_the_keys_that_hold_and_the_one_beside_it_all_others_until_they_are_accepted(
     table: TableShop,
 ) -> None:
     table.spec({**BOUND, "kwargs": {"column": "total", "max_value": 25}})
@@ -265,16 +319,11 @@ def test_a_table_has_the_keys_that_hold_and_the_one_beside_it_all_others_until_t
     assert record is not None
     assert report is not None
     assert (record.keys, record.quarantined, report.keys) == (3, 2, 5)
-    told = table.tell("release", FIRST, "pen")
-    assert "1 keys were released, 1 stay in quarantine" in told.stdout, told.stderr
+    assert table.tell("run", FIRST, "--set", "quality.accept=[pen]").returncode == 0
     assert (table.published(FIRST), set(table.held(FIRST))) == ({"a": 10, "b": 20, "n": None, "pen": 900}, {"c"})
-    assert "none of these keys is in quarantine" in table.tell("release", FIRST, "pen").stdout
     table.tell("rollback", FIRST)
     assert (str(table.run(FIRST)), set(table.held(FIRST))) == (str(first), {"pen", "c"})
-    # The same key of the same run once more: what was released before the rollback is not shown any more.
-    assert "1 keys were released" in table.tell("release", FIRST, "pen").stdout
-    assert set(table.held(FIRST)) == {"c"}
-    assert "1 keys were released, 0 stay" in table.tell("release", FIRST).stdout
+    assert table.tell("run", FIRST, "--set", "quality.accept=all").returncode == 0
     assert (len(table.published(FIRST)), table.held(FIRST)) == (5, {})
 
 
@@ -303,70 +352,6 @@ def test_a_key_of_a_table_that_fails_for_a_week_is_left_out_of_each_day_and_no_w
         beside.alter.add_constraint({"few": "n < 100"})
         told, refused = table.tell("run", THIRD), "no rules of its rows but those that the result was held to"
         assert (told.returncode, refused in told.stderr) == (2, True), told
-
-
-@pytest.mark.parametrize(
-    "kind", ["parquet", pytest.param("delta", marks=pytest.mark.long), pytest.param("iceberg", marks=pytest.mark.long)]
-)
-def test_the_last_good_row_of_a_key_takes_its_place_until_it_is_released(
-    kind: str, shop: Shop, command_here: Command
-) -> None:
-    (shop.folder / "of").mkdir()
-    if kind != "parquet":
-        shop = TableShop(kind, shop.folder / "of", command_here)
-    days = [f"2026-11-{day}" for day in range(22, 28)]
-    for day, of in zip(days[1:], (FIRST, SECOND, SECOND, FIRST, SECOND), strict=True):
-        shutil.copytree(shop.folder / "in" / of, shop.folder / "in" / day)
-    without = shop.folder / "in" / days[1] / "rows.parquet"
-    rows = pq.read_table(without)
-    pq.write_table(rows.filter(pc.not_equal(rows["k"], "pen")), without)
-    new = pa.table({"k": ["new"], "v": pa.array([500], "int64")})
-    pq.write_table(new, shop.folder / "in" / days[2] / "more.parquet")
-    shop.spec({**BOUND, "at_most": 3}, {**NOT_NULL, "severity": "quarantine", "at_most": 1}, in_place="last")
-    told = shop.tell("run", days[0])
-    assert told.returncode == 0, told.stderr
-    assert (shop.published(days[0])["pen"], shop.origins(days[0])) == (40, {})
-    shop.tell("run", days[1])
-    assert (shop.origins(days[1]), shop.published(days[1])["n"]) == ({"n": days[0]}, 5), "its own is null"
-    told = shop.tell("run", days[2])
-    assert "2 keys in quarantine, of 3 rows of the input; an earlier row is in the place of 1" in told.stdout
-    assert shop.published(days[2]) == {"a": 10, "b": 20, "n": 5, "c": 30, "pen": 40}, "a new key has no earlier row"
-    assert shop.origins(days[2]) == {"pen": days[0]}, "the day before lacks it"
-    record, report = record_of(shop.run(days[2])), shop.run(days[2]).quality()
-    assert record is not None
-    assert report is not None
-    assert (record.keys, record.quarantined, report.keys, report.published_keys) == (5, 2, 6, 5)
-    shop.tell("run", days[3])
-    assert shop.origins(days[3]) == {"pen": days[0]}, "the row of the day before is not its own"
-    assert "1 keys were released" in shop.tell("release", days[3], "pen").stdout
-    assert (shop.published(days[3])["pen"], shop.origins(days[3])) == (800, {})
-    shop.tell("run", days[4])
-    assert shop.origins(days[4]) == {"pen": days[3], "n": days[3]}, "one that was released is good"
-    assert (shop.published(days[4])["pen"], set(shop.held(days[4]))) == (800, {"pen", "n"})
-    assert "1 keys were released" in shop.tell("release", days[4], "n").stdout
-    assert (shop.origins(days[4]), shop.published(days[4])["n"]) == ({"pen": days[3]}, None)
-    assert "1 keys were released, 0 stay" in shop.tell("release", days[4]).stdout
-    assert (shop.origins(days[4]), shop.published(days[4])["pen"], shop.held(days[4])) == ({}, 900, {})
-    shutil.rmtree(str(shop.run(days[4])))
-    shop.tell("run", days[5])
-    assert shop.origins(days[5]) == {"pen": days[3]}, "the run of the day before was pruned"
-    if kind == "parquet":
-        changed = {"n": "count", "total": {"function": "sum", "column": "v"}, "rows": "count"}
-        shop.spec({**BOUND, "at_most": 3}, in_place="last", aggregates=changed)
-        assert shop.tell("run", days[5]).returncode == 0
-        assert ("pen" in shop.published(days[5]), shop.origins(days[5])) == (False, {}), "all others lack a column"
-
-
-def test_seven_parts_are_searched_hours_too_in_a_night_that_the_clock_is_set_back() -> None:
-    job = simulated_job([1]).model_copy(update={"date": dt.date(2026, 10, 25)})
-    assert [part.name for part in parts_before(job)] == [f"2026-10-{day}" for day in range(24, 17, -1)]
-    schedule = {"part": "hour", "timezone": "Europe/Zurich"}
-    spec = job.spec.model_copy(update={"schedule": job.spec.schedule.model_copy(update=schedule)})
-    names = [part.name for part in parts_before(job.model_copy(update={"hour": "03", "spec": spec}))]
-    assert names == [
-        *(f"2026-10-25T{hour}" for hour in ("02b", "02", "01", "00")),
-        *(f"2026-10-24T{h}" for h in (23, 22, 21)),
-    ]
 
 
 @pytest.mark.parametrize("severity", ["quarantine", pytest.param("warn", marks=pytest.mark.long)])
@@ -433,15 +418,13 @@ def test_the_tutorial_of_the_page_does_what_it_says(shop: Shop) -> None:
     for pattern in re.findall(r"^out/\S+", page, re.MULTILINE):
         assert not list(shop.folder.glob(pattern))
     commands = re.findall(
-        r"skewless (run|release) shop\.yaml --date (2026-11-20)(?: (\w+))?$", page.replace("`", "\n"), re.MULTILINE
+        r"skewless run shop\.yaml --date (2026-11-20)(?: --set (\S+))?$", page.replace("`", "\n"), re.MULTILINE
     )
-    assert [(name, key) for name, _, key in commands] == [("run", ""), ("release", "pen"), ("release", "")]
-    for name, day, key in commands:
-        assert shop.tell(name, day, *filter(None, [key])).returncode == 0
-        assert ("pen" in shop.published(day)) == (name == "release")
-        assert all(list(shop.folder.glob(path)) for path in re.findall(r"^out/\S+", page, re.MULTILINE)) == (
-            name == "run"
-        )
+    assert [accept for _, accept in commands] == ["", "quality.accept=[pen]", "quality.accept=all"]
+    for day, accept in commands:
+        assert shop.tell("run", day, *(["--set", accept] if accept else [])).returncode == 0
+        assert ("pen" in shop.published(day)) == bool(accept)
+        assert all(list(shop.folder.glob(path)) for path in re.findall(r"^out/\S+", page, re.MULTILINE)) != bool(accept)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta"])
@@ -551,6 +534,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two thresholds": ({"kwargs": {**BOUND["kwargs"], "mostly": 0.9}}, "at_most in place of mostly"),
     "a threshold of fail": ({"severity": "fail"}, "severity warn or quarantine with at_most, or mostly"),
     "nobody": ({"at_most": 0}, "a number of keys, at least 1, or a share between 0 and 1"),
+    "no key": ({}, "keys of 1 columns in quality.accept"),
+    "a mapping": ({}, "all, or a list of keys, each a text"),
     "half a key": ({"at_most": 1.5}, "a number of keys, at least 1, or a share between 0 and 1"),
     "of a statistic": (
         {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "total", "max_value": 1}},
@@ -570,7 +555,8 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(tmp_path: Path, command
             "a column of the quarantine",
         )
     shop.spec({**BOUND, **changes}, **fields)
-    told = shop.tell("check", FIRST)
+    more = {"no key": ["--set", "quality.accept=[[a, b]]"], "a mapping": ["--set", "quality.accept={a: 1}"]}
+    told = shop.tell("check", FIRST, *more.get(name, []))
     assert told.returncode == 2
     assert sentence in told.stderr
     assert len(told.stderr.splitlines()) == 1

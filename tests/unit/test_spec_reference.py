@@ -51,7 +51,7 @@ _BESIDE: dict[str, dict[str, Any]] = {
     **{f"shadow.{name}": {"with": "old"} for name in ("tolerance", "differences")},
     "quality.expectations[].severity": {"type": "expect_column_values_to_be_unique", "at_most": 9},
     "quality.expectations[].at_most": {"type": "expect_column_values_to_be_unique", "severity": "quarantine"},
-    "quality.in_place": {
+    "quality.accept": {
         "expectations": [{"type": "expect_column_values_to_be_unique", "severity": "quarantine", "at_most": 9}]
     },
     "output.schema": {"format": "iceberg", "path": "local.marts.clicks"},

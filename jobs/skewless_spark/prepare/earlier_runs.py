@@ -10,7 +10,6 @@ from skewless.errors import SkewlessError
 from skewless.planner.first_plan import plans_from
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import as_written
-from skewless.run.step_names import is_release
 from skewless.spec.spec import JobSpec
 
 #: At most this many folders beside a run directory are read, in descending order of their names.
@@ -52,14 +51,14 @@ def last_histogram(location: str) -> Histogram:
 
 
 def siblings(run: RunDirectory) -> list[str]:
-    """Locations of the folders beside a run directory, in descending order of their names, without releases."""
+    """Locations of the folders beside a run directory, in descending order of their names."""
     parent = run.root.rpartition("/")[0]
     try:
         entries = run.fs.ls(parent, detail=True)
     except OSError:
         return []
     roots = sorted((str(one["name"]).rstrip("/") for one in entries if one["type"] == "directory"), reverse=True)
-    others = [root for root in roots if root != run.root and not is_release(root)][:SIBLINGS]
+    others = [root for root in roots if root != run.root][:SIBLINGS]
     return [as_written(run.fs, str(run), root) for root in others]
 
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import partial, reduce
-from operator import and_, or_
 from typing import Any, ClassVar
 
 from great_expectations.core import IDDict
 from great_expectations.execution_engine.execution_engine import MetricComputationConfiguration
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 from great_expectations.util import convert_to_json_serializable
-from great_expectations.validator.metric_configuration import MetricConfiguration, MetricConfigurationID
+from great_expectations.validator.metric_configuration import MetricConfigurationID
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-_BRANCH, _CONDITION = "branch", ".condition"
+_BRANCH = "branch"
 #: Metrics that are the rows of a frame, of which no row is passed over.
 _ROW_COUNTS = frozenset({"table.row_count", "compound_columns.unique.filtered_row_count"})
 
@@ -34,8 +33,6 @@ class OneJobEngine(SparkDFExecutionEngine):
         beside: aggregates of ours over all rows, which the first such query computes beside those that are asked for.
         found: their values, as soon as they are known.
         rows: of the frame, if they have been counted.
-        conditions: by the name of a map metric, such as ``column_values.between``, which values are unexpected, and
-            of which rows, as it was evaluated last.
     """
 
     beside: ClassVar[Mapping[str, Column]] = {}
@@ -46,26 +43,6 @@ class OneJobEngine(SparkDFExecutionEngine):
     def knowing(cls, **attributes: Any) -> type[OneJobEngine]:
         """An engine with some of the attributes ``beside``, ``found`` and ``rows``."""
         return type(cls.__name__, (cls,), attributes)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.conditions: dict[str, tuple[Column, dict[str, Any]]] = {}
-
-    def resolve_metrics(
-        self,
-        metrics_to_resolve: Iterable[MetricConfiguration],
-        metrics: dict[MetricConfigurationID, Any] | None = None,
-        runtime_configuration: dict[str, Any] | None = None,
-    ) -> dict[MetricConfigurationID, Any]:
-        """The values of metrics; the conditions among them are kept."""
-        found: dict[MetricConfigurationID, Any] = super().resolve_metrics(
-            metrics_to_resolve, metrics, runtime_configuration
-        )
-        for (name, *_), value in found.items():
-            if name.endswith(_CONDITION):
-                condition, rows, columns = value
-                self.conditions[name.removesuffix(_CONDITION)] = condition, {**rows, **columns}
-        return found
 
     def _process_direct_and_bundled_metric_computation_configurations(
         self,
@@ -86,26 +63,6 @@ class OneJobEngine(SparkDFExecutionEngine):
                     kept.append(one)
         found = super()._process_direct_and_bundled_metric_computation_configurations(direct, [] if direct else bundle)
         return found | known
-
-    def unexpected(self, metric: str) -> Column | None:
-        """Whether a row is considered and unexpected by a map metric, as it was evaluated last; None if it was not."""
-        if metric not in self.conditions:
-            return None
-        condition, rows = self.conditions[metric]
-        return self._considered(rows) & condition
-
-    @staticmethod
-    def _considered(rows: dict[str, Any]) -> Column:
-        """Whether a row is among those that are considered, as ``get_domain_records`` of the parent class has it."""
-        held = [F.expr(one.condition) for one in rows.get("filter_conditions") or ()]
-        nulls = [F.col(rows[name]).isNull() for name in ("column_A", "column_B") if name in rows]
-        nulls = nulls or [F.col(name).isNull() for name in rows.get("column_list", ())]
-        ignored = rows.get("ignore_row_if", "never")
-        if ignored in {"both_values_are_missing", "all_values_are_missing"}:
-            held.append(~reduce(and_, nulls))
-        elif ignored in {"either_value_is_missing", "any_value_is_missing"}:
-            held.append(~reduce(or_, nulls))
-        return reduce(and_, held, F.lit(True))
 
     def resolve_metric_bundle(
         self, metric_fn_bundle: Iterable[MetricComputationConfiguration]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import StepCommit
@@ -28,8 +28,7 @@ from skewless_lake.publication import nights_of
 from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.figures import NEVER_NULL, column_figures, figure_columns
-from skewless_spark.quality.last_good import with_origin
-from skewless_spark.quality.quarantine import balance_of_keys, set_apart
+from skewless_spark.quality.quarantine import set_apart
 from skewless_spark.quality.verdict import Verdict, key_words
 from skewless_spark.result.staging import stage_apart, staged, staged_frame
 from skewless_spark.session.queries import planned_once
@@ -96,27 +95,28 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
                 for verdict, one in zip(about_result, job.spec.quality.expectations, strict=True)
             ),
         )
-        apart = set_apart(spark, attempt, job, found.frame, checks, about_result)
-    if apart is not None:
-        first = len(checks) - len(own)
-        checks = (*checks[:first], balance_of_keys(apart[0].kept, apart[0].held, keys, apart[1]), *checks[first:])
+        first, apart = len(checks) - len(own), None
+        held = [one for one, check in zip(about_result, checks[first:], strict=True) if check.verdict == "quarantined"]
+        if held and not any(check.fails for check in checks):  # else nothing is published anyway
+            apart = set_apart(spark, attempt, job, found.frame, keys, held)
+            checks = (*checks[:first], apart.balance, *checks[first:])
     report = QualityReport(
         success=not any(check.fails for check in checks),
         keys=keys,
         checks=checks,
         ledger=ledger,
         columns={field.name: field.dataType.simpleString() for field in found.frame.schema.fields},
-        quarantine=apart[0].quarantine() if apart and apart[0].held else None,
+        quarantine=apart.quarantine if apart else None,
         window=window_quality(job.covered),
         figures=figures,
         bands=bands,
     )
     if report.success and found.in_table and job.spec.quality.quarantines:
-        stage_apart(run, attempt, apart[0].files if apart else (), found.rules)
+        stage_apart(run, attempt, apart.files if apart else (), found.rules)
     attempt.write(QUALITY_REPORT, report)
     failed = sum(check.fails for check in checks)
     try:
-        attempt.commit(apart[0].files if apart else [], {"checks": len(checks), "failed": failed})
+        attempt.commit(apart.files if apart else (), {"checks": len(checks), "failed": failed})
     except LostRaceError as err:
         log.warning("%s", err)
         return run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
@@ -164,13 +164,25 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation], key: Sequence[str
 
 
 def _sampled(batch: Any, expectation: Expectation, wanted: Mapping[str, Any]) -> Verdict:
-    """The verdict with samples; and of an expectation of rows, with the condition of one that fails it."""
-    engine, metric = batch.data.execution_engine, getattr(expectation, "map_metric", None)
-    of_rows = metric is not None and hasattr(engine, "unexpected")  # the engine of pandas has no such conditions
-    if of_rows:
-        engine.conditions.clear()
+    """The verdict with samples; and of an expectation of rows, with those that it is about."""
     verdict = Verdict.of(expectation, _as_json(batch.validate(expectation, result_format=wanted)))
-    return replace(verdict, condition=engine.unexpected(metric)) if of_rows else verdict
+    if verdict.fault:
+        return verdict
+    return replace(verdict, rows=unexpected_rows(batch.data.execution_engine, expectation))
+
+
+def unexpected_rows(executor: Any, expectation: Expectation) -> tuple[DataFrame, Column] | None:
+    """The rows that an expectation of single rows is about, and whether one fails it; None of any other."""
+    if (metric := getattr(expectation, "map_metric", None)) is None or not hasattr(executor, "dataframe"):
+        return None
+    validator = great_expectations().validator
+    counted = expectation.get_validation_dependencies(executor).metric_configurations[f"{metric}.unexpected_count"]
+    condition, rows, columns = validator.metrics_calculator.MetricsCalculator(executor).get_metric(
+        validator.metric_configuration.MetricConfiguration(
+            f"{metric}.condition", counted.metric_domain_kwargs, counted.metric_value_kwargs
+        )
+    )
+    return executor.get_domain_records({**rows, **columns}), condition
 
 
 def _as_json(result: Any) -> dict[str, Any]:
@@ -254,7 +266,7 @@ def _result_of(spark: SparkSession, run: RunDirectory, result: StepCommit) -> It
         frame, size = staged_frame(spark, run, of_table), sum(file.size_bytes for file in of_table.files)
     else:
         files = result.of_kind(RESULT)
-        frame, size = with_origin(read_files(spark, run, files), job), sum(file.size_bytes for file in files)
+        frame, size = read_files(spark, run, files), sum(file.size_bytes for file in files)
     small = size <= ONE_PARTITION_BYTES
     frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -308,7 +320,7 @@ def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:
     counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
     full = [name for name, call in calls.items() if call.function in NEVER_NULL]
     # Great Expectations expects a column name with a dot in backticks.
-    names = (*job.spec.result_key, *calls, *job.spec.quality.columns)
+    names = (*job.spec.result_key, *calls)
     columns = [f"`{name}`" if "." in name else name for name in names]
     return [
         gxe.ExpectTableColumnsToMatchSet(column_set=columns, exact_match=True),

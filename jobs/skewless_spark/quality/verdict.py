@@ -12,7 +12,7 @@ from skewless.spec.result import Expectation as ExpectationSpec
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 #: The longest text of a value in a sentence, of a list of observed values, and of a fault.
 VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
@@ -33,7 +33,7 @@ class Verdict:
         fault: why it could not be evaluated, in one line; "" if it could.
         names: the names in the result of the columns of a derived frame.
         hidden: a column of a derived frame that is not in the result.
-        condition: of a row that fails it, if the verdict was asked for that, and it is about rows.
+        rows: those that it is about, and the condition of one that fails it, if the verdict was asked for these.
     """
 
     expectation: Expectation
@@ -41,7 +41,7 @@ class Verdict:
     fault: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
     hidden: str = ""
-    condition: Column | None = None
+    rows: tuple[DataFrame, Column] | None = None
 
     @classmethod
     def of(cls, expectation: Expectation, found: dict[str, Any]) -> Self:
@@ -71,7 +71,7 @@ class Verdict:
             found, before, examples = check.sentence.partition(BEFORE_EXAMPLES)
             sentence = f"{found}, at most {spec.at_most} may be{before}{examples}"
             return check.model_copy(update={"success": False, "sentence": sentence})
-        if spec.severity == "quarantine" and self.unexpected and self.condition is None:
+        if spec.severity == "quarantine" and self.unexpected and self.rows is None:
             return check.model_copy(update={"sentence": f"{check.sentence}; which keys these are cannot be told"})
         return check.model_copy(update={"severity": spec.severity})
 

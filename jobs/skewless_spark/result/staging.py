@@ -107,19 +107,14 @@ def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
     noted: StructType | None = noted_schema(run, file)
     if noted is None:
         raise RunDirectoryError(run.path(file.path), "a note of its columns", "none", "begin a new run")
-    found = arrow_schema(noted)
-    more = [name for name in run.job().spec.quality.columns if name not in found.names]
-    return pa.schema([*found, *(pa.field(name, pa.string()) for name in more)])
+    return arrow_schema(noted)
 
 
 def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     run.verify(file)
     with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
         for batch in batches_of(open_parquet(opened)):
-            whole = batch
-            for name in columns.names[batch.num_columns :]:
-                whole = whole.append_column(name, pa.nulls(batch.num_rows, pa.string()))
-            yield whole.cast(columns)
+            yield batch.cast(columns)
 
 
 def _plain(found: pa.Schema, leave_out: list[str]) -> pa.Schema:

@@ -180,24 +180,22 @@ class Quarantine(Frozen):
     Attributes:
         keys: how many rows of the result these are; a row of several windows counts in each.
         rows: of the input that they stand for; None if the result does not count them.
-        released: keys that ``skewless release`` has let in since.
-        in_place: how many of them are published with a row of an earlier part.
+        accepted: keys that fail as well, and are published, as ``quality.accept`` has them.
+        unmatched: keys of ``quality.accept`` that fail nothing.
     """
 
     keys: Count
     rows: Count | None = None
-    released: Count = 0
-    in_place: Count = 0
+    accepted: Count = 0
+    unmatched: Count = 0
 
     @property
     def sentence(self) -> str:
         """What is left out, or was, for people."""
-        if not self.keys:
-            return f"{self.released:,} keys were in quarantine, and released"
-        rows = "" if self.rows is None else f", of {self.rows:,} rows of the input"
-        released = f"; {self.released:,} were released" if self.released else ""
-        earlier = f"; an earlier row is in the place of {self.in_place:,}" if self.in_place else ""
-        return f"{self.keys:,} keys in quarantine{rows}{earlier}{released}"
+        rows = "" if self.rows is None or not self.keys else f", of {self.rows:,} rows of the input"
+        accepted = f"; {self.accepted:,} that fail are accepted" if self.accepted else ""
+        unmatched = f"; {self.unmatched:,} that are accepted fail nothing" if self.unmatched else ""
+        return f"{self.keys:,} keys in quarantine{rows}{accepted}{unmatched}"
 
 
 class InputChecks(Document):
@@ -232,8 +230,8 @@ class QualityReport(Document):
 
     @property
     def published_keys(self) -> int:
-        """Rows that are published, those of earlier parts included."""
-        return self.keys - (self.quarantine.keys - self.quarantine.in_place if self.quarantine else 0)
+        """Rows of the result that are published."""
+        return self.keys - self.quarantined_keys
 
     @property
     def quarantined_keys(self) -> int:

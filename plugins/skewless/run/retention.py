@@ -40,7 +40,6 @@ from skewless.run.publication.records import (
     publication_of,
     published_path,
 )
-from skewless.run.step_names import is_release
 from skewless.spec.input import TABLES
 from skewless.spec.part import Part
 
@@ -241,7 +240,7 @@ def _remove(run: RunDirectory, path: str) -> None:
 
 
 def _fates(runs: Sequence[FoundRun], current: set[str], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
-    nights = (one for one in runs if one.finished and not is_release(one.run.root))
+    nights = (one for one in runs if one.finished)
     newest = sorted(nights, key=_order, reverse=True)
     # Runs whose rows were combined where they were read are no guide to a warm start: those before them are.
     routed = itertools.islice((one for one in newest if _routed(one.run)), KEPT_RUNS)

@@ -15,10 +15,6 @@ QUALITY_STEP = "quality"
 COMPARISON_STEP, COMPARISON_REPORT = "comparison", "comparison.json"
 
 
-#: In the name of a run that lets keys of another one in.
-RELEASE = "--release-"
-
-
 class LastStep(NamedTuple):
     """What becomes of a result that was validated.
 
@@ -36,11 +32,6 @@ class LastStep(NamedTuple):
 
 PUBLISH = LastStep("publish", publishes=True, on_spark=QUALITY_STEP)
 COMPARE = LastStep("compare", publishes=False, on_spark=COMPARISON_STEP)
-
-
-def is_release(run: str) -> bool:
-    """Whether a run directory is that of a release, which has the stages of another run."""
-    return RELEASE in run.rpartition("/")[2]
 
 
 def last_step_of(spec: JobSpec) -> LastStep:

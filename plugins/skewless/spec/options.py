@@ -20,6 +20,7 @@ from skewless.spec.spec import JobSpec
 #: Short name -> field of the spec.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "mode": ("mode",),
+    "accept": ("quality", "accept"),
     "policy": ("routing", "policy", "name"),
     "reducers": ("routing", "reducers"),
     "waves": ("routing", "waves"),
@@ -36,7 +37,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 def option_values(spec: JobSpec) -> dict[str, Any]:
     """What the spec itself says for each option that it can have, as JSON values."""
     raw = spec.model_dump(mode="json")
-    return {name: _at(raw, path) for name, path in OPTIONS.items() if raw[path[0]] is not None}
+    left_out = {name for name, path in OPTIONS.items() if raw[path[0]] is None}
+    left_out |= set() if spec.quality.quarantines else {"accept"}
+    return {name: _at(raw, path) for name, path in OPTIONS.items() if name not in left_out}
 
 
 def option_schema(name: str) -> dict[str, Any]:
@@ -110,10 +113,10 @@ def _section(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """One type or null, written as ``type: [..., null]``."""
+    """One of several types, or null, written as ``type: [..., null]``."""
     choices = schema.get("anyOf")
     if choices is None:
         return schema
-    (some,) = [one for one in choices if one.get("type") != "null"]
     rest = {key: value for key, value in schema.items() if key != "anyOf"}
-    return {**rest, **some, "type": [some["type"], "null"]}
+    some = {} if {"type": "null"} not in choices else choices[0]
+    return {**rest, **some, "type": [choice["type"] for choice in choices]}

@@ -31,8 +31,8 @@ def _as_at_most(given: Any) -> Any:
 
 #: What the keys in quarantine have beside the columns of the result: which expectations a row fails, and the values.
 QUARANTINE_COLUMNS = ("quarantine_reason", "quarantine_value")
-#: Where an earlier row may take the place of one in quarantine: which part a row is of, if not of the one it is in.
-ROW_OF = "row_of"
+#: At most so many keys are accepted by name.
+MOST_ACCEPTED = 10_000
 #: A number of keys, or a share of them.
 AtMost = Annotated[int | float, BeforeValidator(_as_at_most)]
 
@@ -108,6 +108,24 @@ def _as_json(value: Any, name: str, depth: int = 0) -> Any:
     return value
 
 
+AcceptedKey = Annotated[tuple[str | None, ...], Field(min_length=1)]
+
+
+def _as_accepted(accept: Any) -> Any:
+    """Say once what a key may be, and have each as a list of texts: a whole number is its digits."""
+    if accept == "all":
+        return accept
+    form = "all, or a list of keys, each a text, or for several key columns a list of texts and nulls"
+    if not isinstance(accept, list | tuple) or len(accept) > MOST_ACCEPTED:
+        size = f", {MOST_ACCEPTED:,} at most" if isinstance(accept, list | tuple) else ""
+        raise unmet(f"{form}{size}", f"{len(accept):,}" if size else shortened(accept))
+    keys = [tuple(key) if isinstance(key, list | tuple) else (key,) for key in accept]
+    for key in keys:
+        if not key or not all(value is None or type(value) in {str, int} for value in key):
+            raise unmet(form, shortened(list(key)))
+    return tuple(tuple(value if value is None else str(value) for value in key) for key in keys)
+
+
 class Quality(Frozen):
     """What must hold of the input before it is read, and of the result, beside the ledger, before it is published."""
 
@@ -122,12 +140,14 @@ class Quality(Frozen):
         "rows, by footers and tables where these tell, else by a pass of Spark. Severity fail or warn.",
         examples=[[{"type": "expect_column_to_exist", "kwargs": {"column": "user"}}]],
     )
-    in_place: Literal["none", "last"] = Field(
-        default="none",
-        description="What is published of a key in quarantine: nothing; or the last row that an earlier part has "
-        "published of it. With last, each result has a column `row_of`, a text: the part that such a row is of, and "
-        "null in all others.",
-        examples=["last"],
+    accept: Annotated[
+        Literal["all"] | tuple[AcceptedKey, ...],
+        BeforeValidator(_as_accepted, json_schema_input_type=Literal["all"] | list[str | int | list[str | int | None]]),
+    ] = Field(
+        default=(),
+        description="Keys that are published although they fail an expectation of severity quarantine: all, or a "
+        "list. A key is its text, or for several key columns a list of texts and nulls; bytes are hexadecimal digits.",
+        examples=["all", ["pen"]],
     )
     bands: Literal["warn", "off", "fail"] = Field(
         default="warn",
@@ -144,9 +164,9 @@ class Quality(Frozen):
         return given
 
     @model_validator(mode="after")
-    def _in_place_of_some(self) -> Self:
-        if self.in_place != "none" and not self.quarantines:
-            raise unmet("an expectation of severity quarantine with in_place", "none")
+    def _accepted_of_some(self) -> Self:
+        if self.accept and not self.quarantines:
+            raise unmet("an expectation of severity quarantine with accept", "none")
         return self
 
     @field_validator("bands", mode="before")
@@ -154,11 +174,6 @@ class Quality(Frozen):
     def _off_is_a_word(cls, bands: Any) -> Any:
         """YAML takes a bare ``off`` for false."""
         return "off" if bands is False else bands
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that it adds to a result that is published."""
-        return () if self.in_place == "none" else (ROW_OF,)
 
     @property
     def quarantines(self) -> bool:

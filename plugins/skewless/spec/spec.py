@@ -152,7 +152,6 @@ class JobSpec(Frozen):
         taken |= dict.fromkeys(self.covered.columns, "the column that tells windows apart")
         if self.quality.quarantines:
             taken |= dict.fromkeys(QUARANTINE_COLUMNS, "a column of the quarantine")
-        taken |= dict.fromkeys(self.quality.columns, "the column that tells which part a row is of")
         roles = [(column, "a key column") for column in self.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         for name, role in roles:
@@ -163,6 +162,13 @@ class JobSpec(Frozen):
                 clash = f"{name!r} twice: as {taken[name.lower()]} and as {role}"
                 raise unmet("result columns whose names differ, in more than their case", clash)
             taken[name.lower()] = role
+        return self
+
+    @model_validator(mode="after")
+    def _accepted_keys_of_its_columns(self) -> Self:
+        accept = self.quality.accept
+        if odd := [key for key in accept if accept != "all" and len(key) != len(self.key)]:
+            raise unmet(f"keys of {len(self.key)} columns in quality.accept", shortened(list(odd[0])))
         return self
 
     @model_validator(mode="after")
