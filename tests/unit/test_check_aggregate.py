@@ -189,44 +189,7 @@ def test_a_broken_law_is_named(broken: type[Totals], law: str) -> None:
         check_aggregate(replace(TOTAL, create=lambda _: broken()), VALUES, seeds=range(8))
 
 
-class Invertible(Totals):
-    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-        self.reach(groups_total)
-        np.subtract.at(self.sums, groups, states.fill_null(0).to_numpy(zero_copy_only=False))
-
-
-class OneTooFew(Invertible):
-    """Takes out one less of a large state."""
-
-    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-        super().subtract(
-            pa.array([state and state - (state > 9) for state in states.to_pylist()]), groups, groups_total
-        )
-
-
-class NullTakesSeven(Invertible):
-    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-        super().subtract(states.fill_null(7), groups, groups_total)
-
-
-TAKEN_OUT = "rows may be taken out again, as it is declared invertible"
-
-
-def test_rows_can_be_taken_out_of_an_invertible_aggregate() -> None:
-    check_aggregate(replace(TOTAL, invertible=True, create=lambda _: Invertible()), VALUES, seeds=[0])
-
-
-@pytest.mark.parametrize(
-    ("broken", "law"),
-    [(OneTooFew, rf"{TAKEN_OUT} \(here 1 of 3"), (NullTakesSeven, "a null state and the state of no rows take noth")],
-    ids=["one too few", "null states"],
-)
-def test_an_aggregate_that_is_wrongly_declared_invertible_is_found(broken: type[Totals], law: str) -> None:
-    with pytest.raises(AssertionError, match=f"^aggregate 'total' breaks the law that {law}"):
-        check_aggregate(replace(TOTAL, invertible=True, create=lambda _: broken()), VALUES)
-
-
-class Sums(Invertible):
+class Sums(Totals):
     """Floating-point sums."""
 
     of = np.float64
@@ -237,58 +200,14 @@ FLOATS = replace(
 )
 
 
-@pytest.mark.parametrize("tolerance", [0.0, 1e-9])
-def test_a_floating_point_sum_is_not_invertible_even_over_whole_numbers(tolerance: float) -> None:
-    """Sums of small whole numbers happen to be exact as doubles; the check does not rely on that."""
-    check_aggregate(FLOATS, VALUES, tolerance=tolerance, seeds=[0])
-    with pytest.raises(AssertionError, match=TAKEN_OUT):
-        check_aggregate(replace(FLOATS, invertible=True), VALUES, tolerance=tolerance)
-
-
-def test_an_invertible_aggregate_without_subtract_says_what_to_do() -> None:
-    with pytest.raises(NotImplementedError, match="Totals has no subtract: declare the aggregate invertible=False"):
-        check_aggregate(replace(TOTAL, invertible=True), VALUES)
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [
-        ({"invertible": True, "mergeable": False}, "expected mergeable=True and ordered=False, but got"),
-        ({"invertible": True, "ordered": True}, "expected mergeable=True and ordered=False, but got"),
-        ({"concatenable": True}, "expected mergeable=False, but got mergeable=True, which says more"),
-    ],
+    [({"concatenable": True}, "expected mergeable=False, but got mergeable=True, which says more")],
     ids=str,
 )
 def test_an_algebra_that_contradicts_itself_is_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(AggregateError, match=words):
         replace(TOTAL, **wrong)
-
-
-def test_an_accumulator_of_one_key_subtracts_key_by_key() -> None:
-    class Total(Accumulator):
-        def __init__(self) -> None:
-            self.sum = 0
-
-        def update(self, values: pa.Array) -> None:
-            self.sum += sum(values.drop_null().to_pylist())
-
-        def merge(self, state: int) -> None:
-            self.sum += state
-
-        def subtract(self, state: int) -> None:
-            self.sum -= state
-
-        def state(self) -> int:
-            return self.sum
-
-        evaluate = state
-
-    kind = {"argument_type": pa.int64(), "state_type": pa.int64(), "result_type": pa.int64()}
-    check_aggregate(
-        PythonAggregate.per_key(name="total", mergeable=True, invertible=True, create=lambda _: Total(), **kind),
-        VALUES,
-        seeds=[0],
-    )
 
 
 def test_order_may_matter_only_where_it_is_declared() -> None:
@@ -385,7 +304,8 @@ def test_states_of_a_group_may_come_in_one_batch() -> None:
 def test_what_an_aggregate_raises_says_what_was_checked() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         check_aggregate(replace(TOTAL, create=lambda _: Raising()), VALUES)
-    assert raised.value.__notes__ == ["check_aggregate, seed 0: while checking that a group without rows is empty"]
+    law = "a state that was stored twice gives the same result"
+    assert raised.value.__notes__ == [f"check_aggregate, seed 0: at or after the law that {law}"]
 
 
 @pytest.mark.parametrize(
