@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, GetCoreSchemaHandler, PlainSerializer, WrapValidator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from skewless.document import LARGEST_COUNT, Count
+from skewless.document import LARGEST_COUNT, Count, Frozen
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -42,23 +42,6 @@ def exact_sum(counts: Counts) -> int:
     """The sum of counts, which may not fit into 64 bits."""
     whole = np.asarray(counts, dtype=np.int64)
     return (int((whole >> 32).sum()) << 32) + int((whole & 0xFFFFFFFF).sum())
-
-
-def alike(one: Any, other: Any) -> bool:
-    """Whether two values of a field are equal; arrays of counts are."""
-    arrays = isinstance(one, np.ndarray) or isinstance(other, np.ndarray)
-    return bool(np.array_equal(one, other) if arrays else one == other)
-
-
-def held_like(before: Any, now: Any) -> Any:
-    """A new value of a field as its old one was held: as columns, as an array, or as it is."""
-    if isinstance(before, Rows):
-        return Rows.of(before.kind, now)
-    if not isinstance(before, np.ndarray):
-        return now
-    found = np.array(now, dtype=np.int64)
-    found.flags.writeable = False
-    return found
 
 
 class Rows(Sequence[Row]):
@@ -178,6 +161,25 @@ class Rows(Sequence[Row]):
 #: A field of a document: ``Columns[Unit]`` takes units, or what it has written: a list for each field of
 #: a unit, without those that have their default in all.
 Columns = Annotated[Sequence[Row], Rows]
+
+
+class Columnar(Frozen):
+    """A value with fields that are ``Columns`` or ``Counts``. Specs have none: a DAG is read without numpy."""
+
+    @staticmethod
+    def _alike(left: Any, right: Any) -> bool:
+        arrays = isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
+        return bool(np.array_equal(left, right) if arrays else left == right)
+
+    @staticmethod
+    def _held_like(before: Any, now: Any) -> Any:
+        if isinstance(before, Rows):
+            return Rows.of(before.kind, now)
+        if not isinstance(before, np.ndarray):
+            return now
+        array = np.array(now, dtype=np.int64)
+        array.flags.writeable = False
+        return array
 
 
 def column(rows: Sequence[Row], name: str) -> list[Any]:

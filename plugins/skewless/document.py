@@ -6,11 +6,9 @@ import hashlib
 import json
 import re
 import reprlib
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
@@ -47,7 +45,7 @@ class Frozen(BaseModel):
         """Compare the fields alone: pydantic also compares cached properties, and an array has no truth value."""
         if type(self) is not type(other):
             return NotImplemented
-        return all(_alike(getattr(self, name), getattr(other, name)) for name in type(self).model_fields)
+        return all(self._alike(getattr(self, name), getattr(other, name)) for name in type(self).model_fields)
 
     def __hash__(self) -> int:
         """The hash of the canonical JSON: fields may be mappings, which cannot be hashed."""
@@ -59,9 +57,19 @@ class Frozen(BaseModel):
         for name in set(copied.__dict__) - set(type(self).model_fields):
             del copied.__dict__[name]
         for name in update or ():
-            if (columns := _columns()) is not None:
-                copied.__dict__[name] = columns.held_like(self.__dict__.get(name), copied.__dict__[name])
+            copied.__dict__[name] = self._held_like(self.__dict__.get(name), copied.__dict__[name])
         return copied
+
+    @staticmethod
+    def _alike(left: Any, right: Any) -> bool:
+        """Whether two values of a field are equal."""
+        return bool(left == right)
+
+    @staticmethod
+    def _held_like(before: Any, now: Any) -> Any:
+        """A new value of a field as its old one was held."""
+        del before
+        return now
 
     def to_json(self) -> str:
         """The same value gives the same bytes. Mappings keep their order: a spec's is that of the result's columns."""
@@ -70,16 +78,6 @@ class Frozen(BaseModel):
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, in hex."""
         return _sha256(self.to_json())
-
-
-def _columns() -> ModuleType | None:
-    """What holds rows as columns, if any document does: a spec has none, and a DAG is read without numpy."""
-    return sys.modules.get("skewless.columns")
-
-
-def _alike(one: Any, other: Any) -> bool:
-    columns = _columns()
-    return bool(one == other if columns is None else columns.alike(one, other))
 
 
 class Document(Frozen):

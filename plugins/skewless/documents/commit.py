@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from skewless.columns import Columns, column
+from skewless.columns import Columnar, Columns, column
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.errors import DocumentError
 
@@ -42,7 +42,7 @@ class CommittedFile(Frozen):
     task: Count | None = None
 
 
-class StepCommit(Document):
+class StepCommit(Columnar, Document):
     """What a step produced. Readers read these files and never list a folder."""
 
     step: str

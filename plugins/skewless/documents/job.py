@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from skewless.columns import Columns, column, exact_sum, numbers
+from skewless.columns import Columnar, Columns, column, exact_sum, numbers
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.documents.window import NO_WINDOW, InputFile, JobWindow, some_of
 from skewless.errors import PlanError
@@ -141,7 +141,7 @@ class Algebra(Frozen):
     reads: tuple[str, ...] = ()
 
 
-class Job(Document):
+class Job(Columnar, Document):
     """A spec bound to a date and to a listed input, with the waves cut.
 
     Attributes:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from skewless.columns import Columns, Counts, exact_sum, numbers
+from skewless.columns import Columnar, Columns, Counts, exact_sum, numbers
 from skewless.document import LAST_STAGE, Count, Document, Frozen, unmet
 
 #: How a virtual task is named; that the name is one of the plan's is for who reads both. Reports have many of them,
@@ -52,7 +52,7 @@ class SplitLoad(Frozen):
     busy_seconds: float | None = Field(default=None, ge=0)
 
 
-class Histogram(Frozen):
+class Histogram(Columnar):
     """Exact key counts: head keys one by one, all others added up per slot of the ring.
 
     Attributes:
@@ -112,7 +112,7 @@ class SparkWork(Frozen):
     shuffle_bytes_read: Count
 
 
-class StageReport(Document):
+class StageReport(Columnar, Document):
     """The record of a committed stage; the planner's only evidence.
 
     Attributes:
