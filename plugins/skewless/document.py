@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -275,7 +274,7 @@ def _sentence(
         return kind.saying(spot, f"this field is missing{also}", "add it")
     told = fault.get("ctx", {}).get("came")
     came = shortened(fault.get("input")) if told is None else one_line(str(told), 160)
-    return kind(spot, _required(one_line(str(fault["msg"]), 400)), f"{came}{also}")
+    return kind(spot, one_line(_required(fault), 400), f"{came}{also}")
 
 
 def unmet(required: str, came: str) -> PydanticCustomError:
@@ -283,38 +282,42 @@ def unmet(required: str, came: str) -> PydanticCustomError:
     return PydanticCustomError("unmet", "{required}", {"required": required, "came": came})
 
 
-#: Pydantic names the types of Python; our readers wrote YAML.
-_REWORDED = (
-    (r"^be ", ""),
-    (r"\bgreater than or equal to\b", "at least"),
-    (r"\bless than or equal to\b", "at most"),
-    (r"\bgreater than\b", "more than"),
-    (r", unable to parse string as an? \w+", ""),
-    (r" have at ", " of at "),
-    (r" match pattern ", " that matches "),
-    (r" after validation", ""),
-    (r"(items?|characters?), not \d+", r"\1"),
-    (r"\b(dictionary or instance of \w+|dictionary)\b", "mapping"),
-    (r"\btuple\b", "list"),
-    (r"\ba valid integer\b", "an integer"),
-    (r"\bvalid (?=(list|mapping|number|string|boolean|date)\b)", ""),
-)
+#: What is required, by the types of pydantic's errors: it names the types of Python, and our readers wrote YAML.
+_REQUIRED = {
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "a {noun} of at least {min_length} item{s}",
+    "too_long": "a {noun} of at most {max_length} item{s}",
+    "string_too_short": "a string of at least {min_length} character{s}",
+    "string_too_long": "a string of at most {max_length} character{s}",
+    "string_pattern_mismatch": "a string that matches '{pattern}'",
+    "literal_error": "{expected}",
+    "invalid_key": "a mapping with keys that are strings",
+    "finite_number": "a finite number",
+    **dict.fromkeys(("string_type", "string_unicode"), "a string"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "a boolean"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "an integer"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "mapping_type"), "a mapping"),
+    **dict.fromkeys(("date_type", "date_parsing", "date_from_datetime_parsing"), "a date like 2026-01-31"),
+}
 
 
-def _required(message: str) -> str:
-    """What pydantic demands, to stand behind "expected": "Tuple should have ..." becomes "a list of ..."."""
-    ours = "Value error, should be "
-    if message.startswith(ours):
-        return message.removeprefix(ours)
-    subject, should, demand = message.partition(" should ")
-    if not should:
-        return message[:1].lower() + message[1:]
-    if subject != "Input":
-        noun = {"Tuple": "list", "Dictionary": "mapping", "Keys": "mapping with keys that are"}.get(subject)
-        demand = f"a {noun or subject.lower()} {demand.removeprefix('be ')}"
-    for pydantic_says, we_say in _REWORDED:
-        demand = re.sub(pydantic_says, we_say, demand)
-    return demand
+def _required(fault: ErrorDetails) -> str:
+    """What a fault demands, to stand behind "expected"."""
+    context = fault.get("ctx", {})
+    if fault["type"] == "value_error":
+        return str(context["error"]).removeprefix("should be ")
+    known = _REQUIRED.get(fault["type"])
+    if known is None:
+        return fault["msg"][:1].lower() + fault["msg"][1:]
+    noun = "mapping" if context.get("field_type") == "Dictionary" else "list"
+    s = "" if 1 in {context.get("min_length"), context.get("max_length")} else "s"
+    whole = {name: int(value) for name, value in context.items() if isinstance(value, float) and value.is_integer()}
+    return known.format(**{**context, **whole}, noun=noun, s=s)
 
 
 #: A ``repr`` short enough for a sentence, however large or deep the value is.
