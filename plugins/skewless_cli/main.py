@@ -225,7 +225,10 @@ def replay(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a run would have gone under each policy. It is computed from the run's documents; no data is read."""
+    """Show how a run would have gone under each policy, by its documents; no data is read.
+
+    Each replay is written into the run directory, and the page What if shows it.
+    """
     told = replay_view.as_object(RunDirectory(run_dir), replay_view.policies_of(policies))
     if as_json:
         _print_json(told)

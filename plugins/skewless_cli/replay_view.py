@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS
 from skewless.errors import PlanError, SpecError, nearest
 from skewless.planner.policies import POLICIES
-from skewless.replay.replay import ERROR_WORDS, as_it_ran, replay
 from skewless.run.directory import RunDirectory
 from skewless_cli import say
 from skewless_cli.run_view import figure
+from skewless_lake.replays import replayed
 
 
 def policies_of(given: str | None) -> tuple[str, ...]:
@@ -40,16 +41,10 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     Raises:
         PlanError: the run is not finished.
     """
-    job, reports = run.job(), run.reports()
-    recorded = [run.plan(report.stage) for report in reports]
-    # The last possible stage is followed by no decision.
-    decided = (report.stage + 1 for report in reports if run.exists(f"decisions/{report.stage + 1:04d}.json"))
-    said = [run.decision(stage).sentence for stage in decided]
-    lines = [as_it_ran(job, recorded, reports, said).model_dump(mode="json")]
-    refused = []
+    lines, refused = [replayed(run, AS_IT_RAN).model_dump(mode="json", exclude={"version"})], []
     for policy in policies:
         try:
-            lines.append(replay(job, reports, policy, run.first_plan_of(policy)).model_dump(mode="json"))
+            lines.append(replayed(run, policy).model_dump(mode="json", exclude={"version"}))
         except (PlanError, SpecError) as err:
             refused.append({"policy": policy, "reason": str(err)})
     return {"run_dir": str(run), "policies": lines, "refused": refused}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import threading
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import suppress
@@ -16,11 +15,10 @@ from functools import partial
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
-from skewless.documents.savings import Savings
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history.recording import finality_of, tells_finality, with_night, with_run
 from skewless.history.store import NightsStore
-from skewless.run.directory import FINALITY, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
+from skewless.run.directory import FINALITY, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.run.publication.places import beside_output, beside_table, turns_folder
 from skewless.run.publication.publish import Turns, draw_turn, publish, require_passed, shown_turn
 from skewless.run.publication.records import (
@@ -105,42 +103,6 @@ def keep_night(run: RunDirectory) -> Finality | None:
     with suppress(SkewlessError, OSError):  # it is told all the same
         run.write_once(FINALITY, told)
     return told
-
-
-#: How long it may take to tell what a run has saved.
-SAVINGS_SECONDS = 1.0
-
-
-def keep_savings(run: RunDirectory, limit_seconds: float = SAVINGS_SECONDS) -> Savings | None:
-    """Write down and return what a published or compared run has saved (``skewless.replay.savings``), once.
-
-    Neither step fails by it, or waits for longer than the limit; of a run of very many tasks it is then unknown.
-    None if the document cannot be read or written.
-    """
-    with suppress(SkewlessError, OSError):
-        if (before := run.savings()) is not None:
-            return before
-        found: list[Savings] = []
-        # A daemon: a process that ends does not wait for a replay.
-        thread = threading.Thread(target=lambda: found.append(_savings_of(run)), name="savings", daemon=True)
-        thread.start()
-        thread.join(limit_seconds)
-        late = f"the replay takes longer than {limit_seconds:g} s; the page What if, or skewless replay, shows it"
-        savings = found[0] if found else Savings.unknown("", late)
-        run.write_once(SAVINGS, savings)
-        return savings
-    return None
-
-
-def _savings_of(run: RunDirectory) -> Savings:
-    from skewless.replay.savings import savings_of  # noqa: PLC0415  # the planner, which publishing does without
-
-    try:
-        reports = run.reports()
-        plans = [run.plan(report.stage) for report in reports]
-        return savings_of(run.job(), plans, reports, run.first_plan_of)
-    except Exception as err:  # noqa: BLE001  # the run is published, whatever becomes of this
-        return Savings.unknown("", f"{type(err).__name__}: {err}")
 
 
 def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:

@@ -99,8 +99,6 @@ def cases(draw: st.DrawFn, operation: Any) -> Any:
     for name in case.path_parameters or {}:
         if draw(st.integers(0, 3)):
             case.path_parameters[name] = draw(_KNOWN[name])
-    if "what-if" in operation.path and draw(st.booleans()):
-        case.query = {"policy": draw(st.lists(st.sampled_from(["static", "halving", "none"]), max_size=3))}
     if draw(st.integers(0, 3)) == 0:
         case.query = {**(case.query or {}), "group": draw(st.sampled_from(["g", "..", "x" * 250, "\u00e9" * 250, ""]))}
     return case

@@ -35,9 +35,9 @@ from skewless_airflow.runners.process_session import Session, ask, begin, end
 from skewless_airflow.runners.submit import SubmittedStep
 from skewless_airflow.runners.warm_driver import DriverStep, code_stamp, worker_folders
 from tests import airflow_setting
-from tests.airflow.players import await_that
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
+from tests.processes import until
 from tests.stand_in_yarn import Application, stand_in_yarn
 from tests.tiers import mostly_long
 from tests.unit import synthetic
@@ -273,12 +273,12 @@ def test_a_try_after_a_lost_worker_finds_the_application_and_submits_no_second_o
         connect(monkeypatch, "yarn", **{"deploy-mode": "cluster", RM: yarn.address})
         yarn.hold()
         lost = subprocess.Popen([sys.executable, "-c", _LOST, entry, kept, "1"])
-        await_that(lambda: bool(yarn.asked), "the first try to follow its driver")
+        until(lambda: bool(yarn.asked), "the first try to follow its driver")
         lost.kill()
         lost.wait()
         if driver == "has ended":
             yarn.release()
-            await_that(lambda: yarn.applications()[0].state()[0] == "FINISHED", "the driver to end")
+            until(lambda: yarn.applications()[0].state()[0] == "FINISHED", "the driver to end")
         else:
             release = threading.Timer(1, yarn.release)
             release.start()
@@ -445,7 +445,7 @@ def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_pat
     )
     begun = begin([sys.executable, "-c", script], dict(os.environ), tmp_path, tmp_path / "said")
     try:
-        await_that(lambda: len(begun.processes()) == 2, "a child of the session")
+        until(lambda: len(begun.processes()) == 2, "a child of the session")
         assert begun.leads()
         reused = Session(begun.pid, begun.born - 1)  # its number was given to another process since
         assert (reused.leads(), reused.processes()) == (False, [])
@@ -461,7 +461,7 @@ def test_a_session_ends_with_all_that_it_started_though_it_does_not_listen(tmp_p
     # A child of a process group of its own, as components of Airflow make.
     script = "set -m; (trap '' TERM; sleep 60) & echo up; wait"
     session = begin(["bash", "-c", script], dict(os.environ), tmp_path, tmp_path / "output")
-    await_that(lambda: "up" in (tmp_path / "output").read_text(), "its child")
+    until(lambda: "up" in (tmp_path / "output").read_text(), "its child")
     assert len(session.processes()) >= 2
     ask({session: signal.SIGTERM}, seconds=0.3)
     assert not session.leads()

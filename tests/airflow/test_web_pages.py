@@ -45,7 +45,6 @@ from skewless_airflow.web.views.comparisons import read_comparisons
 from skewless_airflow.web.views.quality import Mark, QualityView, band_line, observed_line
 from skewless_airflow.web.views.stage import read_stage, read_stages
 from tests import airflow_setting
-from tests.airflow.players import await_that
 from tests.airflow.web_scenario import (
     DAG,
     EVIL,
@@ -172,8 +171,7 @@ _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     ),
 }
 _RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined", "combined-measured", "window"}
-_TWO_POLICIES = "what-if?policy=static&policy=adaptive"
-_PAGES = ("skew", "parts", "quality", "what-if", _TWO_POLICIES, "tasks/stage_01.plan/decision",
+_PAGES = ("skew", "parts", "quality", "what-if", "tasks/stage_01.plan/decision",
           "tasks/prepare/decision", "tasks/stage_09.plan/decision")  # fmt: skip
 
 
@@ -711,26 +709,13 @@ def test_what_an_expectation_requires_is_said_in_words_where_it_is_a_number(aske
     assert required_words(asked) == said
 
 
-@pytest.mark.long
-def test_what_if_replays_other_policies(viewer: TestClient) -> None:
-    await_that(lambda: "Being replayed" not in _page(viewer, "finished", _TWO_POLICIES), "the replays")
-    text = _page(viewer, "finished", _TWO_POLICIES)
-    assert "refresh.js" not in text
+def test_what_if_shows_the_replays_that_were_written_and_which_command_writes_the_others(viewer: TestClient) -> None:
+    text = _page(viewer, "finished", "what-if")
     assert "as it ran" in text
-    assert text.count("<details>") == 3
-    assert "There is nothing to replay" in _page(viewer, "prepared", "what-if").replace("there", "There")
-    assert "balanced" not in _page(viewer, "combined")
-    shown = re.compile("as it ran<td[^>]*>2.000")  # two splits on four slots
-    for run_id, page, said in (("combined", "what-if", ": not measured"), ("one-stage", _TWO_POLICIES, ", but got ")):
-        await_that(lambda: said in _page(viewer, run_id, page), said)  # noqa: B023  # asked at once
-    measured = "what-if?policy=static"
-    await_that(lambda: shown.search(_page(viewer, "combined-measured", measured)) is not None, shown.pattern)
-
-
-def test_an_unknown_policy_is_refused_with_a_hint(viewer: TestClient) -> None:
-    answer = viewer.get(f"/skewless/dags/{DAG}/runs/finished/what-if?policy=statik")
-    assert answer.status_code == 422
-    assert "did you mean &#39;static&#39;" in answer.text
+    assert text.count("<details>") == 2
+    assert "under plain hashing only" in text
+    assert f"skewless replay {run_location(DAG, 'finished')} --policies halving," in text
+    assert "No replay of this run was written yet" in _page(viewer, "prepared", "what-if")
 
 
 @pytest.mark.long
@@ -795,7 +780,7 @@ def test_the_api_gives_keys_as_data(viewer: TestClient, simulation: Simulation) 
     assert viewer.get(f"{base}/failed-quality/quality").json()["quality"]["success"] is False
     lines = viewer.get(base).json()["runs"]
     assert {line["run_id"] for line in lines} >= set(_MOMENTS) - {"triggered"}
-    told = viewer.get(f"{base}/finished/what-if?policy=static").json()["what_if"]
+    told = viewer.get(f"{base}/finished/what-if").json()["what_if"]
     assert [line["policy"] for line in told["lines"]] == ["as it ran", "static"]
     assert DAG in {dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]}
 

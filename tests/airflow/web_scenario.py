@@ -16,13 +16,13 @@ import yaml
 from fastapi.testclient import TestClient
 
 from benchmarks.simulation import Simulation
+from skewless.documents.bill import AS_IT_RAN, PLAIN, Savings
 from skewless.documents.commit import CommittedFile
 from skewless.documents.comparison import Comparison, DifferingKey, Sides
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.nights import Band, Bands
 from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
-from skewless.documents.savings import PLAIN, Savings
 from skewless.documents.steps import Span, StepBill, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
@@ -39,6 +39,7 @@ from skewless.run.directory import (
 from skewless.run.publication.records import Overtaken, Publication
 from skewless.spec.result import Expectation, Quality
 from skewless.spec.shadow import Shadow
+from skewless_lake.replays import replayed
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.unit import synthetic
@@ -278,6 +279,8 @@ class Moments:
         self.run.write_once("publish/published.json", record)
         found = Savings(sentence=f"Plain hashing would have made {EVIL} 1.5 times as long.", policy="adaptive")
         self.run.write_once(SAVINGS, found)
+        for policy in (AS_IT_RAN, PLAIN):
+            replayed(self.run, policy)
         return self
 
 

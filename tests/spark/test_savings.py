@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from skewless.documents.bill import RunBill
-from skewless.documents.savings import Savings
+from skewless.documents.bill import RunBill, Savings
 from skewless.replay.savings import longest_seconds
 from skewless.run.bill import bill_of
 from skewless.run.directory import RunDirectory

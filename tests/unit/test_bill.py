@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from skewless.documents.bill import Amounts, OtherBill, RunBill
-from skewless.documents.savings import Savings
+from skewless.documents.bill import Amounts, OtherBill, RunBill, Savings
 from skewless.documents.steps import StepBill
 from skewless.errors import SpecError
+from skewless.replay.replay import replay
 from skewless.replay.savings import savings_of
 from skewless.run.bill import bill_of, rates_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
@@ -93,7 +93,7 @@ def test_a_run_that_plain_hashing_routed_is_its_own_bill() -> None:
 
 def test_savings_have_what_a_bill_needs_of_the_replay() -> None:
     run = synthetic.simulated(synthetic.zipf_rows(2000, 1.1, 60_000), reducers=8, policy="adaptive").play()
-    found = savings_of(run.job, run.plans, run.reports, lambda _: None)
+    found = savings_of(run.job, run.plans, run.reports, lambda policy: replay(run.job, run.reports, policy))
     assert found.slots == 8
     heaviest = max(seen for seen, _ in run.reports[-1].histogram.head.values())
     assert found.whole_keys_over_bound == pytest.approx(max(1.0, heaviest / (60_015 / 8)))

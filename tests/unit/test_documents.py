@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.document import Document
+from skewless.documents.bill import Replayed, Savings
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job, SentSpec
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
-from skewless.documents.savings import Savings
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
 from skewless.documents.steps import Failure, Span, StepTimes
@@ -61,6 +61,18 @@ def samples() -> dict[str, Document]:
         ),
         "Failure": Failure(exit_code=2, sentence="no"),
         "Savings": Savings(sentence="1.5 times as long", policy="adaptive", against="static", over_bound=1.04),
+        "Replayed": Replayed(
+            policy="static",
+            makespan_over_bound=1.5,
+            error=0.2,
+            s=0.1,
+            imbalance_final=0.1,
+            imbalance_fraction=0.2,
+            rows_forwarded=3,
+            states=None,
+            stages=1,
+            decisions=("no further stage",),
+        ),
         "RoutedRows": RoutedRows(stage=0, cluster="east", tasks={3: (file,), 7: (file,)}, source_rows=6, given_rows=6),
         "SharedTask": SharedTask(task=3, cluster="east", seconds=0.5, files=(file,)),
         "StageShares": StageShares(stage=0, routed_by="east", tasks={"3-0-1": TaskShare(cluster="west", seconds=0.5)}),

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from benchmarks.simulation import Simulation
+from skewless.documents.bill import AS_IT_RAN, Savings
 from skewless.documents.job import Job
-from skewless.documents.savings import Savings
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.replay import savings
+from skewless.replay.replay import replay
 from skewless.replay.savings import longest_seconds, savings_of
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import SAVINGS, STAGE_REPORT, RunDirectory, stage_step
-from skewless_lake.publication import keep_savings
+from skewless_lake import replays
+from skewless_lake.replays import keep_savings
 from tests.unit import synthetic
 
 
@@ -32,7 +33,8 @@ def untimed(run: Simulation) -> list[StageReport]:
 
 
 def told(run: Simulation, job: Job | None = None, reports: list[StageReport] | None = None) -> Savings:
-    return savings_of(job or run.job, run.plans, reports or untimed(run), lambda _: None)
+    job, reports = job or run.job, reports or untimed(run)
+    return savings_of(job, run.plans, reports, lambda policy: replay(job, reports, policy))
 
 
 def over_bound(run: Simulation) -> float:
@@ -123,7 +125,7 @@ def test_a_run_that_plain_hashing_routed_says_so_and_what_adaptive_would_have_do
 def test_a_run_that_sent_no_row_has_nothing_to_save_and_one_that_counted_none_does_not_know() -> None:
     run = played()
     combine = run.plans[0].model_copy(update={"engine": "combine"})
-    found = savings_of(run.job, [combine], run.reports[:1], lambda _: None)
+    found = savings_of(run.job, [combine], run.reports[:1], lambda policy: replay(run.job, run.reports[:1], policy))
     assert found.sentence.startswith("Nothing was to be saved by routing: every input split was aggregated where")
     uncounted = [one.model_copy(update={"tasks": ()}) for one in run.reports]
     assert told(run, reports=uncounted).sentence == (
@@ -145,31 +147,36 @@ def recorded(folder: Path) -> RunDirectory:
     return run
 
 
-def test_it_is_kept_once_and_publishing_neither_fails_nor_waits_for_it(
+def test_it_is_kept_once_with_its_replays_and_publishing_does_not_fail_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = recorded(tmp_path / "run")
-    assert run.savings() is None
-    keep_savings(run, limit_seconds=60)  # a busy machine may take more than a second
-    assert run.savings() == told(played(), reports=played().reports)
-    late, broken = recorded(tmp_path / "late"), recorded(tmp_path / "broken")
-    monkeypatch.setattr(savings, "savings_of", lambda *_: time.sleep(5))
-    keep_savings(run)
-    assert run.savings() == told(played(), reports=played().reports), "once"
-    begun = time.monotonic()
-    keep_savings(late, limit_seconds=0.1)
-    assert time.monotonic() - begun < 2.0
-    found = late.savings()
-    assert found is not None
-    assert "the replay takes longer than 0.1 s" in found.sentence
+    run, of = recorded(tmp_path / "run"), played()
+    assert (run.savings(), run.replayed("static")) == (None, None)
+    saved = keep_savings(run)
+    assert saved == run.savings() == told(of, reports=of.reports)
+    assert run.replayed("static") == replay(of.job, of.reports, "static")
+    ran = run.replayed(AS_IT_RAN)
+    assert ran is not None
+    assert ran.makespan_over_bound == pytest.approx(over_bound(of))
+    assert run.replayed("adaptive") is None, "that is for a command"
+    monkeypatch.setattr(replays, "replay", lambda *_: pytest.fail("it is read"))
+    assert replays.replayed(run, "static") == run.replayed("static")
+    assert keep_savings(run) == saved
 
     def fail(*_: object) -> Savings:
         raise ZeroDivisionError("no rows")
 
-    monkeypatch.setattr(savings, "savings_of", fail)
-    keep_savings(broken)
-    found = broken.savings()
+    broken = recorded(tmp_path / "broken")
+    monkeypatch.setattr(replays, "savings_of", fail)
+    found = keep_savings(broken)
     assert found is not None
     assert found.sentence == "What routing has saved is not known: ZeroDivisionError: no rows."
     (tmp_path / "broken" / SAVINGS).write_text("{")
-    keep_savings(broken)
+    assert keep_savings(broken) is None
+
+
+def test_beside_plain_hashing_of_very_many_tasks_no_planner_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "MOST_TASKS", len(played("static").plans[0].tasks) - 1)
+    found = told(played("static"))
+    assert (found.against, found.sentence.count("`skewless replay` shows")) == ("", 1)
+    assert told(played()).against == "static", "plain hashing plans nothing"

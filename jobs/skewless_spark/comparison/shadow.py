@@ -11,7 +11,7 @@ from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, Fence, RunDirectory
 from skewless.spec.shadow import Shadow, is_query
 from skewless.spec.spec import JobSpec
-from skewless_lake.publication import keep_savings
+from skewless_lake.replays import keep_savings
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import FIELD, other_side, require_parsed
 from skewless_spark.session.session import build_session

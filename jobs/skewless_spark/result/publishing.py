@@ -6,7 +6,8 @@ import datetime as dt
 
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import Publication
-from skewless_lake.publication import keep_night, keep_savings, publish_run
+from skewless_lake.publication import keep_night, publish_run
+from skewless_lake.replays import keep_savings
 
 
 def publish_now(run: RunDirectory) -> Publication:

@@ -1,4 +1,4 @@
-"""What a run has cost, and what it would have cost under plain hashing: arithmetic on what was measured."""
+"""What a run has cost, and what it would have been under other policies: replays, what was saved, core-seconds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,94 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from skewless.documents.savings import Savings
+from pydantic import Field
+
+from skewless.document import Count, Document
 from skewless.documents.steps import StepBill
 
 #: The policy that is plain hashing.
 PLAIN = "static"
 #: A replay that is off by as much as itself says nothing.
 _WORST_ERROR = 1.0
+
+
+#: What the recorded run is called beside policies.
+AS_IT_RAN = "as it ran"
+#: What is said beside the figures of replays.
+ERROR_WORDS = (
+    "± is the worst error that was measured, against simulations that play every row, for keys that come late or "
+    "sorted. For keys in random order it was at most 5 %."
+)
+
+
+class Replayed(Document):
+    """What a run came to under one policy: the document ``replays/POLICY.json`` of it.
+
+    Attributes:
+        policy: its name, or ``as it ran``.
+        makespan_over_bound: the sum of the stages' makespans in rows, over the best there could be
+            (``skewless.run.certificate``); at least 1. None, as the next three, of a run as it ran
+            if nobody counted the rows of its tasks.
+        error: by which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that
+            was measured on runs like this; 0 where it is exact.
+        s: ``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows,
+            ``U = ceil(M / R)`` for the R reducers of the spec, and Wmax the most rows of one task. 0 is
+            even, 1 is all on one task; below 0 where reducers were added.
+        imbalance_final: ``(max - mean) / M`` of the rows of each task over the run (Partial Key Grouping, section 2).
+        imbalance_fraction: the mean of ``(max - mean) / M`` of the rows of each task up to the end
+            of a stage, the stages weighted by their rows (section 6.2 there).
+        states: distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran
+            if some of it was combined where it was read: nobody knows which key was in which input split.
+    """
+
+    policy: str
+    makespan_over_bound: float | None
+    error: float
+    s: float | None
+    imbalance_final: float | None
+    imbalance_fraction: float | None
+    rows_forwarded: int
+    states: int | None
+    stages: int
+    decisions: tuple[str, ...]
+
+
+class Savings(Document):
+    """A run beside the same run under another policy. What is not known is None.
+
+    Attributes:
+        sentence: what was saved, or why that is not known.
+        against: the policy beside it; "" where there is none.
+        over_bound: the makespans of the stages together, over the best there could be; at least 1.
+        against_over_bound: the same under the other policy, by a replay.
+        seconds: what the longest tasks of the stages took together, where each task measured its time.
+        against_seconds: the same under the other policy.
+        against_error: by which part of itself ``against_over_bound`` may be too low or too high.
+        whole_keys_over_bound: what the makespan would be at best, over the same, with one task for each key.
+    """
+
+    sentence: str = Field(max_length=2_000)
+    policy: str = Field(max_length=100)
+    against: str = Field(default="", max_length=100)
+    over_bound: float | None = None
+    against_over_bound: float | None = None
+    seconds: float | None = Field(default=None, ge=0)
+    against_seconds: float | None = Field(default=None, ge=0)
+    slots: Count | None = None
+    against_error: float | None = Field(default=None, ge=0)
+    whole_keys_over_bound: float | None = None
+
+    @property
+    def seconds_saved(self) -> float | None:
+        """By how much the longest tasks were shorter than plain hashing would have made them; below 0 if longer."""
+        if self.against != PLAIN or self.seconds is None or self.against_seconds is None:
+            return None
+        return self.against_seconds - self.seconds
+
+    @classmethod
+    def unknown(cls, policy: str, reason: str) -> Self:
+        """The savings of a run of which they are not known."""
+        return cls(sentence=f"What routing has saved is not known: {reason}"[:1_900] + ".", policy=policy)
 
 
 class Amounts(NamedTuple):

@@ -27,7 +27,7 @@ import numpy as np
 
 from skewless.bounds import makespan
 from skewless.columns import column
-from skewless.document import Frozen
+from skewless.documents.bill import AS_IT_RAN, Replayed
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.cost import StageCost, stage_cost
@@ -47,49 +47,11 @@ ORDER_ERROR = 0.2
 #: The same where, besides, a stage admitted several waves that are consecutive stretches of the input: 35 % was seen.
 JOINED_ERROR = 0.35
 
-#: What is said beside the figures.
-ERROR_WORDS = (
-    "± is the worst error that was measured, against simulations that play every row, for keys that come late or "
-    "sorted. For keys in random order it was at most 5 %."
-)
-
 #: A pair of item and task counts as a partial state from so many rows on: fewer round to none.
 _ONE_ROW = 0.5
 
 #: What comes after a stage: the next plan and the sentence about it; None where no stage follows.
 Follow = Callable[[RoutingPlan, Sequence[StageReport]], tuple[RoutingPlan | None, str]]
-
-
-class Replayed(Frozen):
-    """What a run came to under one policy.
-
-    Attributes:
-        policy: its name, or ``as it ran``.
-        makespan_over_bound: the sum of the stages' makespans in rows, over the best there could be
-            (``skewless.run.certificate``); at least 1. None, as the next three, of a run as it ran
-            if nobody counted the rows of its tasks.
-        error: by which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that
-            was measured on runs like this; 0 where it is exact.
-        s: ``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows,
-            ``U = ceil(M / R)`` for the R reducers of the spec, and Wmax the most rows of one task. 0 is
-            even, 1 is all on one task; below 0 where reducers were added.
-        imbalance_final: ``(max - mean) / M`` of the rows of each task over the run (Partial Key Grouping, section 2).
-        imbalance_fraction: the mean of ``(max - mean) / M`` of the rows of each task up to the end
-            of a stage, the stages weighted by their rows (section 6.2 there).
-        states: distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran
-            if some of it was combined where it was read: nobody knows which key was in which input split.
-    """
-
-    policy: str
-    makespan_over_bound: float | None
-    error: float
-    s: float | None
-    imbalance_final: float | None
-    imbalance_fraction: float | None
-    rows_forwarded: int
-    states: int | None
-    stages: int
-    decisions: tuple[str, ...]
 
 
 def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> Replayed:
@@ -116,7 +78,7 @@ def as_it_ran(
     played = CountedRun(job, counts, stage_cost(job, reports), False, lambda *_: (next(recorded, None), ""))
     played.play(next(recorded))
     routed = not any(plan.takes_all for plan in plans)
-    return _judged("as it ran", job, reports, played.states if routed else None, decisions)
+    return _judged(AS_IT_RAN, job, reports, played.states if routed else None, decisions)
 
 
 def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> CountedRun:

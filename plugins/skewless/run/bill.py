@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from skewless.documents.bill import RunBill
+from skewless.documents.bill import RunBill, Savings
 from skewless.documents.job import Job
-from skewless.documents.savings import Savings
 from skewless.documents.steps import StepBill, StepTimes
 from skewless.errors import SkewlessError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step

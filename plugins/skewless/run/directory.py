@@ -8,7 +8,7 @@
     RUN/comparison/attempts/ID/...   RUN/comparison/COMMIT.json (of a job in the shadow of another one)
     RUN/times/stage-0.json ...       for people, not part of any commit, as are
     RUN/times/again/stage-0-ID.json  of tries beside it, and
-    RUN/savings.json                 RUN/finality.json (of a job with a window)
+    RUN/savings.json   RUN/replays/  RUN/finality.json (of a job with a window)
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes where nobody else does, and
 only a COMMIT makes its files count. Beside the attempts of a step lie the records of its fence, which nobody reads once
@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from skewless.document import Document
+from skewless.documents.bill import Replayed, Savings
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
@@ -30,7 +31,6 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLines
 from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
-from skewless.documents.savings import Savings
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.routing.plan import RoutingPlan
@@ -156,6 +156,11 @@ FINALITY = "finality.json"
 PUBLISH_STEP = "publish"
 
 
+def replay_document(policy: str) -> str:
+    """Where the replay under a policy is written, below the run directory."""
+    return f"replays/{policy.replace(' ', '_')}.json"
+
+
 class RunDirectory(Storage):
     """The documents and commits of one run. See ``Storage`` for its arguments."""
 
@@ -255,6 +260,11 @@ class RunDirectory(Storage):
     def savings(self) -> Savings | None:
         """What the run has saved; None before it is published or compared."""
         return self.read(SAVINGS, Savings) if self.exists(SAVINGS) else None
+
+    def replayed(self, policy: str) -> Replayed | None:
+        """The run under a policy, or ``AS_IT_RAN``, if that was written down."""
+        name = replay_document(policy)
+        return self.read(name, Replayed) if self.exists(name) else None
 
     def finality(self) -> Finality | None:
         """What its publication has told of finality; None without a window, or before it."""

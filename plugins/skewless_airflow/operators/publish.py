@@ -51,7 +51,8 @@ class PublishOperator(BaseOperator):
         from skewless.run.step_times import timed_step
         from skewless.run.summary import run_facts
         from skewless_airflow.observability.metrics import emit_result
-        from skewless_lake.publication import keep_night, keep_savings, publish_run
+        from skewless_lake.publication import keep_night, publish_run
+        from skewless_lake.replays import keep_savings
 
         push_links(context)
         self.outlets = [self.alias]

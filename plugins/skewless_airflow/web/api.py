@@ -19,16 +19,16 @@ from skewless.document import Document
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
-from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
+from skewless_airflow.web.pages import readable_jobs
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, harden
 from skewless_airflow.web.views.comparisons import ComparedNight, read_comparisons
+from skewless_airflow.web.views.costs import WhatIfView, read_what_if
 from skewless_airflow.web.views.history import RunLine, read_history
 from skewless_airflow.web.views.jobs import JobLine
 from skewless_airflow.web.views.parts_over_time import Delay, Night, read_parts_history
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.run import LedgerView, RunView, read_run
-from skewless_airflow.web.views.what_if import WhatIfView, read_what_if
 
 
 class Refusal(BaseModel):
@@ -218,10 +218,9 @@ def quality(dag_id: DagId, run_id: RunId, group: Group) -> Any:
 
 
 @router.get(_RUN + "/what-if", dependencies=READ_RUN, responses=answers(WhatIf))
-async def what_if(dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's way
+def what_if(dag_id: DagId, run_id: RunId, group: Group) -> Any:
     """A run under other policies."""
-    told = await read_what_if(open_run(dag_id, run_id, group), known_policies(policies))
-    return _answer(dag_id=dag_id, run_id=run_id, what_if=told)
+    return _answer(dag_id=dag_id, run_id=run_id, what_if=read_what_if(open_run(dag_id, run_id, group)))
 
 
 def _whole(stage: int) -> int:

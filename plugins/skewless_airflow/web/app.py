@@ -15,7 +15,6 @@ from skewless.errors import RunDirectoryError, SkewlessError
 from skewless_airflow.web import api, pages
 from skewless_airflow.web.rendering.template import STATIC, page
 from skewless_airflow.web.security import LOGIN, harden
-from skewless_airflow.web.views.what_if import TooManyReplaysError
 
 log = structlog.get_logger(__name__)
 
@@ -77,8 +76,7 @@ def _not_understood(request: Request, err: Exception) -> Any:
 
 
 def _unreadable(request: Request, err: Exception) -> Any:
-    known = {RunDirectoryError: HTTPStatus.NOT_FOUND, TooManyReplaysError: HTTPStatus.SERVICE_UNAVAILABLE}
-    status = next((status for kind, status in known.items() if isinstance(err, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    status = HTTPStatus.NOT_FOUND if isinstance(err, RunDirectoryError) else HTTPStatus.INTERNAL_SERVER_ERROR
     return _answer(request, status, str(err))
 
 

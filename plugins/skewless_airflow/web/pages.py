@@ -10,10 +10,9 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import APIRouter, Depends, HTTPException, Query, Request, status
+from fastapi import APIRouter, Depends, HTTPException, Request, status
 
-from skewless.errors import SkewlessError, nearest
-from skewless.planner.policies import POLICIES
+from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication.records import publication_of
 from skewless.standing.kept_merges import choice_of
@@ -31,7 +30,7 @@ from skewless_airflow.web.rendering.words import day
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
 from skewless_airflow.web.views.comparisons import read_comparisons
-from skewless_airflow.web.views.costs import read_costs
+from skewless_airflow.web.views.costs import read_costs, read_what_if
 from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
@@ -39,7 +38,6 @@ from skewless_airflow.web.views.parts_over_time import read_parts_history
 from skewless_airflow.web.views.quality import band_line, histories, observed_line, read_quality
 from skewless_airflow.web.views.run import has_stages, read_comparison, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_job, read_stage, read_stages
-from skewless_airflow.web.views.what_if import read_what_if
 from skewless_airflow.web.views.window import read_window, saving
 
 router = APIRouter()
@@ -51,10 +49,6 @@ _MOST_BARS, _FEWEST_BARS = 480, 12
 _MOST_PARTS = 60
 #: The page of all jobs, which reads many runs, is made anew every so many seconds.
 _JOBS_SECONDS = 20
-#: After so many seconds the page of replays shows those that are done, and asks for the others later.
-_PATIENCE_SECONDS = 3.0
-#: A replay of a large run takes up to a minute, so the number of policies in a request is limited.
-Policies = Annotated[list[str], Query(alias="policy", max_length=2 * len(POLICIES))]
 
 
 class AskedRun(NamedTuple):
@@ -254,17 +248,6 @@ def quality(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep)
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/what-if", dependencies=READ_RUN)
-async def what_if(asked: Annotated[AskedRun, Depends(asked_run)], policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
+def what_if(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
     """A run as it ran, and replayed under other policies."""
-    chosen = known_policies(policies)
-    told = await read_what_if(asked.directory, chosen, _PATIENCE_SECONDS)
-    return asked.page("what_if.html", refresh=bool(told.pending), told=told, chosen=chosen, policies=tuple(POLICIES))
-
-
-def known_policies(names: list[str]) -> tuple[str, ...]:
-    """The policies of a request, each once; an ``HTTPException`` if there is no such policy."""
-    for name in names:
-        if name not in POLICIES:
-            hint = nearest(name[:50], POLICIES)
-            raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, f"There is no such policy; {hint}")
-    return tuple(dict.fromkeys(names))
+    return asked.page("what_if.html", told=read_what_if(asked.directory))

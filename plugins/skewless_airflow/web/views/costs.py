@@ -1,12 +1,13 @@
-"""What the runs of a job have cost: charts over its nights."""
+"""What the runs of a job have cost, and what other policies would have made of one of them."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
-from skewless.documents.bill import RunBill
-from skewless.documents.savings import Savings
+from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, RunBill, Savings
 from skewless.errors import SkewlessError
+from skewless.planner.policies import POLICIES
 from skewless.run.bill import bill_of, rates_of
 from skewless.run.directory import SAVINGS, RunDirectory
 from skewless.run.step_names import COMPARE
@@ -87,3 +88,26 @@ _compared = kept_by(f"{TIMES}/{COMPARE.name}.json")(_read)
 def _added(bill: RunBill, savings: Savings | None) -> float | None:
     plain, _ = bill.replayed(savings)
     return plain.held - bill.held if plain else None
+
+
+@dataclass(frozen=True)
+class WhatIfView:
+    """A run as it ran, and under other policies, as far as documents say so.
+
+    Attributes:
+        missing: policies that nobody has replayed it under.
+        command: what writes their documents.
+    """
+
+    lines: tuple[Replayed, ...]
+    missing: tuple[str, ...]
+    command: str
+    error_words: str = ERROR_WORDS
+
+
+def read_what_if(run: RunDirectory) -> WhatIfView:
+    """The replays of a run that were written down: by its publication, and by ``skewless replay``."""
+    written = {policy: run.replayed(policy) for policy in (AS_IT_RAN, *POLICIES)}
+    missing = tuple(policy for policy, line in written.items() if line is None and policy != AS_IT_RAN)
+    command = shlex.join(["skewless", "replay", str(run), "--policies", ",".join(missing)])
+    return WhatIfView(tuple(line for line in written.values() if line is not None), missing, command)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from skewless.documents.bill import Savings
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
-from skewless.documents.savings import Savings
 from skewless.documents.steps import Failure, failed_step, own_name
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
