@@ -414,14 +414,15 @@ def restate(
     """
     loaded = load_spec(spec, tuple(overrides or ()))
     days = chosen_days(loaded, first, last)
-    from skewless_cli import progress, running  # noqa: PLC0415  # as in ``check``
+    from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
-    view = progress.RestateView(_console(stderr=as_json), dry_run=dry_run)
+    report: dict[str, Any] = {}
+    console = _console(stderr=as_json)
     try:
-        running.restate_job(loaded, f"spec {spec}", days, root, master, view)
+        running.restate_job(loaded, f"spec {spec}", days, root, master, console, report, dry_run=dry_run)
     finally:
-        if as_json and view.told:
-            _print_json(view.told)
+        if as_json and report:
+            _print_json(report)
 
 
 @app.command()

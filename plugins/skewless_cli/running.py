@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -22,10 +23,11 @@ from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
+from skewless_cli import run_summary, say
 from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_new
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
-from skewless_cli.progress import RestateView, RunProgress
+from skewless_cli.progress import RunProgress
 from skewless_lake.catalogs import which_are_tested
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
@@ -34,9 +36,9 @@ from skewless_spark.comparison.other_side import other_side
 from skewless_spark.comparison.shadow import check_shadow
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
-from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
+from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
-from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
+from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.quality.verification import Differences, differences, require_same_input
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
@@ -155,11 +157,6 @@ def run_job(
                 spark.stop()
 
 
-def is_of_one_part(err: Exception) -> bool:
-    """Whether it is a part's own input or result that an error is about, and not the job's whole surroundings."""
-    return exit_code_of(err) in {InputError.exit_code, QualityError.exit_code}
-
-
 def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
     """Take part, as the cluster ``NAME=MASTER``, in one stage of a prepared run; or in all, to the end of the last."""
     (here,) = parse_clusters([cluster])
@@ -174,13 +171,16 @@ def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
 
 
 def restate_job(
-    spec: JobSpec, where: str, days: tuple[dt.date, dt.date], root: str, master: str | None, view: RestateView
-) -> None:
+    spec: JobSpec, where: str, days: tuple[dt.date, dt.date], root: str, master: str | None, console: Console,
+    report: dict[str, Any], *, dry_run: bool,
+) -> None:  # fmt: skip
     """Compute published results again whose window covers a part that changed, oldest first, and publish each once.
 
     A result that cannot be computed, or that fails its checks, stays as it is, and hinders no other one. If this was
-    ended at any moment, it goes on when it is called again. The view is told what was found in the days from the first
-    to the last, and each result; a dry run ends before the first result.
+    ended at any moment, it goes on when it is called again.
+
+    Args:
+        report: is filled with what ``--json`` prints.
 
     Raises:
         SpecError: the job has no window.
@@ -189,43 +189,37 @@ def restate_job(
     """
     spec = restating_spec(spec, where)
     runs = f"{runs_below(root)}/{spec.name}"
-    found = find_stale(spec, days, root, where, runs)
-    if not found.stale:
-        view.found(found, {})
+    stale, up_to_date = find_stale(spec, days, root, where, runs)
+    for result in stale:
+        say(console, f"{result.part}: its result is not up to date")
+        for name, reasons in result.reasons.items():
+            for reason in reasons:
+                say(console, f"  {name}: {reason}" if name else f"  {reason}")
+    say(console, f"{len(stale):,} results to compute, {up_to_date:,} up to date")
+    lines = [
+        {"part": part.name, "date": str(part.date), "hour": part.hour, "reasons": reasons, "run_name": run_name}
+        for part, reasons, run_name in stale
+    ]
+    report |= {"dry_run": dry_run, "up_to_date": up_to_date, "results": lines}
+    if dry_run or not stale:
         return
-    with (
-        nullcontext()
-        if view.dry_run and not needs_session(spec)
-        else _session(f"skewless restate {spec.name}", master) as spark
-    ):
-        reads, left = what_is_read(spec, found.stale, root, where)
-        view.found(found, reads)
-        if spark is not None and not view.dry_run:
-            with RunProgress(view.console) as progress:
-                progress.follow(spark)
-                for one in (one for one in found.stale if one.part in reads):
-                    run = RunDirectory(f"{runs}/{one.run_name}", os.environ.get(RUN_GROUP, ""))
-                    try:
-                        with spark_step(run, "prepare"):
-                            prepare(run, spec, one.part.date, root, where, hour=one.part.hour)
-                        done = publish_now(run) if record_of(run) else run_pipeline(spark, run, progress).publication
-                    except Exception as err:
-                        if not is_of_one_part(err):
-                            raise
-                        left[one.part] = err
-                    else:
-                        view.restated(one, run, done)
-    _tell_of_left(left, view)
-
-
-def _tell_of_left(left: Mapping[Part, Exception], view: RestateView) -> None:
-    """List the results that stay as they are, and end with the exit code of the worst."""
-    for part, err in sorted(left.items()):
-        view.left(part, sentence_for(err))
+    left: dict[Part, Exception] = {}
+    with _session(f"skewless restate {spec.name}", master):
+        for result, line in zip(stale, lines, strict=True):
+            run = RunDirectory(f"{runs}/{result.run_name}", os.environ.get(RUN_GROUP, ""))
+            try:
+                run_job(run, result.part, spec, where, root, master, (), console)
+            except Exception as err:
+                if exit_code_of(err) not in {InputError.exit_code, QualityError.exit_code}:
+                    raise  # it is about the job's surroundings, and not about this part
+                left[result.part], line["left"] = err, sentence_for(err)
+                say(console, f"{result.part}: left as it was: {line['left']}")
+            else:
+                line |= {"run_dir": str(run), "rows_read": run_summary.rows_read(run)}
+                say(console, f"{result.part}: computed again, {line['rows_read']:,} rows read; {run}")
     if left:
-        failed = QualityError.exit_code in map(exit_code_of, left.values())
-        kind = QualityError if failed else InputError
-        parts = ", ".join(str(part) for part in sorted(left))
+        kind = QualityError if QualityError.exit_code in map(exit_code_of, left.values()) else InputError
+        parts = ", ".join(map(str, left))
         raise kind.saying("restate", f"{len(left):,} results are as they were: {parts}", "mend them, and restate again")
 
 

@@ -71,7 +71,7 @@ def test_it_triggers_a_run_for_each_day_whose_window_has_changed(root: Path) -> 
         folder.mkdir(parents=True)
         manifest = VersionManifest(by=identity_of(run), turn=job.turn, name=f"{job.turn}-aa", files=())
         (folder / MANIFEST).write_text(manifest.sealed())
-    find = FindStaleOperator(task_id="find", spec=spec, spec_path=str(path))
+    find = FindStaleOperator(task_id="find", spec_path=str(path))
     asked = {"from": str(DAYS[0]), "to": str(DAYS[-1])}
     assert find.execute({"params": asked}) == []
     _write(root, DAYS[0], "late")

@@ -292,7 +292,7 @@ def test_restating_finds_rows_that_came_late_and_no_compaction(spark: SparkSessi
         run_pipeline(spark, run, Quiet())
 
     def stale() -> list[tuple[str, list[str]]]:
-        found = find_stale(spec, (DAYS[0], NIGHT), str(tmp_path), "spec").stale
+        found = find_stale(spec, (DAYS[0], NIGHT), str(tmp_path), "spec")[0]
         return [(one.part.name, list(one.reasons)) for one in found]
 
     assert stale() == []

@@ -1,6 +1,6 @@
-"""Finds published results that are out of date, as a part of their window has changed, and parts without a result.
+"""Lists published results that are out of date, as a part of their window has changed, and parts without a result.
 
-Results are found by the manifests of published folders, or in the history of a table.
+Results are listed by the manifests of published folders, or by the history of a table.
 """
 
 from __future__ import annotations
@@ -14,35 +14,34 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.documents.window import JobWindow
-from skewless.errors import InputError, SkewlessError, SpecError
+from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import absolute_root
 from skewless.run.publication.records import Identity, identity_of, manifest_of
 from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec
-from skewless.standing.changes import FileName, Listed, PartReading, changed_parts, covered_parts, readings
+from skewless.standing.changes import FileName, Listed, changed_parts, covered_parts
 from skewless_lake.publication import published_parts
 from skewless_lake.staged import OutputPart
 from skewless_spark.prepare.earlier_runs import siblings
-from skewless_spark.prepare.freezing import freeze
 from skewless_spark.sources.locations import output_location
 from skewless_spark.windows.found import sees_order
 from skewless_spark.windows.part_files import PartFiles, files_of_parts
 from skewless_spark.windows.table_parts import TablePart, TableRewrites
 
-#: Of a result whose run is gone nothing can be compared.
-_UNKNOWN = "the run directory {run} is gone, so it is not known what the result was made of"
+#: So many parts before that of a run are looked at. If none of them is published, the job is new there.
+LOOKS_BACK = 400
 
 
 class StaleResult(NamedTuple):
-    """A published result that is not what a run of its day would publish now.
+    """A published result that is not what a run of its part would publish now.
 
     Attributes:
         part: the day, or the hour, that it is published under.
         reasons: what changed, in words, by the name of the part of the input; "" where that is not known.
-        run_name: of the run directory that computes it again. It stays the same until the result is replaced or the
-            input changes, so that whoever begins again goes on with it.
+        run_name: of the run that computes it again. It stays the same until the result is replaced or the input
+            changes, so that whoever begins again goes on with it.
     """
 
     part: Part
@@ -50,27 +49,8 @@ class StaleResult(NamedTuple):
     run_name: str
 
 
-class Restatement(NamedTuple):
-    """What is to be computed again.
-
-    Attributes:
-        without_window: published results of a release of the spec that had no window, which are left alone.
-    """
-
-    stale: tuple[StaleResult, ...]
-    up_to_date: int
-    without_window: tuple[Part, ...]
-
-
-class _Published(NamedTuple):
-    part: Part
-    version: str
-    run: str
-    job: Job | None
-
-
 def restating_spec(spec: JobSpec, where: str) -> JobSpec:
-    """The spec by which days are computed again: what came late counts, whatever the spec says of nights.
+    """The spec by which parts are computed again: what came late counts, whatever the spec says of nights.
 
     Raises:
         SpecError: the job keeps no states, or publishes nothing.
@@ -89,111 +69,53 @@ def restating_spec(spec: JobSpec, where: str) -> JobSpec:
 
 def find_stale(
     spec: JobSpec, days: tuple[dt.date, dt.date], root: str, where: str, runs: str | None = None
-) -> Restatement:
+) -> tuple[list[StaleResult], int]:
     """Compare published results with the input that they were made of. Files are listed, and nothing is written.
 
     Args:
         days: the first and the last day of published results to look at.
         runs: the folder of the job's runs, where run directories are looked for that are not where they were.
 
+    Returns:
+        The results that are out of date, oldest first, and how many are up to date. Results that were made without a
+        window are neither.
+
     Raises:
         InputError: the input cannot be listed.
     """
-    parts = _parts(spec, *days)
-    published = published_results(spec, parts, root, where)
-    found = [_Published(part, version, by.run, _job_of(by, runs)) for part, version, by in published]
-    wanted = sorted(
-        {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
-    )
-    everything = None if spec.lengths[-1] is None else wanted
-    now, _ = files_of_parts(spec, wanted[-1], everything, root, where) if wanted else ((), 0)
+    results = [
+        (part, version, by.run, _job_of(by, runs))
+        for part, version, by in published_results(spec, _parts(spec, *days), root, where)
+    ]
+    windows = [job.window for *_, job in results if job and job.window]
+    covered = sorted({Part.named(name) for window in windows for name in covered_parts(window)})
+    everything = None if spec.lengths[-1] is None else covered
+    now = files_of_parts(spec, covered[-1], everything, root, where)[0] if covered else ()
     listed = {files.part.name: Listed(files.found(), files.difference) for files in now}
-    rewrites = _rewrites(spec, now, [one.job for one in found if one.job])
-    stale, without = [], []
-    for one in found:
-        if one.job is None:
-            reasons: dict[str, tuple[str, ...]] = {"": (_UNKNOWN.format(run=one.run),)}
-        elif one.job.window is None:
-            without.append(one.part)
+    rewrites = _rewrites(spec, now, windows)
+    stale, up_to_date = [], 0
+    for part, version, run, job in results:
+        window = job.window if job else None
+        if job is None:
+            gone = f"the run directory {run} is gone, so it is not known what the result was made of"
+            reasons: dict[str, tuple[str, ...]] = {"": (gone,)}
+        elif window is None:
             continue
         else:
-            reasons = changed_parts(_followed(one.job.window, rewrites), listed)
+            reasons = changed_parts(_followed(window, rewrites), listed)
         if reasons:
-            stale.append(StaleResult(one.part, reasons, _run_name(spec, one, reasons, listed)))
-    return Restatement(tuple(stale), len(found) - len(stale) - len(without), tuple(without))
-
-
-def what_is_read(
-    spec: JobSpec, stale: Sequence[StaleResult], root: str, where: str
-) -> tuple[dict[Part, tuple[PartReading, ...]], dict[Part, Exception]]:
-    """What computing each result reads, if they are computed in this order: a part is read by the first that needs it.
-
-    Returns:
-        That, and why others cannot be computed, as their files are missing.
-    """
-    read, found, left = set[str](), dict[Part, tuple[PartReading, ...]](), dict[Part, Exception]()
-    for one in stale:
-        try:
-            job = freeze(spec, one.part.date, root, where, hour=one.part.hour)
-        except InputError as err:
-            left[one.part] = err
-            continue
-        found[one.part] = tuple(reading for reading in readings(job) if reading.part not in read)
-        read |= {reading.part for reading in found[one.part]}
-    return found, left
-
-
-def _rewrites(spec: JobSpec, now: Sequence[PartFiles | TablePart], jobs: Sequence[Job]) -> TableRewrites | None:
-    table = next((one.table for one in now if isinstance(one, TablePart)), None)
-    if table is None or sees_order(spec):
-        return None
-    parts = [part for job in jobs if job.window for part in job.window.parts]
-    known = {FileName(file.path, file.version) for part in parts for file in part.files}
-    gone = known - {FileName(file.path, file.version) for one in now for file in one.found()}
-    return TableRewrites.of(table, str(spec.input.parts), gone) if gone else None
-
-
-def _followed(window: JobWindow, rewrites: TableRewrites | None) -> JobWindow:
-    """A window as made of the files that hold the rows of its own now."""
-    if rewrites is None:
-        return window
-    return window.model_copy(update={"parts": tuple(rewrites.followed(part) for part in window.parts)})
+            read = {*(covered_parts(window) if window else ()), *reasons}
+            stale.append(StaleResult(part, reasons, _run_name(spec, part, version, read, listed)))
+        else:
+            up_to_date += 1
+    return stale, up_to_date
 
 
 def _parts(spec: JobSpec, first: dt.date, last: dt.date) -> tuple[Part, ...]:
+    zone = spec.schedule.timezone
     if spec.schedule.unit == "day":
-        return parts_between(Part(first), Part(last), spec.schedule.timezone)
-    begin, end = (hours_of(day, spec.schedule.timezone) for day in (first, last))
-    return parts_between(Part(first, begin[0]), Part(last, end[-1]), spec.schedule.timezone)
-
-
-def published_results(
-    spec: JobSpec, parts: Sequence[Part], root: str, where: str
-) -> Iterator[tuple[Part, str, Identity]]:
-    """Those of some parts that are published, each with the name of its version and who has published it."""
-    return (_published_in_table if spec.output.is_table else _published_in_folder)(spec, parts, root, where)
-
-
-def _published_in_folder(
-    spec: JobSpec, parts: Sequence[Part], root: str, where: str
-) -> Iterator[tuple[Part, str, Identity]]:
-    for part in parts:
-        manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder(spec.output.partition))
-        if manifest is not None:
-            yield part, manifest.name, manifest.by
-
-
-def _published_in_table(
-    spec: JobSpec, parts: Sequence[Part], root: str, where: str
-) -> Iterator[tuple[Part, str, Identity]]:
-    if not parts:
-        return
-    path = output_location(spec, parts[-1], root, where)
-    found = published_parts(OutputPart(spec.output, path, absolute_root(root), parts[-1]))
-    for part in parts:
-        if part.name in found:
-            version, by = found[part.name]
-            yield part, version, by
+        return parts_between(Part(first), Part(last), zone)
+    return parts_between(Part(first, hours_of(first, zone)[0]), Part(last, hours_of(last, zone)[-1]), zone)
 
 
 def _job_of(by: Identity, runs: str | None) -> Job | None:
@@ -209,17 +131,44 @@ def _job_of(by: Identity, runs: str | None) -> Job | None:
     return None
 
 
-def _run_name(
-    spec: JobSpec, one: _Published, reasons: Mapping[str, tuple[str, ...]], listed: Mapping[str, Listed]
-) -> str:
-    covered = covered_parts(one.job.window) if one.job and one.job.window else []
-    now = {name: [list(file) for file in sorted(listed[name].files)] for name in {*covered, *reasons} & listed.keys()}
-    text = json.dumps([one.version, spec.digest(), sorted(reasons), sorted(now.items())])
-    return f"restate__{one.part.name}__{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+def _rewrites(
+    spec: JobSpec, now: Sequence[PartFiles | TablePart], windows: Sequence[JobWindow]
+) -> TableRewrites | None:
+    """What compaction has made of files that are not in a table any more."""
+    table = next((files.table for files in now if isinstance(files, TablePart)), None)
+    if table is None or sees_order(spec):
+        return None
+    known = {FileName(file.path, file.version) for window in windows for part in window.parts for file in part.files}
+    gone = known - {FileName(file.path, file.version) for files in now for file in files.found()}
+    return TableRewrites.of(table, str(spec.input.parts), gone) if gone else None
 
 
-#: So many parts before that of a run are looked at. If none of them is published, the job is new there.
-LOOKS_BACK = 400
+def _followed(window: JobWindow, rewrites: TableRewrites | None) -> JobWindow:
+    """A window as made of the files that hold the rows of its own now."""
+    if rewrites is None:
+        return window
+    return window.model_copy(update={"parts": tuple(rewrites.followed(part) for part in window.parts)})
+
+
+def _run_name(spec: JobSpec, part: Part, version: str, read: set[str], listed: Mapping[str, Listed]) -> str:
+    now = sorted((name, sorted(map(list, listed[name].files))) for name in read & listed.keys())
+    text = json.dumps([version, spec.digest(), sorted(read), now])
+    return f"restate__{part.name}__{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def published_results(
+    spec: JobSpec, parts: Sequence[Part], root: str, where: str
+) -> Iterator[tuple[Part, str, Identity]]:
+    """Those of some parts that are published, each with the name of its version and who has published it."""
+    if spec.output.is_table and parts:
+        path = output_location(spec, parts[-1], root, where)
+        versions = published_parts(OutputPart(spec.output, path, absolute_root(root), parts[-1]))
+        yield from ((part, *versions[part.name]) for part in parts if part.name in versions)
+        return
+    for part in parts:
+        manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder(spec.output.partition))
+        if manifest is not None:
+            yield part, manifest.name, manifest.by
 
 
 def skipped_parts(run: RunDirectory, spec: JobSpec, part: Part, root: str, where: str) -> tuple[Part, ...]:
@@ -233,23 +182,23 @@ def skipped_parts(run: RunDirectory, spec: JobSpec, part: Part, root: str, where
     """
     before = parts_until(part, min(LOOKS_BACK, part.date.toordinal()), spec.schedule.timezone)[:-1]
     if last_step_of(spec).publishes:
-        newest = next((one for one, *_ in published_results(spec, before[::-1], root, where)), None)
+        newest = next((candidate for candidate, *_ in published_results(spec, before[::-1], root, where)), None)
     else:  # only its runs tell how far it has come
-        newest = max((one for one in _begun(run, spec) if one in before), default=None)
+        newest = max((candidate for candidate in _begun(run, spec) if candidate in before), default=None)
     if newest is None:
         return ()
-    between = [one for one in before if one > newest and spec.schedule.has_run_for(one)]
+    between = [candidate for candidate in before if candidate > newest and spec.schedule.has_run_for(candidate)]
     begun = _begun(run, spec) if between else set()
-    return tuple(one for one in between if one not in begun)
+    return tuple(candidate for candidate in between if candidate not in begun)
 
 
 def _begun(run: RunDirectory, spec: JobSpec) -> set[Part]:
-    found = set()
+    begun = set()
     for location in siblings(run):
         try:
             job = RunDirectory(location).job()
         except (SkewlessError, OSError):
             continue
         if job.spec.name == spec.name:
-            found.add(job.part)
-    return found
+            begun.add(job.part)
+    return begun

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from skewless.documents.job import Job
 from skewless.documents.window import MOST_REASONS, JobWindow, PartVersion, SeenFile
 
 
@@ -210,29 +209,3 @@ def changed_parts(window: JobWindow, now: Mapping[str, Listed]) -> dict[str, tup
         came = sorted(now.get(name, _GONE).files)
         changed[name] = (f"{came[0].path} came, the first of {len(came):,} files",) if came else ()
     return {name: changed[name] for name in sorted(changed) if changed[name]}
-
-
-class PartReading(NamedTuple):
-    """What a run reads of a part: how many files, and their rows, by their footers or about; and why."""
-
-    part: str
-    files: int
-    rows: int
-    why: str
-
-    @property
-    def sentence(self) -> str:
-        """What is read, and why."""
-        return f"{self.part}: {self.rows:,} rows in {self.files:,} files: {self.why}"
-
-
-def readings(job: Job) -> list[PartReading]:
-    """What a prepared run reads, part by part."""
-    found = []
-    for part in job.covered.parts:
-        units = job.units[slice(*part.units)]
-        if units:
-            why = "what was added" if part.base is not None else "all of it, as files were replaced or removed"
-            why = why if part.before_rows or part.base is not None else "all of it, as no states of it are kept"
-            found.append(PartReading(part.name, len({unit.path for unit in units}), sum(u.rows for u in units), why))
-    return found

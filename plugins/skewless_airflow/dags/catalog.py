@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import DAG, Asset, AssetAll, BaseOperator, Param, PartitionedAssetTimetable, get_parsing_context
+from airflow.sdk import DAG, Asset, AssetAll, Param, PartitionedAssetTimetable, get_parsing_context
 from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.definitions.param import ParamsDict
@@ -85,18 +85,6 @@ def _usual(spec: JobSpec) -> dict[str, Any]:
         "catchup": False,
         "max_active_runs": 1,
     }
-
-
-def _trigger_each(task_id: str, spec: JobSpec, found: BaseOperator) -> None:
-    """Trigger the runs that a task has found, one after the other, in the order of their parts.
-
-    So the first run reads what changed, and those after it find its states.
-    """
-    from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-
-    TriggerDagRunOperator.partial(
-        task_id=task_id, trigger_dag_id=spec.name, skip_when_already_exists=True, max_active_tis_per_dagrun=1
-    ).expand_kwargs(found.output)
 
 
 def _deadline(airflow: AirflowSettings) -> dict[str, Any]:
@@ -179,6 +167,8 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
     These runs publish as every run does: consumers of the asset run for just those days. Unless ``dag_args`` has a
     schedule, the DAG is triggered by hand, with the first day to look at.
     """
+    from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
     tasks = task_defaults(spec)
     from_spec: dict[str, Any] = {
         "dag_id": restating_id(spec),
@@ -201,8 +191,11 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
         "tags": ["skewless-restate", *spec.airflow.tags],
     }
     with DAG(schedule=dag_args.pop("schedule", None), **{**from_spec, **dag_args}) as dag:
-        find = FindStaleOperator(task_id="find", spec=spec, spec_path=str(Path(path).resolve()))
-        _trigger_each("restate", spec, find)
+        find = FindStaleOperator(task_id="find", spec_path=str(Path(path).resolve()))
+        # One after the other: the first run reads what changed, and those after it find its states.
+        TriggerDagRunOperator.partial(
+            task_id="restate", trigger_dag_id=spec.name, skip_when_already_exists=True, max_active_tis_per_dagrun=1
+        ).expand_kwargs(find.output)
     return dag
 
 
