@@ -196,7 +196,7 @@ def restate_job(
             for reason in reasons:
                 say(console, f"  {name}: {reason}" if name else f"  {reason}")
     say(console, f"{len(stale):,} results to compute, {up_to_date:,} up to date")
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"part": part.name, "date": str(part.date), "hour": part.hour, "reasons": reasons, "run_name": run_name}
         for part, reasons, run_name in stale
     ]
