@@ -93,13 +93,13 @@ setup-development:
 	@.ci/setup.sh development
 
 setup-tests:
-	@.ci/setup.sh development redis archive
+	@.ci/setup.sh development redis
 
 setup-cluster:
 	@.ci/setup.sh postgresql
 
 setup-cluster-tests:
-	@.ci/setup.sh development postgresql redis chromium archive
+	@.ci/setup.sh development postgresql redis chromium
 
 corpus: setup
 	@$(IN_VENV) python -m examples.demo_corpus

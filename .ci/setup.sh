@@ -3,7 +3,7 @@
 # Makefile; it does something only when a lock or pyproject.toml have changed.
 #   setup.sh                                          what runs in production, by requirements.lock
 #   setup.sh development                              that and the tools of tests and benchmarks, by requirements-test.lock
-#   ... [postgresql] [chromium] [redis] [archive]     and those: for the cluster, the tests in a browser, those of leases
+#   ... [postgresql] [chromium] [redis]               and those: for the cluster, the tests in a browser, those of leases
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -156,16 +156,6 @@ find_redis() {
 find_chromium() {
   if command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1; then return; fi
   install chromium chromium-driver
-}
-
-# With an archive of Spark's classes the many JVMs of the tests are soon up.
-find_archive() {
-  if [ .venv/spark.jsa -nt .venv/stamp ]; then return; fi
-  say "Making an archive of Spark's classes ..."
-  (
-    . .venv/environment.sh
-    .venv/bin/python -m tests.spark_classes
-  ) </dev/null >.venv/archive.log 2>&1 || { tail -5 .venv/archive.log >&2; say "There is none: tests take longer."; }
 }
 
 make_venv

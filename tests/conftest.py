@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests import spark_classes
+from tests.processes import JVM_OPTIONS
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -32,8 +32,7 @@ settings.register_profile("fixed", derandomize=True, max_examples=15, deadline=N
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
-os.environ.setdefault("SKEWLESS_CLASS_ARCHIVE", "off")  # tests leave the user's cache alone
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 #: A loaded machine may take its time for anything; only what is promised is measured.
 PATIENCE_SECONDS = 30.0
+#: Each JVM of a test lives for seconds or minutes: how soon it is up matters, and not how fast its code is in the end.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

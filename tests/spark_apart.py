@@ -19,7 +19,7 @@ import httpx
 
 from deploy.local.standalone import free_port
 from skewless_airflow.runners.process_session import Session, begin, end
-from tests import spark_classes
+from tests.processes import JVM_OPTIONS
 
 _PATIENCE_SECONDS = 120.0
 _STOP_SECONDS = 10.0
@@ -71,7 +71,7 @@ def spark_apart(folder: Path, hidden: Path, environment: Mapping[str, str]) -> I
     spark, address = str(Path(sys.executable).parent / "spark-class"), f"spark://127.0.0.1:{port}"
     given = {**os.environ, **environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     # Executors, too, are up sooner so: each step has new ones.
-    given |= {"SPARK_DAEMON_MEMORY": "256m", "JAVA_TOOL_OPTIONS": spark_classes.options()}
+    given |= {"SPARK_DAEMON_MEMORY": "256m", "JAVA_TOOL_OPTIONS": JVM_OPTIONS}
     temporary = Path(tempfile.gettempdir())
     work = temporary / f"spark-apart-{port}"  # no folder of this name is on the disk of anybody else
     master = [spark, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]

@@ -22,7 +22,6 @@ from benchmarks.spark.datasets import written
 from benchmarks.spark.measurement import Measurement, check, measured
 from benchmarks.spark.setting import described, session
 from skewless.spec.routing import ENGINES
-from skewless_spark.session.session import note_checksums
 
 #: A peer that took longer is not asked again: it sleeps most of that, by the same arithmetic each time.
 PATIENCE_SECONDS = 30.0
@@ -128,7 +127,6 @@ def _turns(spark: SparkSession, row: Row, cell: Cell, effort: Effort, root: Path
         for peer in [*peers[first:], *peers[:first]]:
             if too_slow[peer.name]:
                 continue
-            note_checksums(spark, noted=not peer.name.startswith(OURS))  # as Spark does by itself
             run = measured(spark, peer, cell, folder, scratch)
             if reference is None:
                 reference = run.answer

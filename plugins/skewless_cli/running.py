@@ -148,7 +148,7 @@ def run_job(
     with RunProgress(console) as progress:
         if clusters:
             master = run_shared_stages(run, clusters, progress).master
-        spark = build_session(name, master, run.job())
+        spark = build_session(name, master)
         try:
             progress.follow(spark)
             (finish_run if clusters else run_pipeline)(spark, run, progress)

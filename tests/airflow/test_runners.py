@@ -424,7 +424,8 @@ def _under_a_lock(folder: Path, script: str) -> str:
 
 
 def test_a_lock_of_the_starter_is_free_when_it_has_ended_though_what_it_started_lives(tmp_path: Path) -> None:
-    begun = Session(*map(int, _under_a_lock(tmp_path, _BEGIN).split()))
+    pid, born = _under_a_lock(tmp_path, _BEGIN).split()
+    begun = Session(int(pid), float(born))
     try:
         assert begun.leads()
         taken = subprocess.run(["flock", "--nonblock", "lock", "true"], cwd=tmp_path, check=False)
@@ -447,10 +448,10 @@ def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_pat
     try:
         until(lambda: len(begun.processes()) == 2, "a child of the session")
         assert begun.leads()
-        reused = Session(begun.pid, begun.born - 1)  # its number was given to another process since
+        reused = Session(begun.pid, begun.born - 60)  # its number was given to another process since
         assert (reused.leads(), reused.processes()) == (False, [])
         os.kill(begun.pid, signal.SIGKILL)
-        os.waitpid(begun.pid, 0)
+        await_that(lambda: not begun.leads(), "its end")
         assert (begun.leads(), len(begun.processes())) == (False, 1)
     finally:
         end([begun], 5)

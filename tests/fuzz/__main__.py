@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 
 from skewless_spark.session.session import build_session
-from tests import spark_classes
 from tests.fuzz.nights import run_nights
 from tests.fuzz.trial import COMPARED, Outcome, run_trial, table_of
+from tests.processes import JVM_OPTIONS
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further trial is begun")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "skewless-fuzz")
     given = parser.parse_args()
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
     spark = build_session("fuzz", "local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     spark.sparkContext.setLogLevel("OFF")

@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 from skewless_spark.session.session import build_session
-from tests import spark_classes
 from tests.peers.cases import cases_in, unpacked
 from tests.peers.verdict import DIFFERENT, EQUAL, TRACEBACK, as_text, verdicts
+from tests.processes import JVM_OPTIONS
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="print what is equal, too")
     given = parser.parse_args()
     counts: Counter[str] = Counter()
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
     with tempfile.TemporaryDirectory() as place:
         folder = unpacked(given.folder, Path(place))
         spark = build_session("peers", "local[2]")

@@ -21,7 +21,6 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from skewless_spark.session.session import note_checksums
 from skewless_spark.session.spark_errors import sentence_for
 from tests.spark.damage import turn_bit_of_largest_page
 from tests.spark.scenario import DATE, Quiet, spec_of, write_input
@@ -43,11 +42,9 @@ def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = write_input(place / "input", rows, files=8)
     spec = spec_of(path, "key", AGGREGATES, routing={"reducers": 2, "waves": [1, 3], "stage_overhead": 0})
     run = RunDirectory(str(place / "half"))
-    note_checksums(spark, noted=True)  # as on a cluster
     prepare(run, spec, DATE, str(place))
     run_stage(spark, run, 0)
     run.decide(1, plan_next_stage)
-    note_checksums(spark, noted=False)
     assert run.report(0).backlog_rows > 0, "or there is no backlog to damage"
     return place / "half"
 

@@ -30,7 +30,6 @@ def test_the_lines_of_the_readme_lead_to_a_published_table(tmp_path: Path) -> No
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SKEWLESS_")} | {
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "SKEWLESS_CLASS_ARCHIVE": "off",
     }
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

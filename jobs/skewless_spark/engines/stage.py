@@ -6,16 +6,13 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from skewless.document import Document
 from skewless.documents.commit import CommittedFile
 from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
-from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.run.step_times import timed
 from skewless_spark.branches.tasks import kinds_of
@@ -38,24 +35,8 @@ log = logging.getLogger(__name__)
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
 
 
-class StageQuery(NamedTuple):
-    """What a stage is going to write; nothing has run yet.
-
-    Attributes:
-        documents: what it was built from: the job, the plan, and the commits of all stages before.
-        tally: counts the rows that are read, where the listing does not.
-    """
-
-    documents: tuple[Document, ...]
-    frame: DataFrame
-    tally: Tally | None
-
-
-def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQuery | None = None) -> StageReport:
+def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
     """Run a stage, unless it is committed already.
-
-    Args:
-        ahead: its query, if that was built before; it is used if it was built from the same documents.
 
     Returns:
         The committed report: of this attempt, or of the attempt that committed first.
@@ -71,60 +52,25 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQu
         with timed("take the lease"):
             fence = held.enter_context(leased_step(run, step))
         # The previous holder of the lease may have committed the stage.
-        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence, ahead)
+        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence)
 
 
-def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> StageQuery:
-    """Build the query of a stage, whose plan need not have been written."""
-    return _query(_stage_of(spark, run, plan))
-
-
-def _stage_of(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> Stage:
-    columns = JobColumns.of(run.job())
-    return Stage(spark, run, columns, plan, None if columns.job.counted else Tally())
-
-
-def _query(stage: Stage) -> StageQuery:
-    frame = ENGINES[stage.plan.engine].outcome(stage)
-    return StageQuery(_documents(stage.run, stage.plan), frame, stage.tally)
-
-
-def _documents(run: RunDirectory, plan: RoutingPlan) -> tuple[Document, ...]:
-    return run.job(), plan, *(run.committed(stage_step(stage)) for stage in range(plan.epoch))
-
-
-def _still_right(ahead: StageQuery, stage: Stage) -> bool:
-    """Whether a query that was built before is the one that would be built now.
-
-    Raises:
-        RunDirectoryError: a file that it reads is not the one that was committed any more.
-    """
-    if ahead.frame.sparkSession is not stage.spark or ahead.documents != _documents(stage.run, stage.plan):
-        return False
-    for file in stage.backlog:
-        stage.run.verify(file)
-    return True
-
-
-def _run(
-    spark: SparkSession, run: RunDirectory, number: int, fence: Fence | None, ahead: StageQuery | None
-) -> StageReport:
+def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | None) -> StageReport:
     started = time.monotonic()
-    stage = _stage_of(spark, run, run.plan(number))
-    engine, columns, job = ENGINES[stage.plan.engine], stage.columns, stage.columns.job
+    plan, columns = run.plan(number), JobColumns.of(run.job())
+    engine, job = ENGINES[plan.engine], columns.job
+    stage = Stage(spark, run, columns, plan, None if job.counted else Tally())
     require_writer(spark, str(run), job.spec.output.file_format)  # the merge would find out after all the work
     spark.conf.set("spark.sql.shuffle.partitions", engine.partitions(stage))
-    admitted = job.admitted_units(stage.plan.waves)
+    admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(number), fence)
     seen, kinds = JobsSeen(spark), kinds_of(stage)
     with _settings(spark, engine.settings(stage, stage.backlog) | _PLANNED):
-        query = _ahead(ahead, stage)
-        if query is None:
-            with timed("build the query"):
-                query = _query(stage)
+        with timed("build the query"):
+            outcome = engine.outcome(stage)
         with timed(RUN_QUERY):
-            _write(query.frame, attempt, kinds)
+            _write(outcome, attempt, kinds)
     # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
     with timed("read the counts back"):
@@ -132,18 +78,11 @@ def _run(
         reader = engine.reader(stage, read)
         files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=reader)]
         report = engine.report(stage, files, read, seen)
-        tallied = query.tally.counts if query.tally else {}
+        tallied = stage.tally.counts if stage.tally else {}
         seconds = {"stage_seconds": round(time.monotonic() - started, 3)}
         report = report.model_copy(update={**tallied, **seconds, "work": seen.work()})
     with timed("commit"):
         return commit_stage(stage, attempt, report, files)
-
-
-def _ahead(ahead: StageQuery | None, stage: Stage) -> StageQuery | None:
-    if ahead is None:
-        return None
-    with timed("check the query that was built ahead"):
-        return ahead if _still_right(ahead, stage) else None
 
 
 def _write(outcome: DataFrame, attempt: Attempt, kinds: Sequence[str]) -> None:

@@ -63,7 +63,7 @@ def step_session(run: RunDirectory, step: str, master: str | None = None) -> Ite
     """The Spark session of a step. Its UI is announced in the log, so that Airflow can link to it."""
     with spark_step(run, step):
         with timed("start or find the session"):
-            spark = build_session(f"skewless {run.job().spec.name} {step}", master, run.job())
+            spark = build_session(f"skewless {run.job().spec.name} {step}", master)
         announce(spark)
         with spark_jobs(spark):
             yield spark

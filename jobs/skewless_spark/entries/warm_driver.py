@@ -18,6 +18,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -26,11 +27,13 @@ import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self
+
+import psutil
+from pyspark.sql import SparkSession
 
 from skewless_spark.quality.expectations import import_soon
-from skewless_spark.session.session import build_session, forget_session, start_java
-from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.session.session import build_session, start_java
 
 #: What a request may name; anything else is refused.
 PREPARE, STAGE = "prepare_run.py", "run_stage.py"
@@ -41,7 +44,7 @@ ENTRIES = {
 #: Of the environment only variables with this prefix differ from step to step.
 STEP_VARIABLES = "AIRFLOW_CTX_"
 SOCKET, LOG, LOCK = "socket", "log", "lock"
-#: What a JVM is given to end before everything is killed.
+#: What the JVM and its workers have to end before they are killed.
 GRACE_SECONDS = 5
 
 
@@ -107,7 +110,8 @@ class Driver:
                 lines.write(json.dumps({"exit_code": code, "log_until": self._told}) + "\n")
             if code or request["last"]:
                 return
-            self._tidy(request)
+            if request["entry"] != PREPARE:  # which may have no session yet
+                SparkSession.builder.getOrCreate().catalog.clearCache()  # sessions share it
 
     def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
         over, done = os.pipe()
@@ -149,26 +153,12 @@ class Driver:
                 self._spark.join()
             import_soon()
 
-    def _tidy(self, request: Mapping[str, Any]) -> None:
-        """Leave nothing of a step to the next one, and build the query of the next stage; no task waits for this."""
-        if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
-            forget_session()
-        if request["entry"] == STAGE:
-            # It is only for speed: a stage that finds no query builds its own, and tells what is wrong with that.
-            try:
-                importlib.import_module(ENTRIES[STAGE]).look_ahead(request["arguments"])
-            except Exception as err:  # noqa: BLE001
-                sys.stderr.write(f"The next query is not built ahead: {sentence_for(err)}\n")
-
 
 def _java() -> list[int]:
     """A descriptor that tells when the JVM has ended; none if it has not started yet."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # it has started this process
         return [os.pidfd_open(os.getppid())]
-    from pyspark import SparkContext  # noqa: PLC0415  # our package looks at its files before it is imported
-
-    started = getattr(cast("Any", SparkContext)._gateway, "proc", None)  # noqa: SLF001  # PySpark does not say
-    return [] if started is None else [os.pidfd_open(started.pid)]
+    return [os.pidfd_open(child.pid) for child in psutil.Process().children() if child.name() == "java"]
 
 
 def _start_java() -> None:
@@ -190,13 +180,16 @@ def _stay_with(task: socket.socket, over: int) -> None:
 
 
 def end_at_once() -> NoReturn:
-    """End this process without another step of the interpreter, and whatever runs for it within seconds.
+    """End all that this process has started, by force after some seconds, and then the process itself.
 
-    The JVM ends with its Python. A JVM that does not, because it is short of memory, is killed by a
-    process of its own, and its Python workers end with it.
+    Until then its step does not return: it waits for the thread that calls this.
     """
-    killer = f"sleep {GRACE_SECONDS}; kill -KILL -{os.getpgid(0)}"
-    os.posix_spawn("/bin/sh", ["sh", "-c", killer], os.environ)
+    started = psutil.Process().children(recursive=True)
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for process in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(sign)
+        started = psutil.wait_procs(started, GRACE_SECONDS)[1]
     os._exit(1)
 
 

@@ -37,7 +37,7 @@ def counted(job: Job, facts: InputFacts, columns: tuple[str, ...], before: int, 
     """
     if not job.units:
         return facts.model_copy(update={"nulls": {**facts.nulls, **dict.fromkeys(columns, 0)}, "rows": before})
-    spark = SparkSession.getActiveSession() or build_session(f"skewless {job.spec.name}", master, job)
+    spark = SparkSession.getActiveSession() or build_session(f"skewless {job.spec.name}", master)
     read = source_rows(spark, job, range(len(job.units)), columns, located=False)
     null = [F.count_if(F.col(f"s{number}").isNull()) for number in range(len(columns))]
     rows, *nulls = read.agg(F.count(F.lit(1)), *null).collect()[0]

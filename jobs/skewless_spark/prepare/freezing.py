@@ -76,12 +76,8 @@ def freeze(
     of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     spark = None
     if needs_session(spec):
-        by_spark = spec.input.format == "catalog" or (spec.input.pinned and spec.map is not None and spec.map.where)
-        if not (of_parts or found or by_spark):
-            found = listed(None, spec, part, root, where)
-        little = Job.model_construct(spec=spec, units=found[1].units) if found else None  # as far as it is known
         with timed("start or find the session"):
-            spark = SparkSession.getActiveSession() or build_session(f"skewless {spec.name}", master, little)
+            spark = SparkSession.getActiveSession() or build_session(f"skewless {spec.name}", master)
     while True:
         try:
             return _frozen(spec, part, root, where, spark, of_parts, found, master)

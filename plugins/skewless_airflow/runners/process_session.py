@@ -9,12 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+#: A start time is told anew from the clock each time; one that differs by more is another process's.
+_CLOCK_SECONDS = 2.0
+#: What this process has started. It is kept, because Python warns of a child that outlives what stands for it.
+_STARTED: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -23,21 +29,22 @@ class Session:
 
     Attributes:
         pid: of the first process, which leads the session.
-        born: its start time in clock ticks since boot, so that a reused pid is not taken for it.
+        born: its start time in seconds since 1970, so that a reused pid is not taken for it.
     """
 
     pid: int
-    born: int
+    born: float
 
     def leads(self) -> bool:
         """Whether the first process lives."""
-        return born(self.pid) == self.born
+        start = born(self.pid)
+        return start is not None and abs(start - self.born) < _CLOCK_SECONDS
 
     def processes(self) -> list[int]:
         """The living processes; components make groups of their own, but stay in their session."""
-        if born(self.pid) not in (None, self.born):
+        if born(self.pid) is not None and not self.leads():
             return []
-        return [pid for pid in psutil.pids() if _stat(pid)[3:4] == [str(self.pid)]]
+        return [pid for pid in psutil.pids() if born(pid) is not None and _session_of(pid) == self.pid]
 
 
 def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path) -> Session:
@@ -45,31 +52,15 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
 
     It starts in a folder, and overwrites a file with its output.
     """
-    # Not subprocess.Popen, which warns about a child that outlives it.
-    pid = os.posix_spawnp(
-        "env",
-        ["env", "-C", str(folder), *argv],
-        dict(environment),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
-        ],
-        setsid=True,
-        setsigdef=[signal.SIGPIPE],  # Python ignores it, and a child would inherit that
-    )
-    return Session(pid, born(pid) or 0)
-
-
-def _inheritable() -> list[int]:
-    """The open files beyond the first three that a child would inherit, such as a lock of the calling shell."""
-    found = []
-    for descriptor in (int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
-        with contextlib.suppress(OSError):  # closed since: it was the listing's own
-            if descriptor > 2 and os.get_inheritable(descriptor):
-                found.append(descriptor)
-    return found
+    log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    try:
+        process = subprocess.Popen(  # noqa: S603  # the command is the caller's
+            argv, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    finally:
+        os.close(log)
+    _STARTED.append(process)
+    return Session(process.pid, born(process.pid) or 0.0)
 
 
 def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
@@ -92,15 +83,18 @@ def await_end(sessions: Iterable[Session], seconds: float) -> None:
     """Wait until all processes of sessions have ended, for some seconds at most."""
     deadline = time.monotonic() + seconds
     while any(session.processes() for session in sessions) and time.monotonic() < deadline:
-        _reap()
         time.sleep(0.2)
-    _reap()
+    for process in _STARTED:
+        process.poll()  # it takes the exit code, so that no dead child is left
 
 
-def born(pid: int) -> int | None:
-    """When a living process was started, in clock ticks since boot."""
-    fields = _stat(pid)
-    return int(fields[19]) if fields else None
+def born(pid: int) -> float | None:
+    """When a living process was started, in seconds since 1970; None if it has ended."""
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def send(pids: Iterable[int], sign: signal.Signals) -> None:
@@ -110,17 +104,7 @@ def send(pids: Iterable[int], sign: signal.Signals) -> None:
             os.kill(pid, sign)
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` after the name, which may contain any character; none if the process ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-    return [] if fields[0] == "Z" else fields
-
-
-def _reap() -> None:
-    """Collect ended children, if this process started what it stops."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _session_of(pid: int) -> int | None:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getsid(pid)
+    return None
