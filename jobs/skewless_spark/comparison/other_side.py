@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pyspark.errors import AnalysisException, ParseException
@@ -17,6 +17,7 @@ from skewless.spec.shadow import input_of, is_query
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze, listed
+from skewless_spark.session.session import session_in_jvm
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.reading import read_units
 from skewless_spark.sources.uris import quoted
@@ -87,7 +88,7 @@ def require_parsed(spark: SparkSession, given: str, where: str) -> None:
         SpecError: says where Spark stumbles.
     """
     if is_query(given):
-        parser = cast("Any", spark)._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # Spark's own parser
+        parser = session_in_jvm(spark).sessionState().sqlParser()
         try:
             parser.parsePlan(f"SELECT * FROM (\n{given}\n)")  # noqa: S608  # nothing is run
         except ParseException as err:

@@ -14,6 +14,7 @@ from skewless.documents.job import Selected
 from skewless.errors import SpecError, nearest
 from skewless.spec.calls import Map
 from skewless.spec.input import OWN_PREFIX
+from skewless_spark.session.session import session_in_jvm
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 #: Functions that depend on the time, the user or the task, although Spark treats some of them as constant.
@@ -146,7 +147,7 @@ def _parsed(spark: SparkSession, text: str, at: str) -> Selected:
 
 
 def _checked(spark: SparkSession, text: str, at: str) -> Selected:
-    parser = cast("Any", spark)._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # Spark's own parser
+    parser = session_in_jvm(spark).sessionState().sqlParser()
     try:
         root = parser.parseExpression(text)
     except ParseException as err:

@@ -5,13 +5,12 @@ Spark comes without Hadoop's clients of object stores. A user's cluster often ha
 
 from __future__ import annotations
 
-from typing import Any
-
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object
+from skewless_spark.session.session import jvm_of, session_in_jvm
 
 #: What Spark says of a scheme that it has no file system for, or whose file system is not installed.
 _MISSING = ("UnsupportedFileSystemException", "No FileSystem for scheme", "ClassNotFoundException")
@@ -31,8 +30,7 @@ def spark_reads(spark: SparkSession, location: str) -> bool:
 
 def decompresses(spark: SparkSession, name: str) -> bool:
     """Whether Spark takes a file for compressed by its name."""
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+    jvm, configuration = jvm_of(spark), session_in_jvm(spark).sessionState().newHadoopConf()
     codecs = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(configuration)
     return codecs.getCodec(jvm.org.apache.hadoop.fs.Path(name)) is not None
 
@@ -51,10 +49,9 @@ def require_writer(spark: SparkSession, location: str, kind: str) -> None:
 
 
 def _has_file_system(spark: SparkSession, scheme: str) -> bool:
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+    configuration = session_in_jvm(spark).sessionState().newHadoopConf()
     try:
-        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)
+        jvm_of(spark).org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)
     except Py4JJavaError as err:
         if any(word in str(err) for word in _MISSING):
             return False

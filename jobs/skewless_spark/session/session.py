@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -98,3 +99,13 @@ def start_java() -> None:
     if SUBMITTED in os.environ:
         os.environ.setdefault("PYSPARK_SUBMIT_ARGS", os.environ[SUBMITTED])
     SparkContext.setSystemProperty("skewless", "started")  # any call starts it
+
+
+def jvm_of(spark: SparkSession) -> Any:
+    """The JVM of a session, for what PySpark has no name for: Hadoop's file systems, Spark's parser and its records."""
+    return cast("Any", spark)._jvm  # noqa: SLF001
+
+
+def session_in_jvm(spark: SparkSession) -> Any:
+    """A session as the JVM has it: a ``org.apache.spark.sql.classic.SparkSession``."""
+    return cast("Any", spark)._jsparkSession  # noqa: SLF001

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from skewless.documents.stage_report import SparkWork
+from skewless_spark.session.session import jvm_of, session_in_jvm
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +48,9 @@ class JobsSeen:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001  # there is no other way to it
+        self._context: Any = session_in_jvm(spark).sparkContext()
         self._store: Any = self._context.statusStore()
-        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+        self._jvm: Any = jvm_of(spark)
         self._before = self._last()
 
     def jobs(self) -> list[Told]:

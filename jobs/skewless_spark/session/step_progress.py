@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.session.session import session_in_jvm
 
 #: Our own lines begin with this mark; all other lines are Spark's.
 MARK = "skewless: "
@@ -49,7 +50,7 @@ class StepProgress:
         self, spark: SparkSession, step: str, queued: int | None = None, seconds: float = HEARTBEAT_SECONDS
     ) -> None:
         # The public status tracker has no row counts.
-        self._store = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001
+        self._store = session_in_jvm(spark).sparkContext().statusStore()
         self._step, self._queued, self._seconds = step, queued, seconds
         self._over = threading.Event()
         self._teller = threading.Thread(target=self._tell, daemon=True)
