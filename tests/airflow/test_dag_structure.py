@@ -79,7 +79,7 @@ def test_a_job_in_the_shadow_of_another_one_compares_where_others_publish(small:
     last = dag.get_task("compare")
     assert (last.upstream_task_ids, last.downstream_task_ids, last.outlets) == ({"validate"}, set(), [])
     assert isinstance(last, CompareOperator)
-    assert Path(last.application).name == "compare_result.py"
+    assert last.spark_step == "compare"
     assert not restates(load_spec(small))
     assert restates(load_spec(small).model_copy(update={"shadow": None}))
 

@@ -23,7 +23,7 @@ from skewless_airflow.operators import end_with_sentence
 ERRORS = {{
     "data": QualityError.saying("3 of 20 checks failed", "page: values not null", "see /runs/x"),
     "spark": UnreachableError.saying("Spark", "it does not answer"),
-    "runner": AirflowException("run_stage.py: exit code 137"),
+    "runner": AirflowException("stage: exit code 137"),
 }}
 
 
@@ -54,7 +54,7 @@ with DAG("failing", schedule=None, default_args={{"retries": 2, "retry_delay": d
             "https://airflow.example/dags/failing/runs/{}/plugin/skew",
         ),
         (
-            "runner", "", 3, "run_stage.py: exit code 137",
+            "runner", "", 3, "stage: exit code 137",
             "https://airflow.example/dags/failing/runs/{}/plugin/skew",
         ),
     ],

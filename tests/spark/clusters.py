@@ -92,7 +92,7 @@ class ClusterProcess:
         self._log = self.log.open("w")
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "skewless_spark.entries.share_stage", "--run-dir", run.root),
+                *(sys.executable, "-m", "skewless_spark.entries.run_steps", "share", "--run-dir", run.root),
                 *("--cluster", name, "--master", "local[1]"),
             ],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PACE_ROW_SECONDS": str(row_seconds)},

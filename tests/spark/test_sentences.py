@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
-from skewless_spark.entries.entry import entry_parser, run_entry
+from skewless_spark.entries.run_steps import STEPS, main
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 
 _PROJECT = Path(__file__).parents[2]
@@ -20,8 +20,8 @@ _PROJECT = Path(__file__).parents[2]
 def test_a_log_that_lacks_a_character_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setattr(sys, "argv", ["entry.py", "--run-dir", str(tmp_path / "run")])
-    run_entry(entry_parser("a step"), lambda *_: "caf\u00e9 \u2581: done")
+    monkeypatch.setitem(STEPS, "merge", STEPS["merge"]._replace(run=lambda *_: "caf\u00e9 \u2581: done"))
+    main(["merge", "--run-dir", str(tmp_path / "run")])
     sys.stdout.flush()
     assert written.getvalue() == b"skewless: caf\\xe9 \\u2581: done\n"
 

@@ -33,7 +33,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Skewle
     """A task whose step is submitted."""
     monkeypatch.setenv("SKEWLESS_WARM_DRIVER", "0")
     (tmp_path / "busy.py").write_text(_BUSY)
-    one = SkewlessSparkOperator(task_id="busy", entry="run_stage.py")
+    one = SkewlessSparkOperator(task_id="busy", spark_step="stage")
     one.application, one.application_args = str(tmp_path / "busy.py"), [str(tmp_path / "pid")]
     one._runner = runner_of(one.step_of(RunDirectory(str(tmp_path / "run")), Context()))
     yield one

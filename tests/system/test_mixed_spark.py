@@ -56,7 +56,7 @@ class Environment:
 @pytest.mark.parametrize(("spark", "client"), [("4.3.0", "4.2.0")])
 def test_pyspark_under_pyspark_client_is_told_in_one_sentence(tmp_path: Path, spark: str, client: str) -> None:
     mixed = Environment(tmp_path / "venv", f"pyspark=={spark}", f"pyspark-client=={client}")
-    done = mixed.run("jobs/run_stage.py", "--help")
+    done = mixed.run("jobs/steps.py", "--help")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"skewless: pyspark: expected .* run pip install --force-reinstall .*\.\n", done.stderr)
     assert f"pyspark=={spark}." in done.stderr

@@ -46,7 +46,7 @@ _TASK = """
 import json, sys
 from skewless_airflow.runners.warm_driver import DriverSettings, DriverStep
 run, submit, environment, arguments = json.loads(sys.argv[1])
-step = DriverStep("run_stage.py", arguments, DriverSettings(run, tuple(submit), environment), last=False)
+step = DriverStep(arguments, DriverSettings(run, tuple(submit), environment), last=False)
 for line in step.lines():
     print(line, flush=True)
 sys.exit(step.failure())
@@ -71,9 +71,9 @@ class World(NamedTuple):
     def run(self) -> RunDirectory:
         return RunDirectory(self.settings.run_dir)
 
-    def ask(self, entry: str, *arguments: str, last: bool = False, during: Callable[[], object] | None = None) -> Ran:
+    def ask(self, name: str, *arguments: str, last: bool = False, during: Callable[[], object] | None = None) -> Ran:
         """Ask the driver for a step, as a task does."""
-        step = DriverStep(entry, ["--run-dir", self.settings.run_dir, *arguments], self.settings, last=last)
+        step = DriverStep([name, "--run-dir", self.settings.run_dir, *arguments], self.settings, last=last)
         said = []
         try:
             for line in step.lines():
@@ -86,8 +86,7 @@ class World(NamedTuple):
 
     def prepare(self) -> Ran:
         done = self.ask(
-            "prepare_run.py",
-            *("--spec", str(self.root / "words.yaml"), "--date", "2026-11-20", "--root", str(self.root)),
+            "prepare", *("--spec", str(self.root / "words.yaml"), "--date", "2026-11-20", "--root", str(self.root))
         )
         assert not done.failure, "\n".join(done.said)
         return done
@@ -128,7 +127,7 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
     first = world.prepare()
     driver = first.driver
     assert driver is not None
-    stage = world.ask("run_stage.py", "--stage", "0")
+    stage = world.ask("stage", "--stage", "0")
     assert not stage.failure, "\n".join(stage.said)
     assert stage.driver == driver
     assert [one for one in stage.said if one.startswith("skewless: stage 0: 20,000 rows admitted")]
@@ -136,7 +135,7 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
     # Nobody else can open what the driver listens on.
     (folder,) = (world.root / "tmp" / f"skewless-drivers-{os.geteuid()}").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    again = world.ask("run_stage.py", "--stage", "0", last=True)
+    again = world.ask("stage", "--stage", "0", last=True)
     assert (again.failure, again.driver) == ("", driver)
     await_that(lambda: not driver.processes(), "the driver to end after the last step")
     await_that(lambda: not folder.exists(), "the driver to remove its folder")
@@ -162,7 +161,7 @@ def test_in_airflow_all_steps_of_a_run_have_one_spark_and_leave_none(served: Ser
 
 @pytest.mark.long
 def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_driver(world: World) -> None:
-    done = world.ask("run_stage.py", "--stage", "0", "--failure-name", "first")
+    done = world.ask("stage", "--stage", "0", "--failure-name", "first")
     driver = done.driver
     assert driver is not None
     assert done.failure == "the step ended with exit code 1"
@@ -176,7 +175,7 @@ def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_th
 ) -> None:
     driver = world.prepare().driver
     assert driver is not None
-    arguments = ["--run-dir", world.settings.run_dir, "--stage", "0"]
+    arguments = ["stage", "--run-dir", world.settings.run_dir, "--stage", "0"]
     asked = json.dumps([world.settings.run_dir, world.settings.submit, dict(world.settings.environment), arguments])
     with subprocess.Popen([sys.executable, "-c", _TASK, asked], stdout=subprocess.DEVNULL) as task:
         attempts = Path(world.run.path(f"{stage_step(0)}/attempts"))
@@ -188,7 +187,7 @@ def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_th
         task.send_signal(signal.SIGKILL)
     await_that(lambda: not driver.processes(), "driver and JVM to end with the task", 10)
     assert not world.run.exists(f"{stage_step(0)}/COMMIT.json")
-    after = world.ask("run_stage.py", "--stage", "0")
+    after = world.ask("stage", "--stage", "0")
     assert not after.failure, "\n".join(after.said)
     assert after.driver != driver
 
@@ -203,22 +202,22 @@ def test_a_step_whose_driver_was_killed_fails_and_succeeds_when_it_is_tried_agai
             if "python" in one.name():
                 one.kill()
 
-    killed = world.ask("run_stage.py", "--stage", "0", during=kill)
+    killed = world.ask("stage", "--stage", "0", during=kill)
     assert killed.failure == "the run's Spark driver ended before the step"
     assert not driver.processes()
-    again = world.ask("run_stage.py", "--stage", "0", last=True)
+    again = world.ask("stage", "--stage", "0", last=True)
     assert not again.failure, "\n".join(again.said)
 
 
 @pytest.mark.long
 def test_a_driver_ends_when_its_jvm_has_ended_and_the_next_step_has_another(world: World) -> None:
     world.prepare()
-    assert not world.ask("run_stage.py", "--stage", "0").failure
+    assert not world.ask("stage", "--stage", "0").failure
     for one in world.drivers():
         if one.name() == "java":
             one.kill()
     await_that(lambda: not world.drivers(), "the driver to end without its JVM")
-    assert not world.ask("run_stage.py", "--stage", "0", last=True).failure
+    assert not world.ask("stage", "--stage", "0", last=True).failure
 
 
 @pytest.mark.long

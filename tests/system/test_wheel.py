@@ -85,26 +85,23 @@ def test_airflow_lists_the_plugin_and_the_provider(installed: Environment) -> No
     assert "skewless" in {one["package_name"] for one in json.loads(providers.stdout)}
 
 
-ENTRIES = """
+ENTRY = """
 from skewless_airflow.run_store import spark_entry
 import sys
-print(*(spark_entry(name + ".py") for name in sys.argv[1:]), sep="\\n")
+print(spark_entry("run_steps.py"))
 assert "skewless_spark" not in sys.modules
 """
 
 
-def test_the_spark_entries_are_files_of_the_package_that_run(installed: Environment) -> None:
-    names = ["prepare_run", "run_stage", "share_stage", "merge_states", "validate_result", "compare_result"]
-    found = installed.run(installed.python, "-c", ENTRIES, *names)
-    assert found.returncode == 0, found.stderr
-    paths = found.stdout.splitlines()
-    assert all(Path(path).is_relative_to(installed.python.parents[1]) for path in paths)
-    words = ["--run-dir", "run", "--spec", "spec.yaml", "--date", "2026-11-20", "--root", "data"]
-    prepared = installed.run("spark-submit", "--master", "local[1]", paths[0], *words)
+def test_the_steps_of_a_run_are_a_file_of_the_package_that_runs(installed: Environment) -> None:
+    listed = installed.run(installed.python, "-c", ENTRY)
+    assert listed.returncode == 0, listed.stderr
+    path = listed.stdout.strip()
+    assert Path(path).is_relative_to(installed.python.parents[1])
+    words = ["prepare", "--run-dir", "run", "--spec", "spec.yaml", "--date", "2026-11-20", "--root", "data"]
+    prepared = installed.run("spark-submit", "--master", "local[1]", path, *words)
     assert prepared.returncode == 0, prepared.stderr
     assert (installed.home / "run" / "plans" / "0000.json").exists()
-    for path in paths[1:]:
-        assert "--run-dir" in installed.run(installed.python, path, "--help").stdout
 
 
 def test_without_variables_and_default_folders_the_missing_variable_is_named(

@@ -1,1 +1,1 @@
-"""What spark-submit runs: one file for each step of a run, and the whole run in one session."""
+"""What spark-submit runs: one step of a run, or a driver for all of them; and the whole run in one session."""

@@ -123,8 +123,8 @@ class _Process:
         self.cluster, self._run = cluster, run
         self._failure = f"share-{cluster.name}-{secrets.token_hex(4)}"
         words = [
-            sys.executable, "-P", "-m", "skewless_spark.entries.share_stage", "--run-dir", run.path("").rstrip("/"),
-            "--cluster", cluster.name, "--master", cluster.master,
+            sys.executable, "-P", "-m", "skewless_spark.entries.run_steps", "share",
+            "--run-dir", run.path("").rstrip("/"), "--cluster", cluster.name, "--master", cluster.master,
             "--failure-name", self._failure, "--stay-with", str(os.getpid()),
         ]  # fmt: skip
         self._process = subprocess.Popen(  # noqa: S603  # this interpreter, with arguments of our own

@@ -3,7 +3,7 @@
     warm_driver.py --folder DIR --run-dir RUN --idle-seconds SECONDS
 
 It listens on a Unix socket in a folder that only its user can open. A task connects, reads one line of JSON (where in
-the driver's log its own lines begin), sends one line (which entry to run with which arguments), and reads one line when
+the driver's log its own lines begin), sends one line (a step and its arguments), and reads one line when
 the step has ended. As long as the step runs, the connection is its life line: when the task closes it or dies, the
 driver ends at once with all that it started, so that nothing runs beside the next attempt.
 """
@@ -35,12 +35,10 @@ from pyspark.sql import SparkSession
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.session import build_session, start_java
 
-#: What a request may name; anything else is refused.
-PREPARE, STAGE = "prepare_run.py", "run_stage.py"
-ENTRIES = {
-    name: f"skewless_spark.entries.{name.removesuffix('.py')}"
-    for name in (PREPARE, STAGE, "share_stage.py", "merge_states.py", "validate_result.py", "compare_result.py")
-}
+#: What runs a step; imported once the JVM is on its way.
+STEPS = "skewless_spark.entries.run_steps"
+#: The step before which no session is needed.
+PREPARE = "prepare"
 #: Of the environment only variables with this prefix differ from step to step.
 STEP_VARIABLES = "AIRFLOW_CTX_"
 SOCKET, LOG, LOCK = "socket", "log", "lock"
@@ -62,8 +60,7 @@ def main() -> None:
     os.close(log)
     # The JVM starts beside the imports.
     threading.Thread(target=_start_java, daemon=True).start()
-    for name in ENTRIES.values():
-        importlib.import_module(name)
+    importlib.import_module(STEPS)
     with Driver(given.folder) as driver, contextlib.suppress(OSError, ValueError):  # a task that died in its request
         driver.serve(given.idle_seconds)
     _remove(given.folder)
@@ -110,7 +107,7 @@ class Driver:
                 lines.write(json.dumps({"exit_code": code, "log_until": self._told}) + "\n")
             if code or request["last"]:
                 return
-            if request["entry"] != PREPARE:  # which may have no session yet
+            if request["arguments"][0] != PREPARE:  # which may have no session yet
                 SparkSession.builder.getOrCreate().catalog.clearCache()  # sessions share it
 
     def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
@@ -128,14 +125,12 @@ class Driver:
         for name in [name for name in os.environ if name.startswith(STEP_VARIABLES)]:
             del os.environ[name]
         os.environ.update(request["environment"])
-        entry = importlib.import_module(ENTRIES[request["entry"]]).main
-        sys.argv = [request["entry"], *request["arguments"]]
-        self._prepare_next(first=request["entry"] == PREPARE)
+        self._prepare_next(first=request["arguments"][0] == PREPARE)
         try:
-            entry()
+            importlib.import_module(STEPS).main(request["arguments"])
         except SystemExit as err:
             return err.code if isinstance(err.code, int) else int(err.code is not None)
-        except Exception:  # noqa: BLE001  # the entries report their errors themselves; this is one of their own
+        except Exception:  # noqa: BLE001  # steps report their errors themselves; this is one of ours
             traceback.print_exc()
             return 1
         finally:

@@ -113,7 +113,7 @@ def aggregation_tasks(
     # between a skipped stage and one that still runs.
     merge = SkewlessSparkOperator(
         task_id="merge",
-        entry="merge_states.py",
+        spark_step="merge",
         step=RESULT_STEP,
         trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         **spark,
@@ -153,9 +153,7 @@ def _stage(
             runs = _shared(spec, number, spark)
         else:
             step, arguments = stage_step(number), ("--stage", str(number))
-            runs = [
-                SkewlessSparkOperator(task_id="run", entry="run_stage.py", step=step, entry_args=arguments, **spark)
-            ]
+            runs = [SkewlessSparkOperator(task_id="run", spark_step="stage", step=step, step_args=arguments, **spark)]
         if number:
             plan = PlanStageOperator(task_id="plan", stage=number, trigger_rule=TriggerRule.NONE_FAILED, group=group)
             after = after >> plan

@@ -34,7 +34,7 @@ class PrepareOperator(SkewlessSparkOperator):
     """
 
     def __init__(self, *, spec: JobSpec, spec_path: str = "", form: bool = False, **kwargs: Any) -> None:
-        super().__init__(entry="prepare_run.py", **kwargs)
+        super().__init__(spark_step="prepare", **kwargs)
         self.spec, self.spec_path, self.form = spec, spec_path, form
         self._chosen = spec
 

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
@@ -57,15 +56,16 @@ _APPLICATION = re.compile(r"^skewless: spark application (?P<id>\S+) at (?P<addr
 
 
 class SkewlessSparkOperator(SparkSubmitOperator):
-    """Runs one entry of ``skewless_spark.entries`` and trusts its commit, not its exit code.
+    """Runs one of ``skewless_spark.entries.run_steps`` and trusts its commit, not its exit code.
 
     A Spark task can succeed although its job failed (apache/airflow#49717), so what counts is whether the step has
-    committed. When it fails, the task ends with the error that the entry wrote, and is tried again only where that can
+    committed. When it fails, the task ends with the error that the step wrote, and is tried again only where that can
     help.
 
     Args:
+        spark_step: its name, like ``merge``.
         step: the step it commits, like ``stages/0001``; empty for ``prepare``, which writes documents only.
-        entry_args: its arguments after the run directory and the name of the failure document.
+        step_args: its arguments after the run directory and the name of the failure document.
         group: the name of one aggregation of several in a DAG.
         spark: what the spec says of Spark, unless the arguments beside it say otherwise.
         conf: Spark's settings, merged over those of the spec and ours.
@@ -76,9 +76,9 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     def __init__(
         self,
         *,
-        entry: str,
+        spark_step: str,
         step: str = "",
-        entry_args: Sequence[str] = (),
+        step_args: Sequence[str] = (),
         group: str = "",
         spark: SparkSizing | None = None,
         conn_id: str | None = None,
@@ -89,7 +89,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     ) -> None:
         spark = spark or SparkSizing()
         super().__init__(
-            application=str(spark_entry(entry)),
+            application=str(spark_entry("run_steps.py")),
             conf={
                 "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
                 "spark.ui.showConsoleProgress": "false",
@@ -101,21 +101,21 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             env_vars={**spark.environment, **(env_vars or {})} or None,
             **kwargs,
         )
-        self.step = step
-        self.entry_args = list(entry_args)
+        self.spark_step, self.step = spark_step, step
+        self.step_args = list(step_args)
         self.group = group
         self.spark_application = self.spark_address = ""
         self._runner: StepRunner | None = None
 
     def execute(self, context: Context) -> None:
-        """Run the entry, then verify its commit."""
+        """Run the step, then verify its commit."""
         push_links(context)
         try_name = _try_name(context)
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
         with end_with_sentence(context, self.group):
             run = run_directory(context["dag_run"], self.group)
             self.application_args = [
-                *("--run-dir", str(run), "--failure-name", try_name),
+                *(self.spark_step, "--run-dir", str(run), "--failure-name", try_name),
                 *self.arguments(context, run),
             ]
             self.conf = {**(self.conf or {}), **_sizing(self.sizing(run))}
@@ -193,7 +193,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 
     def _follow(self, runner: StepRunner, context: Context) -> None:
         """Run the step, and log what it says until it ends."""
-        log.info("%sRun %s", GROUP, Path(self.application).name)
+        log.info("%sRun step %s", GROUP, self.spark_step)
         try:
             log.info(END)
             for line in folded(self._heard(runner.lines(), context)):
@@ -202,7 +202,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         finally:
             runner.close()  # it must not run beside the next attempt
         if failure:
-            raise AirflowException(f"{Path(self.application).name}: {failure}")
+            raise AirflowException(f"step {self.spark_step}: {failure}")
 
     def _heard(self, lines: Iterable[str], context: Context) -> Iterator[str]:
         """The same lines; the one that announces the Spark application also pushes its link."""
@@ -227,8 +227,8 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         return run.job().spec.spark
 
     def arguments(self, context: Context, run: RunDirectory) -> list[str]:  # noqa: ARG002  # ``prepare`` asks for both
-        """The entry's own arguments."""
-        return self.entry_args
+        """The step's own arguments."""
+        return self.step_args
 
     def verify(self, run: RunDirectory) -> None:
         """Require the commit of the step.
@@ -259,7 +259,7 @@ class ValidateOperator(SkewlessSparkOperator):
     operator_extra_links = (SkewReportLink(), QualityReportLink(), SparkUiLink())
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(entry="validate_result.py", step=QUALITY_STEP, **kwargs)
+        super().__init__(spark_step="validate", step=QUALITY_STEP, **kwargs)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What was checked of the result, for OpenLineage's provider, which asks for it after a failure, too."""
@@ -275,7 +275,7 @@ class CompareOperator(SkewlessSparkOperator):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(entry="compare_result.py", step=COMPARISON_STEP, **kwargs)
+        super().__init__(spark_step="compare", step=COMPARISON_STEP, **kwargs)
 
     def verify(self, run: RunDirectory) -> None:
         """Require the commit, and log how many keys differ."""
@@ -334,9 +334,9 @@ class ShareStageOperator(SkewlessSparkOperator):
         conn_id = conn_id or spark.conn_id or DEFAULT_CONNECTION
         super().__init__(
             spark=spark,
-            entry="share_stage.py",
+            spark_step="share",
             step=stage_step(stage),
-            entry_args=("--stage", str(stage), "--cluster", conn_id),
+            step_args=("--stage", str(stage), "--cluster", conn_id),
             conn_id=conn_id,
             **kwargs,
         )

@@ -11,7 +11,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 @dataclass(frozen=True)
 class Step:
-    """A Spark step that a task asks for: the file of an entry, and its arguments.
+    """A Spark step that a task asks for: the file that runs steps, and its arguments; the first names the step.
 
     Attributes:
         hook: the task's connection, with all settings of the task; it can build the command for spark-submit.

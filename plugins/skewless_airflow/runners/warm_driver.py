@@ -73,7 +73,7 @@ def runner_of(step: Step) -> DriverStep | None:
     # Neither its UI nor its block manager asks for a password.
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **(hook._env or {})}  # noqa: SLF001
     settings = DriverSettings(step.run_dir, tuple(submit), environment, hook._conn_id)  # noqa: SLF001
-    return DriverStep(Path(step.entry).name, step.arguments, settings, last=step.last)
+    return DriverStep(step.arguments, settings, last=step.last)
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,10 @@ class DriverSettings:
 class DriverStep:
     """A step that the warm driver of its run executes; after the last one of the run the driver ends."""
 
-    def __init__(self, entry: str, arguments: Sequence[str], settings: DriverSettings, *, last: bool) -> None:
+    def __init__(self, arguments: Sequence[str], settings: DriverSettings, *, last: bool) -> None:
         self._settings = settings
         variables = {name: value for name, value in settings.environment.items() if name.startswith(STEP_VARIABLES)}
-        self._request = {
-            "entry": entry, "arguments": list(arguments), "environment": variables,
-            "owner": os.getppid(), "last": last,
-        }  # fmt: skip
+        self._request = {"arguments": list(arguments), "environment": variables, "owner": os.getppid(), "last": last}
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
         self._session: Session | None = None

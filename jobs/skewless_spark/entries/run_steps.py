@@ -1,0 +1,186 @@
+"""The steps of a run in one table, for spark-submit and the warm driver: ``run_steps.py STEP --run-dir RUN ...``.
+
+A step that fails leaves one sentence in the run directory, where Airflow finds it, and ends with the exit code of its
+error. The stack trace goes to the log, above that sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, cast
+
+from pyspark.sql import SparkSession
+
+from skewless.documents.job import SentSpec
+from skewless.documents.steps import Failure
+from skewless.errors import SkewlessError
+from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
+from skewless.run.folder import RUN_GROUP
+from skewless.run.publication.publish import require_passed
+from skewless.run.step_times import timed
+from skewless.spec.options import parse_options, refuse_more_waves, with_options
+from skewless.spec.part import part_named
+from skewless.spec.reading import load_spec
+from skewless_spark.comparison.shadow import compare_shadow
+from skewless_spark.engines.stage import run_stage
+from skewless_spark.entries.clusters import cluster_name, stay_with
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.quality.expectations import import_soon
+from skewless_spark.quality.validate import validate
+from skewless_spark.result.merge import merge_states
+from skewless_spark.session.session import build_session
+from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from skewless_spark.session.step_progress import StepProgress, announce, queued_rows, say
+from skewless_spark.session.step_times import spark_jobs, spark_step
+from skewless_spark.sharing import share_stage, share_stages
+
+
+@contextmanager
+def _session(run: RunDirectory, step: str, master: str | None = None) -> Iterator[SparkSession]:
+    """The Spark session of a step. Its UI is announced in the log, so that Airflow can link to it."""
+    with spark_step(run, step):
+        with timed("start or find the session"):
+            spark = build_session(f"skewless {run.job().spec.name} {step}", master)
+        announce(spark)
+        with spark_jobs(spark):
+            yield spark
+
+
+def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    if run.exists("job.json") and run.exists("plans/0000.json"):
+        # The run is frozen. Its spec may have been edited since; the edit counts for the next run.
+        job = run.job()
+    else:
+        where = f"spec {arguments.spec or run.path(SPEC_DOCUMENT)}"
+        reviewed = load_spec(arguments.spec) if arguments.spec else run.read(SPEC_DOCUMENT, SentSpec).spec
+        # The sender has checked the options, but only the reviewed spec decides what a job may do: check again.
+        spec = with_options(reviewed, parse_options(arguments.options, "option --options"), f"options of {where}")
+        refuse_more_waves(spec, arguments.most_waves, where)
+        part = part_named(
+            arguments.date.isoformat(), arguments.hour, spec.schedule.timezone, spec.schedule.unit, "option --"
+        )
+        with spark_step(run, "prepare"):
+            job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
+    return "; ".join(filter(None, (f"{job.extent}, {len(job.waves)} waves", job.skipped_words)))
+
+
+def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    step = f"stage {arguments.stage}"
+    with _session(run, step) as spark, StepProgress(spark, step, queued_rows(run, arguments.stage)):
+        report = run_stage(spark, run, arguments.stage)
+    return (
+        f"stage {report.stage}: {report.admitted_rows:,} rows admitted, {report.backlog_in_rows:,} from the backlog "
+        f"({report.forwarded_rows:,} forwarded), {report.processed_rows:,} processed, "
+        f"{report.backlog_rows:,} left over; max/mean {report.balance_words}"
+    )
+
+
+def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    cluster, stage = cluster_name(arguments.cluster), arguments.stage
+    if arguments.stay_with is not None:
+        stay_with(arguments.stay_with)
+    step = f"{'stages' if stage is None else f'stage {stage}'} on {cluster}"
+    with _session(run, step, arguments.master) as spark:
+        if stage is None:
+            share_stages(spark, run, cluster)
+            return f"cluster {cluster}: all stages are committed"
+        with StepProgress(spark, step):
+            report = share_stage(spark, run, stage, cluster)
+    return f"cluster {cluster}: stage {stage} is committed, {report.processed_rows:,} rows processed by all clusters"
+
+
+def _merge(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    with _session(run, "merge") as spark, StepProgress(spark, "merge"):
+        commit = merge_states(spark, run)
+    return f"merged: {commit.counts['keys']:,} keys from {commit.counts['rows']:,} rows"
+
+
+def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    import_soon()
+    with _session(run, "validate") as spark, StepProgress(spark, "validate"):
+        report = validate(spark, run)
+    require_passed(run, report)
+    warnings = report.warnings(len(run.job().spec.quality.expectations))
+    passed = f"{sum(check.success for check in report.checks)} of {len(report.checks)} checks passed"
+    return "; ".join([passed, *warnings]) if warnings else f"all {len(report.checks)} checks passed"
+
+
+def _compare(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    with _session(run, "compare") as spark, StepProgress(spark, "compare"):
+        return compare_shadow(spark, run).verdict
+
+
+class Step(NamedTuple):
+    """A step of a run.
+
+    Attributes:
+        about: what it does, for ``--help``.
+        run: does it, and returns a sentence for the log.
+        arguments: its arguments beside those of all steps, as ``argparse`` takes them.
+    """
+
+    about: str
+    run: Callable[[RunDirectory, argparse.Namespace], str]
+    arguments: Mapping[str, Mapping[str, Any]] = {}
+
+
+STEPS: dict[str, Step] = {
+    "prepare": Step("freeze a run: spec, date, listed input, waves, plan 0", _prepare, {
+        "--spec": {"help": "the job spec, a YAML file; by default the document that the run begins with"},
+        "--options": {"default": "{}", "help": "this run's values for the spec's options, a JSON object"},
+        "--most-waves": {"type": int, "help": "the largest number of waves that the caller has stages for"},
+        "--date": {"required": True, "type": dt.date.fromisoformat, "help": "the day to compute, YYYY-MM-DD"},
+        "--hour": {"help": "the hour of that day, for an hourly job: 00 to 23, or 02b"},
+        "--root": {"required": True, "help": "where relative paths of the spec start"},
+    }),
+    "stage": Step("run one stage and commit it", _stage, {
+        "--stage": {"required": True, "type": int, "help": "the number of the stage, from 0"},
+    }),
+    "share": Step("take part in a stage, or in all of them, beside other clusters", _share, {
+        "--stage": {"type": int, "help": "the number of the stage; by default all stages are shared"},
+        "--cluster": {"required": True, "help": "a name for this cluster, for what is recorded"},
+        "--master": {"help": "the cluster's Spark master; by default the one that spark-submit sets"},
+        "--stay-with": {"type": int, "metavar": "PID", "help": "end when the parent process is not PID any more"},
+    }),
+    "merge": Step("merge the partial states of all stages and commit the result", _merge),
+    "validate": Step("validate ledger and result; exits with 3 if an expectation failed", _validate),
+    "compare": Step("compare the result with another job's; exits with 3 if the spec forbids differences", _compare),
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line, run the step that it names, and print the sentence that the step returns."""
+    for stream in (sys.stdout, sys.stderr):  # a log that lacks a character is no failure
+        cast("Any", stream).reconfigure(errors="backslashreplace")
+    parser = argparse.ArgumentParser(description="Run one step of a run.")
+    commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    for name, step in STEPS.items():
+        command = commands.add_parser(name, help=step.about, description=step.about)
+        command.add_argument("--run-dir", required=True, help="the run directory")
+        command.add_argument("--failure-name", default="", help="write a failure to failures/NAME.json of it")
+        for flag, options in step.arguments.items():
+            command.add_argument(flag, **options)
+    parsed = parser.parse_args(arguments)
+    run = RunDirectory(parsed.run_dir, os.environ.get(RUN_GROUP, ""))
+    try:
+        say(STEPS[parsed.step].run(run, parsed))
+    except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
+        failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))
+        if not isinstance(err, SkewlessError):
+            traceback.print_exc()
+        sys.stderr.write(f"skewless: {failure.sentence}\n")
+        if parsed.failure_name:
+            # What keeps the step from writing may keep this from being written too; the log has the sentence.
+            with suppress(SkewlessError):
+                run.write_once(f"failures/{parsed.failure_name}.json", failure)
+        sys.exit(failure.exit_code)
+
+
+if __name__ == "__main__":
+    main()
