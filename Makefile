@@ -80,7 +80,7 @@ lint: setup-development ## Check style, types and import rules
 
 lock: setup ## Write both locks from pyproject.toml; what they hold stays as it is, but for UPGRADE=package
 	@$(LOCK) --all-extras $(if $(UPGRADE),--upgrade-package $(UPGRADE)) -o requirements-test.lock
-	@cp requirements-test.lock requirements.lock && $(LOCK) --extra cluster --extra redis -o requirements.lock
+	@cp requirements-test.lock requirements.lock && $(LOCK) --extra cluster -o requirements.lock
 
 sbom: setup-development ## Write sbom.json (or INTO=file), the bill of materials of requirements.lock in the format CycloneDX
 	@$(IN_VENV) python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
@@ -93,7 +93,7 @@ setup-development:
 	@.ci/setup.sh development
 
 setup-tests:
-	@.ci/setup.sh development redis
+	@.ci/setup.sh development
 
 setup-cluster:
 	@.ci/setup.sh postgresql

@@ -21,7 +21,7 @@ from benchmarks.leases.memory_store import MemoryStore
 from benchmarks.leases.reference_algorithm import Cache, ReferenceNode
 from benchmarks.result_files import Verdict, as_documents, machine, page_of, table
 from skewless_leases.balancing.member import Member
-from skewless_leases.liveness.heartbeat_process import Beat
+from skewless_leases.liveness.heartbeat import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant
 from skewless_leases.stores.tables import Look, look_at

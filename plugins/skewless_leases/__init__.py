@@ -1,7 +1,7 @@
 """Ownership by leases: several workers share partitions without a coordinator.
 
-An independent library over a small key-value interface, which a folder or Redis provides. It knows neither Spark nor
-Airflow. ``docs/leases.md`` tells how it works and what it is good for.
+An independent library over a small key-value interface, which a folder or an object store provides. It knows neither
+Spark nor Airflow. ``docs/leases.md`` tells how it works and what it is good for.
 """
 
 from skewless_leases.balancing.member import Member, Work

@@ -406,16 +406,6 @@ from skewless_airflow.runners.process_session import begin
 begun = begin(["sleep", "600"], os.environ, Path.cwd(), Path("said"))
 print(begun.pid, begun.born)
 """
-_HEARTBEAT = """
-import sys, time
-from pathlib import Path
-from skewless_leases.liveness.heartbeat import Heartbeat
-
-beat = Heartbeat(f"file://{Path.cwd()}/leases", "worker", 1, 60.0)
-beat.keep()
-print(*(path.readlink() for path in Path(f"/proc/{beat.pid}/fd").iterdir()))
-beat.stop()
-"""
 
 
 def _under_a_lock(folder: Path, script: str) -> str:
@@ -432,12 +422,6 @@ def test_a_lock_of_the_starter_is_free_when_it_has_ended_though_what_it_started_
         assert taken.returncode == 0, "the lock is still held"
     finally:
         end([begun], 5)
-
-
-def test_a_heartbeat_has_no_file_of_its_worker_s(tmp_path: Path) -> None:
-    files = _under_a_lock(tmp_path, _HEARTBEAT)
-    assert "pipe:" in files
-    assert str(tmp_path / "lock") not in files
 
 
 def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_path: Path) -> None:

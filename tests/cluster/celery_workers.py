@@ -11,8 +11,12 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
+import socket
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +28,6 @@ import yaml
 from deploy.cluster import running
 from deploy.cluster.composition import IMAGE_CHECKOUT, IMAGE_STATE, Service
 from deploy.cluster.running import Cluster, Home
-from tests.leases.conftest import redis_server
 from tests.spark_apart import APART
 
 WORKERS = ("worker-1", "worker-2")
@@ -41,6 +44,37 @@ sys.exit(not Celery(broker=os.environ["AIRFLOW__CELERY__BROKER_URL"]).control.pi
 
 
 @contextlib.contextmanager
+def _broker() -> Iterator[Path]:
+    """The broker: a Redis server without TCP, so that it needs neither port nor password."""
+    server = shutil.which("redis-server")
+    if server is None:
+        pytest.fail("redis-server is missing: make setup-cluster-tests installs it, or apt-get install redis-server")
+    # The path of a socket may be 107 bytes long; pytest's folders are longer.
+    folder = Path(tempfile.mkdtemp(prefix="broker-", dir=_SEEN_BY_ALL))
+    address = folder / "redis.sock"
+    arguments = ["--port", "0", "--unixsocket", str(address), "--dir", str(folder), "--save", ""]
+    log = folder / "redis.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([server, *arguments], stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + 30
+        while not _accepts(address):
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+            time.sleep(0.01)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(10)
+        shutil.rmtree(folder)
+
+
+def _accepts(address: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(address)) == 0
+
+
+@contextlib.contextmanager
 def celery_cluster(home: Home, job: Mapping[str, Any]) -> Iterator[Cluster]:
     """The cluster, with one job in its catalog."""
     for name in _PROVIDERS:
@@ -48,7 +82,7 @@ def celery_cluster(home: Home, job: Mapping[str, Any]) -> Iterator[Cluster]:
             pytest.fail(f"apache-airflow-providers-{name} is missing: make setup-cluster-tests installs it")
     with (
         tempfile.TemporaryDirectory(prefix="skewless-catalog-", dir=_SEEN_BY_ALL) as catalog,
-        redis_server(_SEEN_BY_ALL) as (socket, _),
+        _broker() as socket_path,
         pytest.MonkeyPatch.context() as patch,
     ):
         Path(catalog, f"{job['name']}.yaml").write_text(yaml.safe_dump(dict(job)))
@@ -56,7 +90,7 @@ def celery_cluster(home: Home, job: Mapping[str, Any]) -> Iterator[Cluster]:
             patch.setenv(name, value)
 
         def with_celery(services: dict[str, Service]) -> dict[str, Service]:
-            return _with_celery(services, f"redis+socket://{socket}", home)
+            return _with_celery(services, f"redis+socket://{socket_path}", home)
 
         try:
             yield running.start(home, lambda _: None, with_celery)

@@ -4,8 +4,7 @@ Run as ``python player.py ADDRESS NAME``, with the package on the path. The line
 
     commit PARTITION VALUE     under the grant that it last had, whether it still holds or not
     commit_on PARTITION        the same, again and again, 0 1 2 ..., until the fence stops it
-    fork                       leaves a child behind that holds what this process has open, and sleeps
-    burn SECONDS               computes without ever letting go of the interpreter for long
+    burn SECONDS               computes all the time, in Python
     leave                      ends in good order
 """
 
@@ -13,17 +12,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
-import threading
 import time
 
 from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import FencedOutError
-from skewless_leases.liveness.heartbeat_process import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant
-from skewless_leases.stores import open_store
 
 PARTITIONS = [f"p{number}" for number in range(6)]
 SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.8, maximum_shutdown=0.2, minimum_grab=0.1, held_delay=0.004)
@@ -58,31 +53,11 @@ class Told:
         say(event="lost", partition=grant.partition, fence=grant.fence)
 
 
-def burn(seconds: float, longer_than: float) -> None:
-    """Compute in one C call after the other, each of them longer than so many seconds."""
-    began = time.monotonic()
-    calls = 0
-    additions = 10_000_000
-    while time.monotonic() - began < seconds:
-        before = time.monotonic()
-        sum(itertools.repeat(1, additions))
-        took = time.monotonic() - before
-        calls += 1
-        additions = int(additions * max(1.0, 1.5 * longer_than / took))
-    say(event="burnt", calls=calls)
-
-
-def beat_in_a_thread(address: str, name: str, beat_every: float) -> None:
-    """What would be simpler: a heartbeat of the same pace in a thread of this process."""
-    beat = Beat(open_store(address, durable=False), name, 0)
-    beat.once()  # before there is a load: its first call takes several turns of the interpreter
-
-    def beating() -> None:
-        while True:
-            time.sleep(beat_every)
-            beat.once()
-
-    threading.Thread(target=beating, daemon=True).start()
+def burn(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(10_000))
+    say(event="burnt")
 
 
 def commit_on(worker: Worker, grant: Grant) -> None:
@@ -94,21 +69,11 @@ def commit_on(worker: Worker, grant: Grant) -> None:
             return
 
 
-def fork() -> None:
-    """What a library may do that computes in several processes."""
-    child = os.fork()
-    if child == 0:
-        os.close(sys.stdout.fileno())  # the test reads that to its end
-        time.sleep(60)
-        os._exit(0)
-    say(event="forked", child=child)
-
-
 def main() -> None:
     address, name = sys.argv[1:3]
     told, spans = Told(), spans_at(address)
     with Worker(address, name, room=100, partitions=lambda _: PARTITIONS, spans=spans, work=told) as worker:
-        say(event="begun", name=worker.name, heartbeat=worker.heartbeat_pid)
+        say(event="begun", name=worker.name)
         for line in sys.stdin:
             match line.split():
                 case ["commit", partition, value]:
@@ -119,11 +84,8 @@ def main() -> None:
                         say(event="refused", why=str(err))
                 case ["commit_on", partition]:
                     commit_on(worker, told.last[partition])
-                case ["fork"]:
-                    fork()
                 case ["burn", seconds]:
-                    beat_in_a_thread(address, f"thread-of-{name}", spans.beat_every)
-                    burn(float(seconds), spans.maximum_lease)
+                    burn(float(seconds))
                 case _:
                     break
     say(event="left")

@@ -9,7 +9,7 @@ from benchmarks.leases.agenda import Agenda
 from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.balancing.decisions import Action
 from skewless_leases.balancing.member import Member
-from skewless_leases.liveness.heartbeat_process import Beat
+from skewless_leases.liveness.heartbeat import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, read
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.balancing.member import Member
 from skewless_leases.errors import FencedOutError
-from skewless_leases.liveness.heartbeat_process import Beat
+from skewless_leases.liveness.heartbeat import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, commit, read
 from skewless_leases.stores.tables import Look, look_at

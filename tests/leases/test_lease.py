@@ -69,7 +69,7 @@ def test_a_second_one_waits_until_the_first_is_done_and_goes_on_from_what_it_com
 
 
 @pytest.mark.long
-def test_one_that_is_killed_is_succeeded_before_its_silence_is_long_enough(begin: Begin) -> None:
+def test_one_that_is_killed_is_succeeded_after_the_maximum_lease_time(begin: Begin) -> None:
     first = begin()
     first.said("granted")
     second = begin()
@@ -77,7 +77,7 @@ def test_one_that_is_killed_is_succeeded_before_its_silence_is_long_enough(begin
     first.process.kill()
     killed = time.monotonic()
     second.said("granted")
-    assert time.monotonic() - killed < SPANS.maximum_lease
+    assert time.monotonic() - killed >= SPANS.maximum_lease - 2 * SPANS.beat_every
 
 
 def test_one_that_was_stopped_and_wakes_writes_nothing(begin: Begin, address: str) -> None:

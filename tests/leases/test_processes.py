@@ -6,24 +6,20 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.liveness.heartbeat import END_SECONDS, Heartbeat
 from skewless_leases.ownership.fence import Grant, read
 from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
-from skewless_leases.stores.tables import Presence, look_at
+from skewless_leases.stores.tables import look_at
 from tests.leases.player import PARTITIONS, SPANS, spans_at
 from tests.leases.simulated_workers import Diary
 from tests.processes import PATIENCE_SECONDS, Told, until
@@ -39,10 +35,6 @@ class Player(Told):
     @property
     def name(self) -> str:
         return str(self.wait_for("begun")["name"])
-
-    @property
-    def heartbeat(self) -> int:
-        return int(self.wait_for("begun")["heartbeat"])
 
     def all(self, event: str) -> list[dict[str, Any]]:
         return [entry for entry in map(json.loads, list(self.lines)) if entry["event"] == event]
@@ -133,12 +125,9 @@ def test_a_worker_at_full_load_for_ten_lease_times_keeps_its_leases(scene: Scene
     fences = scene.settle()
     scene.one.tell(f"burn {10 * scene.spans.maximum_lease}")
     pauses = longest_pauses(scene.store, 10 * scene.spans.maximum_lease)
-    burnt = scene.one.wait_for("burnt")
+    scene.one.wait_for("burnt")
     assert scene.fences() == fences
     assert pauses[scene.one.name] < scene.spans.maximum_lease
-    # The load was one that a heartbeat in the same process does not stand: no idle promise.
-    assert burnt["calls"] <= 20
-    assert pauses["thread-of-one"] > scene.spans.maximum_lease
     scene.one.commit(scene.held_by(scene.one)[0], "after")
 
 
@@ -155,86 +144,16 @@ def test_a_worker_that_is_stopped_in_the_middle_of_its_writes_cannot_end_them(sc
     assert read(scene.store, late).value == "successor"
 
 
-def test_a_worker_that_is_killed_is_replaced_before_its_silence_is_long_enough(scene: Scene) -> None:
+def test_a_worker_that_is_killed_is_replaced_after_the_maximum_lease_time(scene: Scene) -> None:
     fences = scene.settle()
     kept = scene.held_by(scene.other)
     scene.one.signal(signal.SIGKILL)
-    # Its heartbeat sees it end, so that nobody waits for the maximum lease time.
-    until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.gone, "the word of its heartbeat")
-    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
-    assert {partition: scene.fences()[partition] for partition in kept} == {
-        partition: fences[partition] for partition in kept
-    }
-
-
-@pytest.mark.long
-def test_a_worker_that_dies_with_its_heartbeat_is_replaced_after_the_maximum_lease_time(scene: Scene) -> None:
-    scene.settle()
-    os.kill(scene.one.heartbeat, signal.SIGSTOP)  # or it would tell
-    scene.one.signal(signal.SIGKILL)
-    scene.one.process.wait()
-    os.kill(scene.one.heartbeat, signal.SIGKILL)
     died = time.monotonic()
     until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
     assert time.monotonic() - died >= scene.spans.maximum_lease - 2 * scene.spans.beat_every
-
-
-@pytest.mark.long
-def test_a_heartbeat_that_is_killed_is_started_anew(scene: Scene) -> None:
-    scene.settle()
-    before = look_at(scene.store, 0.0).presences[scene.one.name].record.beat
-    os.kill(scene.one.heartbeat, signal.SIGKILL)
-    until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.beat > before + 5, "the beats to go on")
-    assert not look_at(scene.store, 0.0).presences[scene.one.name].record.gone
-    until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "the shares as they were")
-
-
-def has_left(scene: Scene) -> bool:
-    """Whether one's heartbeat has said so; the other one removes that word soon."""
-    row = look_at(scene.store, 0.0).presences.get(scene.one.name)
-    return row is None or row.record.gone
-
-
-@pytest.mark.long
-def test_a_worker_that_has_left_a_child_behind_leaves_no_later(scene: Scene) -> None:
-    scene.settle()
-    scene.one.tell("fork")
-    child = int(scene.one.wait_for("forked")["child"])
-    try:
-        began = time.monotonic()
-        scene.one.tell("leave")
-        until(lambda: has_left(scene), "the word of its heartbeat")
-        scene.one.wait_for("left")
-        assert time.monotonic() - began < END_SECONDS
-    finally:
-        os.kill(child, signal.SIGKILL)
-
-
-@pytest.mark.long
-def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_redis: tuple[Path, int]) -> None:
-    socket, server = own_redis
-    with played_at(f"unix://{socket}") as scene:
-        fences = scene.settle()
-        os.kill(server, signal.SIGSTOP)
-        time.sleep(3 * scene.spans.maximum_lease)
-        os.kill(server, signal.SIGCONT)
-        assert scene.settle() == fences
-        assert scene.loads() == {scene.one.name: 3, scene.other.name: 3}
-
-
-@pytest.mark.long
-def test_connections_that_break_again_and_again_cost_no_lease(own_redis: tuple[Path, int]) -> None:
-    socket, _ = own_redis
-    with played_at(f"unix://{socket}") as scene:
-        fences = scene.settle()
-        breaker = redis.Redis(unix_socket_path=str(socket))
-        broken = 0
-        for _ in range(40):
-            broken += breaker.client_kill_filter(_type="normal", skipme=True)
-            time.sleep(scene.spans.beat_every / 2)
-        breaker.close()
-        assert broken > 40
-        assert scene.settle() == fences
+    assert {partition: scene.fences()[partition] for partition in kept} == {
+        partition: fences[partition] for partition in kept
+    }
 
 
 class Failing:
@@ -310,53 +229,3 @@ def test_what_went_wrong_in_the_work_is_not_hidden_by_what_goes_wrong_in_leaving
     with pytest.raises(ZeroDivisionError):
         take_part()
     assert read(store, "p1").holder is None
-
-
-#: A heartbeat of a process of its own, since all of a process share one.
-_BEATS = """
-import sys
-from skewless_leases.liveness.heartbeat import Heartbeat
-heartbeat = Heartbeat(sys.argv[1], "me", 1, 60.0)
-heartbeat.keep()
-heartbeat.stop()
-"""
-
-
-def test_a_heartbeat_runs_nothing_of_the_folder_that_it_is_started_in(tmp_path: Path) -> None:
-    (tmp_path / "json.py").write_text("open('was-run', 'x')\n", encoding="utf-8")
-    command = [sys.executable, "-P", "-c", _BEATS, str(tmp_path / "leases")]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    assert not (tmp_path / "was-run").exists()
-
-
-@pytest.mark.long
-def test_all_leases_of_a_process_share_one_heartbeat_process_and_end_one_by_one(tmp_path: Path) -> None:
-    stores = [str(tmp_path / name) for name in ("one", "two")]
-    beats = [Heartbeat(store, store[-3:], 1, SPANS.beat_every) for store in stores]
-    for beat in beats:
-        beat.keep()
-    assert beats[0].pid == beats[1].pid
-    beats[0].stop()
-
-    def row(number: int) -> Presence:
-        return look_at(open_store(stores[number]), 0.0).presences[stores[number][-3:]].record
-
-    assert row(0).gone
-    before = row(1).beat
-    until(lambda: row(1).beat > before + 3, "the other one to beat on")
-    beats[1].stop()
-    assert row(1).gone
-
-
-@pytest.mark.long
-def test_a_refused_heartbeat_costs_the_others_nothing(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    beat, refused = (Heartbeat(str(place), "me", 1, SPANS.beat_every) for place in (tmp_path / "leases", blocked))
-    beat.keep()
-    blocked.write_text("no folder", encoding="utf-8")
-    with pytest.raises(LeaseError, match="cannot be read or written"):
-        refused.keep()
-    store = open_store(str(tmp_path / "leases"))
-    before = look_at(store, 0.0).presences["me"].record.beat
-    until(lambda: look_at(store, 0.0).presences["me"].record.beat > before + 3, "the beats to go on")
-    beat.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,23 +14,19 @@ from hypothesis import strategies as st
 
 from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.liveness.heartbeat_process import ANSWER_BEATS
-from skewless_leases.liveness.spans import BEATS_PER_LEASE
 from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
 from tests.processes import side_by_side
 
 
-@pytest.fixture(params=["memory", "folder", "redis", "bucket"])
+@pytest.fixture(params=["memory", "folder", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyValueStore:
     if request.param == "memory":
         return MemoryStore()
     if request.param == "folder":
         return FileStore(str(tmp_path / "store"))
-    if request.param == "bucket":
-        return open_store(f"{request.getfixturevalue('bucket')}/{tmp_path.name}")
-    return open_store(f"unix://{request.getfixturevalue('redis_socket')}#{tmp_path.name}")
+    return open_store(f"{request.getfixturevalue('bucket')}/{tmp_path.name}")
 
 
 def test_only_the_first_creates(store: KeyValueStore) -> None:
@@ -114,45 +109,6 @@ def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     with pytest.raises(StoreError, match=r"its folder cannot be read or written \(Not a directory"):
         FileStore(str(tmp_path / "file" / "store"))
-
-
-def test_a_server_that_is_not_there_is_said_so_without_its_password(tmp_path: Path) -> None:
-    store = open_store(f"unix://someone:very-secret@{tmp_path}/none.sock#x")
-    with pytest.raises(StoreError, match="expected an answer of Redis") as refused:
-        store.get("a")
-    assert "very-secret" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["redis://h:abc/0", "redis://[::1/0", "redis://someone:very/secret@h:1/0", "redis://someone:very#secret@h/0",
-     "redis://h/0?db=x"],
-)  # fmt: skip
-def test_an_address_that_cannot_be_read_is_said_so_without_its_password(address: str) -> None:
-    with pytest.raises(StoreError, match="store redis: expected an address of Redis, but got one that") as refused:
-        open_store(address)
-    assert "very" not in str(refused.value)
-
-
-@pytest.mark.long
-def test_a_call_that_gets_no_answer_costs_a_heartbeat_fewer_beats_than_a_lease_has(own_redis: tuple[Path, int]) -> None:
-    socket, server = own_redis
-    answer_seconds = 0.5
-    store = open_store(f"unix://{socket}", answer_seconds=answer_seconds)
-    assert store.get("a") is None
-    os.kill(server, signal.SIGSTOP)
-    for _ in range(2):  # on the connection that it has, then on a new one
-        began = time.monotonic()
-        with pytest.raises(StoreError, match="an answer of Redis"):
-            store.get("a")
-        waits = (time.monotonic() - began) / answer_seconds
-        assert waits * ANSWER_BEATS < BEATS_PER_LEASE
-
-
-def test_two_names_in_one_redis_are_two_stores(redis_socket: Path) -> None:
-    one, two = (open_store(f"unix://{redis_socket}#names-{name}") for name in ("one", "two"))
-    assert one.put("a", b"1", None)
-    assert two.get("a") is None
 
 
 def test_a_value_that_the_disk_has_lost_can_be_written_over(tmp_path: Path) -> None:
@@ -297,14 +253,3 @@ def test_a_writer_that_is_killed_leaves_nothing_half_done(address: str) -> None:
         before = int(row.value)
         assert before >= 10
         assert store.put("count", str(before + 1).encode(), row.version)
-
-
-def test_without_its_client_redis_is_refused_in_a_sentence() -> None:
-    code = (
-        "import sys; sys.modules['redis'] = None\n"
-        "from skewless_leases.errors import StoreError\n"
-        "from skewless_leases.stores import open_store\n"
-        "try:\n    open_store('redis://localhost/0')\nexcept StoreError as err:\n    print(err)\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "leases in Redis: the package redis is not installed; install skewless[redis].\n"

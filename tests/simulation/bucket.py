@@ -111,8 +111,7 @@ class Bucket:
         writes = what[0] in "pd" and what[1] in "ue"
         mishap = self.world.loses("request", *(("answer", "sent again", "late") if writes else ()))
         if mishap == "late":
-            by = self.world.begin(f"late {what}", lambda: _arrives(act), after=self._late(), restarts=0)
-            by.parent = None
+            self.world.begin(f"late {what}", lambda: _arrives(act), after=self._late(), restarts=0)
         elif mishap in {"answer", "sent again"}:
             _arrives(act)
         if mishap in {"", "sent again"}:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from skewless_leases import FencedOutError, LeaseError, StoreError, Turns, open_store
 from skewless_leases.balancing.member import Member
+from skewless_leases.liveness.heartbeat import Heartbeat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, commit, read
 from tests.simulation.scenario import Scenario
@@ -91,10 +92,10 @@ class _Worker:
 
     def work(self) -> None:
         store = open_store(self.leases.address)
-        beats = self.leases.machine.heartbeat(self.leases.address, self.name, 9, SPANS.beat_every)
+        beats = Heartbeat(self.leases.address, self.name, 9, SPANS.beat_every)
         member = Member(store, self.name, lambda _: PARTITIONS, SPANS, self)
         try:
-            beats.keep()
+            beats.begin()
         except LeaseError:
             return
         for _ in range(self.leases.draws.choice([8, 60])):  # 20 are a maximum lease

@@ -8,16 +8,16 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, Self
 from unittest.mock import patch
 
 from fsspec import asyn
 
 from skewless.run.objects import client, files
 from skewless.run.publication import exchange
-from skewless_leases.errors import LeaseError
-from skewless_leases.liveness import heartbeat_process
+from skewless_leases.liveness import heartbeat
 from skewless_leases.ownership import lease
 from skewless_leases.stores import object_store
 from tests.simulation.bucket import Bucket, Store, at_once
@@ -41,13 +41,10 @@ class Machine:
         replaced: list[tuple[Any, str, Any]] = [
             (secrets, "token_hex", lambda count=32: world.draws.randbytes(count).hex()),
             (os, "getpid", lambda: 1),
-            (os, "getppid", self._parent),
             (exchange, "ctypes", self._libc()),
             (lease, "time", clock),
-            (lease, "Heartbeat", self.heartbeat),
-            (heartbeat_process, "time", clock),
-            (heartbeat_process, "is_stopped", self._is_stopped),
-            (heartbeat_process, "_answer", lambda told, refusal: told["answers"].append(refusal)),
+            (heartbeat, "time", clock),
+            (heartbeat, "threading", SimpleNamespace(Event=lambda: _Event(world), Thread=partial(_Thread, world))),
             *((module, "obstore", self.bucket) for module in (client, files, object_store)),
             (client, "from_url", lambda *_, **__: self.store),
             (client, "_trusted", []),
@@ -69,10 +66,6 @@ class Machine:
                 client._bucket.cache_clear()
                 logging.disable(logging.NOTSET)
 
-    def heartbeat(self, address: str, worker: str, room: int, every: float) -> _Heartbeat:
-        """The heartbeat of a process under a worker's name."""
-        return _Heartbeat(self.world, address, worker, room, every)
-
     def _libc(self) -> Any:
         errors = [0]
 
@@ -89,48 +82,22 @@ class Machine:
 
         return SimpleNamespace(CDLL=cdll, get_errno=lambda: errors[0], c_int=ctypes.c_int)
 
-    def _parent(self) -> int:
-        me = self.world.running
-        parent = me.parent if me else None
-        return 1 if parent is None or parent.ended or parent.dead else parent.pid
 
-    def _is_stopped(self, pid: int) -> bool:
-        me = self.world.running
-        return bool(me and me.parent and me.parent.pid == pid and me.parent.stopped)
+class _Thread:
+    """A thread of the process that starts it."""
 
+    def __init__(self, world: World, target: Callable[[], object], name: str, daemon: bool) -> None:
+        self._world, self._target, self._name, self._serves = world, target, name, daemon
+        self._running: Process | None = None
 
-class _Heartbeat:
-    """A worker's heartbeat: the product's own loop, in a simulated process beside the worker's."""
-
-    def __init__(self, world: World, address: str, worker: str, room: int, every: float) -> None:
-        self._world, self._over = world, _Event(world)
-        self._beats: Process | None = None
-        self._told: dict[str, Any] = {
-            "number": 0, "address": address, "environment": {}, "worker": worker, "room": room, "every": every,
-            "answers": list[Any](),
-        }  # fmt: skip
-        self._answers: list[Any] = self._told["answers"]
-
-    def keep(self) -> None:
+    def start(self) -> None:
         me = self._world.running
-        if me is None or self._beats:
-            return
-        self._beats = self._world.begin(
-            f"heartbeat of {me.name}", lambda: heartbeat_process._beat(self._told, me.pid, cast(Any, self._over)),
-            restarts=0, serves=True,
-        )  # fmt: skip
-        self._wait(1)
-        if not self._answers:
-            raise LeaseError.saying(f"heartbeat of {me.name}", "it did not begin")
-        if refusal := self._answers[0]:
-            raise LeaseError(*refusal)
+        if me is not None:  # else nobody runs who could be killed
+            self._running = self._world.begin(self._name, self._target, restarts=0, serves=self._serves, owner=me)
 
-    def stop(self) -> None:
-        self._over.happened = True
-        self._wait(2)
-
-    def _wait(self, answers: int) -> None:
-        while self._beats and not self._beats.ended and len(self._answers) < answers:
+    def join(self, seconds: float) -> None:
+        until = self._world.now + seconds
+        while self._running and not self._running.ended and self._world.now < until:
             self._world.sleep(0.05)
 
 
@@ -139,6 +106,9 @@ class _Event:
 
     def __init__(self, world: World) -> None:
         self._world, self.happened = world, False
+
+    def set(self) -> None:
+        self.happened = True
 
     def wait(self, seconds: float) -> bool:
         until = self._world.now + seconds

@@ -53,7 +53,7 @@ class Process:
     Attributes:
         restarts: how often it is begun again if it is killed.
         serves: whether a history may end before it does.
-        stopped: whether it was told not to run: it does, once it wakes.
+        owner: the process that it is a thread of; it lives, stops and dies with that.
         pause: seconds before it is begun again.
     """
 
@@ -63,8 +63,7 @@ class Process:
     wakes: float
     restarts: int
     serves: bool
-    parent: Process | None = None
-    stopped: bool = False
+    owner: Process | None = None
     pause: float = 0.0
     dead: bool = False
     begun: bool = False
@@ -141,11 +140,12 @@ class World:
         return decision[0] if decision else ""
 
     def begin(
-        self, name: str, play: Callable[[], object], *, after: float = 0.0, restarts: int = 2, serves: bool = False
-    ) -> Process:
-        """Begin a process, after so many seconds."""
+        self, name: str, play: Callable[[], object], *, after: float = 0.0, restarts: int = 2, serves: bool = False,
+        owner: Process | None = None,
+    ) -> Process:  # fmt: skip
+        """Begin a process, after so many seconds; or a thread of one."""
         self._pids += 1
-        one = Process(name, play, self._pids, self.now + after, restarts, serves, self.running)
+        one = Process(name, play, self._pids, self.now + after, restarts, serves, owner)
         one.baton.acquire()
         self._processes.append(one)
         return one
@@ -195,10 +195,11 @@ class World:
                 if other.pid == value:
                     self._hand_over(me, other)
         elif sort == "stop":
-            me.wakes, me.stopped = self.now + value, True
+            for one in self._of(me):
+                one.wakes = max(one.wakes, self.now + value)
             self._pass_on(me)
         else:
-            for one in self._processes if sort == "power" else [me]:
+            for one in self._processes if sort == "power" else self._of(me):
                 one.dead, one.wakes, one.pause = True, self.now, value
             if sort == "power":
                 self.told.append((self.calls, "POWER", "lost"))
@@ -210,7 +211,11 @@ class World:
         following = self._following()
         assert following is not None, "the one that passes on has not ended"
         self._hand_over(me, following)
-        me.stopped = False
+
+    def _of(self, me: Process) -> list[Process]:
+        """A process with its threads, whichever of them this is."""
+        first = me.owner or me
+        return [one for one in self._processes if one is first or one.owner is first]
 
     def _hand_over(self, me: Process, to: Process) -> None:
         if to is not me:
@@ -258,9 +263,11 @@ class World:
             self.fault(f"{one.name}: {traceback.format_exc()[-1500:]}")
         one.ended = True
         self._processes.remove(one)
+        for other in self._processes:
+            if other.owner is one:
+                other.dead, other.wakes = True, self.now
         if one.dead and one.restarts and not self._over:
-            again = self.begin(one.name, one.play, after=one.pause, restarts=one.restarts - 1, serves=one.serves)
-            again.parent = one.parent
+            self.begin(one.name, one.play, after=one.pause, restarts=one.restarts - 1, serves=one.serves)
         following = self._following()
         if following is None:
             self._main.release()

@@ -133,7 +133,7 @@ class ClusterProcess:
 
 def leases(run: RunDirectory, stage: int) -> Look:
     """The tables of a stage, as they are now."""
-    return look_at(open_store(lease_address(run, stage, run.job().spec.sharing)), 0.0)
+    return look_at(open_store(lease_address(run, stage)), 0.0)
 
 
 def await_that(condition: Callable[[], bool], *clusters: ClusterProcess) -> None:

@@ -15,14 +15,12 @@ from skewless.documents.shared_stage import STAGE_SHARES, SharedTask, StageShare
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.spec.clusters import Sharing
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
 from skewless_spark.sharing.participation import ROUTING, lease_address
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
-from tests.leases.conftest import redis_server
 from tests.spark.clusters import await_that, leases, shares
 from tests.spark.scenario import prepared, reduce_job, result_of, spec_of, write_input
 from tests.spark.shared_runs import (
@@ -58,19 +56,6 @@ def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     if scenario in DISTURBED:
         assert any(report.backlog_rows for report in run.reports())
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
-
-
-@pytest.mark.long
-def test_with_leases_in_redis_it_is_the_same_and_the_run_directory_has_none(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with redis_server() as (socket, _):
-        run, spec = shared_run(tmp_path, "native", store=f"unix://{socket}")
-        with clusters(run, "east", "west") as both:
-            assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
-        require_the_answer_of_one_alone(spark, run, spec, tmp_path)
-    assert set(shares(run)) == {"east", "west"}
-    assert not [path for path in Path(run.root).rglob("*") if path.name in {"leases", "owner"}]
 
 
 @pytest.mark.long
@@ -239,10 +224,6 @@ def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path,
 
 def test_leases_are_where_every_cluster_finds_them_or_there_are_none() -> None:
     near, far = RunDirectory("/lake/runs/r"), RunDirectory("memory://runs/r")
-    redis = Sharing(store="redis://leases:6379/1")
-    assert lease_address(near, 3, Sharing()) == "/lake/runs/r/stages/0003/leases"
-    addresses = {lease_address(run, stage, redis) for run in (near, far) for stage in (0, 1)}
-    assert len(addresses) == 4
-    assert all(address.startswith("redis://leases:6379/1#") for address in addresses)
-    with pytest.raises(RunDirectoryError, match=r"for the leases.*name a Redis"):
-        lease_address(far, 0, Sharing())
+    assert lease_address(near, 3) == "/lake/runs/r/stages/0003/leases"
+    with pytest.raises(RunDirectoryError, match="an object store, for the leases"):
+        lease_address(far, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from skewless_leases import FencedOutError, open_store
 from skewless_leases.ownership import fence
 from skewless_leases.stores.tables import look_at
 from skewless_spark.session.step_lease import OWNER, leased_step
-from tests.leases.conftest import bucket, redis_server, s3_server
+from tests.leases.conftest import bucket, s3_server
 from tests.unit import synthetic
 
 STEP = "stages/0000"
@@ -124,22 +123,3 @@ def test_a_run_directory_without_leases_commits_the_first(tmp_path: Path) -> Non
         run.new_attempt(STEP, lease).commit([], {"rows": 1})
     with pytest.raises(LostRaceError):
         run.new_attempt(STEP).commit([], {"rows": 2})
-
-
-@pytest.fixture
-def redis() -> Iterator[str]:
-    with redis_server() as (socket, _):
-        yield f"unix://{socket}"
-
-
-def test_leases_in_redis_serve_a_run_directory_that_has_none(tmp_path: Path, redis: str) -> None:
-    run = RunDirectory(f"memory://{tmp_path}/run")
-    job = synthetic.job([10])
-    spec = job.spec.model_copy(update={"sharing": job.spec.sharing.model_copy(update={"store": redis})})
-    run.write_once("job.json", job.model_copy(update={"spec": spec}))
-    with leased_step(run, STEP) as lease:
-        attempt = run.new_attempt(STEP, lease)
-        attempt.commit([], {"rows": 1})
-    with leased_step(run, STEP):
-        assert run.committed(STEP).attempt == attempt.ident
-    assert not (tmp_path / "run").exists()

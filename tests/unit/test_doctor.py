@@ -102,10 +102,10 @@ def test_a_package_of_another_version_than_its_extra_asks_for_is_told_with_the_c
 
 
 def test_an_extra_that_is_absent_has_a_command_that_moves_no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(installation.EXTRAS, "redis", "no-such-package")
-    told = found(installation.check_packages)["extra redis"]
+    monkeypatch.setitem(installation.EXTRAS, "delta", "no-such-package")
+    told = found(installation.check_packages)["extra delta"]
     assert told.state == "absent"
-    assert told.remedy.endswith(f"install 'skewless[redis]' 'apache-airflow=={version('apache-airflow')}'")
+    assert told.remedy.endswith(f"install 'skewless[delta]' 'apache-airflow=={version('apache-airflow')}'")
 
 
 def test_what_an_extra_of_another_package_asks_for_is_asked_for() -> None:

@@ -235,23 +235,10 @@ def test_shares_are_counted_by_cluster() -> None:
     assert StageShares(stage=0, routed_by="a", tasks=tasks).done == {"a": 4, "b": 3}
 
 
-@pytest.mark.parametrize("store", ["files", "redis://leases:6379/0", "rediss://leases/2"])
-def test_leases_are_in_files_or_in_a_redis(store: str) -> None:
-    spec = parse_spec(yaml.safe_dump({**SPEC, "sharing": {"store": store}}))
-    assert spec.sharing.store == store
-
-
 @pytest.mark.parametrize(
     "sharing",
-    [
-        {"store": "redis://user:secret@leases/0"},
-        {"store": "redis://leases/0#other"},
-        {"store": "/somewhere"},
-        {"lease_seconds": 0},
-        {"lease_seconds": "soon"},
-        {"leases": 3},
-    ],
-    ids=["a password", "a set of its own", "a path", "no time", "no number", "no field"],
+    [{"lease_seconds": 0}, {"lease_seconds": "soon"}, {"leases": 3}],
+    ids=["no time", "no number", "no field"],
 )
 def test_what_no_leases_can_be_kept_by_is_refused(sharing: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"^spec, field sharing\."):

@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import psutil
 from pyspark.sql import SparkSession
@@ -171,21 +171,19 @@ def _stay_with(task: socket.socket, over: int) -> None:
     """End this process, the JVM and its workers as soon as the task is gone, unless the step is over before."""
     ready, _, _ = select.select([task.fileno(), over], [], [])
     if over not in ready:
-        end_at_once()
+        end_all()
+        select.select([over], [], [], GRACE_SECONDS)  # without its JVM the step fails, and gives back its lease
+        os._exit(1)
 
 
-def end_at_once() -> NoReturn:
-    """End all that this process has started, by force after some seconds, and then the process itself.
-
-    Until then its step does not return: it waits for the thread that calls this.
-    """
+def end_all() -> None:
+    """End all that this process has started, by force after some seconds."""
     started = psutil.Process().children(recursive=True)
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for process in started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(sign)
         started = psutil.wait_procs(started, GRACE_SECONDS)[1]
-    os._exit(1)
 
 
 @contextlib.contextmanager

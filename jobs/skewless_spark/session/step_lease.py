@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.errors import LostRaceError
 from skewless.run.directory import Fence, RunDirectory
 from skewless.run.objects.location import is_object
-from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Lease, TimeSpans
 
 #: The lease of a step is below its folder, so that whoever removes the folder to repeat the step removes it too.
@@ -31,20 +29,19 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
     The previous holder may have committed the step in the meantime: check that again inside the block.
 
     Yields:
-        The fence for the attempt that may commit. It is None if the run directory's file system has no leases and the
-        spec names no Redis: then the first attempt to commit wins.
+        The fence for the attempt that may commit. It is None if the run directory's file system has no leases: then the
+        first attempt to commit wins.
 
     Raises:
         LeaseError: the lease cannot be renewed.
         DocumentError: an earlier attempt was admitted, and its manifest cannot be read.
     """
-    sharing = run.job().spec.sharing
-    if sharing.store == FILES and not has_leases(run):
+    if not has_leases(run):
         yield None
         return
     name = f"{socket.gethostname()[:_HOST_CHARACTERS]}-{os.getpid()}"
-    spans = TimeSpans.around(sharing.lease_seconds)
-    with Lease(address_of_leases(run, f"{step}/{OWNER}", sharing), step, name, spans) as lease:
+    spans = TimeSpans.around(run.job().spec.sharing.lease_seconds)
+    with Lease(address_of_leases(run, f"{step}/{OWNER}"), step, name, spans) as lease:
         if before := lease.committed():
             run.finish_admitted(step, before)
         yield _StepFence(run, step, lease)
@@ -52,16 +49,8 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
             lease.last_value = _NOBODY
 
 
-def address_of_leases(run: RunDirectory, folder: str, sharing: Sharing) -> str:
-    """The address of a store of leases of a run.
-
-    Args:
-        folder: the name of the store: a folder below the run directory, or part of a name in Redis.
-    """
-    if sharing.store != FILES:
-        # Many runs may use one Redis: a hash of the run directory's path keeps their leases apart.
-        place = hashlib.sha256(run.path("").encode()).hexdigest()[:24]
-        return f"{sharing.store}#{place}/{folder}"
+def address_of_leases(run: RunDirectory, folder: str) -> str:
+    """The address of a store of leases of a run, in a folder below its directory."""
     return f"{run.root}/{folder}" if isinstance(run.fs, LocalFileSystem) else run.path(folder)
 
 

@@ -16,7 +16,6 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.stores.tables import look_at
 from skewless_spark.engines.stage import run_stage
@@ -61,18 +60,17 @@ def share_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     return run.report(stage)
 
 
-def lease_address(run: RunDirectory, stage: int, sharing: Sharing) -> str:
+def lease_address(run: RunDirectory, stage: int) -> str:
     """The address of the leases of a stage.
 
     Raises:
-        RunDirectoryError: leases would be files, and the file system has none.
+        RunDirectoryError: the file system of the run directory has none.
     """
-    if sharing.store == FILES and not has_leases(run):
+    if not has_leases(run):
         raise RunDirectoryError(
-            f"run directory {run}", "a path of a shared file system or an object store, for the leases",
-            run.path(""), "name a Redis as sharing.store in the spec",
-        )  # fmt: skip
-    return address_of_leases(run, f"{stage_step(stage)}/leases", sharing)
+            f"run directory {run}", "a path of a shared file system or an object store, for the leases", run.path("")
+        )
+    return address_of_leases(run, f"{stage_step(stage)}/leases")
 
 
 class Claims:
@@ -138,14 +136,13 @@ class _Participation:
         # As many as it can work on at the same time, and a few more that are prepared meanwhile, so that no slot idles.
         self._room = slots + max(1, slots // 2)
         self._at_work = threading.BoundedSemaphore(slots)
-        sharing = job.spec.sharing
         self._routed = lru_cache(maxsize=1)(lambda committed: routed_rows(run, committed))
         self._leases = Worker(
-            lease_address(run, stage, sharing),
+            lease_address(run, stage),
             cluster,
             room=self._room,
             partitions=self._open,
-            spans=TimeSpans.around(sharing.lease_seconds),
+            spans=TimeSpans.around(job.spec.sharing.lease_seconds),
             work=self._claims,
         )
         self._failure: BaseException | None = None

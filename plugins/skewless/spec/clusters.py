@@ -13,10 +13,6 @@ from skewless.spec.airflow import ConnectionId
 
 #: The connection of Airflow to Spark of a job that names none.
 DEFAULT_CONNECTION = "spark_default"
-#: What ``store`` says for a folder of the run directory.
-FILES = "files"
-
-
 #: As Java reads it, from a mebibyte up.
 MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
 
@@ -125,13 +121,6 @@ class Sharing(Frozen):
         description="In a DAG: connections of further Spark clusters; each takes part in every stage, beside that of "
         "the steps.",
         examples=[["spark_east", "spark_west"]],
-    )
-    store: str = Field(
-        default=FILES,
-        pattern=rf"^({FILES}|(rediss?|unix)://[^@#\s]+)$",
-        description="Where the leases are kept: files, in a folder of each step; or the address of a Redis, without "
-        "name and password.",
-        examples=["redis://leases:6379/0"],
     )
     lease_seconds: float = Field(
         default=8,

@@ -23,7 +23,7 @@ from skewless_cli.doctor.finding import Finding, Surroundings, installed, pip_in
 #: By each extra that users install, the package by which it is known to be installed.
 EXTRAS = {
     "spark": "pyspark", "airflow": "apache-airflow", "openlineage": "apache-airflow-providers-openlineage",
-    "iceberg": "pyiceberg", "delta": "deltalake", "object-stores": "obstore", "redis": "redis",
+    "iceberg": "pyiceberg", "delta": "deltalake", "object-stores": "obstore",
 }  # fmt: skip
 #: The oldest Java that Spark 4 runs on.
 LEAST_JAVA = 17

@@ -1,4 +1,4 @@
-"""A worker with real time: its heartbeat in a process, its looks in a thread."""
+"""A worker with real time: its heartbeat and its looks are threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 class Worker:
     """Takes part while it is entered: ``with Worker(...) as worker:``.
 
-    Nothing that must be in time depends on the pace of this process: the heartbeat is another one.
     The thread that looks at the tables may be late by as much as the work lets it wait; then it takes
     and gives back later, and is asked in vain for no longer than the maximum shutdown time.
 
@@ -58,7 +57,7 @@ class Worker:
 
     def __enter__(self) -> Self:
         """Begin to beat, then to look."""
-        self._heartbeat.keep()
+        self._heartbeat.begin()
         self._thread.start()
         return self
 
@@ -74,11 +73,6 @@ class Worker:
         self._member.leave()
         if error is None:
             self._raise_failure()
-
-    @property
-    def heartbeat_pid(self) -> int | None:
-        """The process that beats for this worker."""
-        return self._heartbeat.pid
 
     def grants(self) -> Mapping[str, Grant]:
         """What this worker held at its last look, by partition.
@@ -110,20 +104,16 @@ class Worker:
     def _run(self) -> None:
         try:
             while not self._leaving.is_set():
-                self._look()
+                try:
+                    self._member.step(time.monotonic())
+                except StoreError as err:
+                    log.warning("%s could not look at the tables, and tries again: %s", self.name, err)
                 self._sooner.wait(self.spans.look_every)
                 self._sooner.clear()
         except Exception as err:  # the work's own failure: told where the worker is asked
             log.exception("%s stops taking part", self.name)
             self._failure = err
             self._heartbeat.stop()
-
-    def _look(self) -> None:
-        self._heartbeat.keep()
-        try:
-            self._member.step(time.monotonic())
-        except StoreError as err:
-            log.warning("%s could not look at the tables, and tries again: %s", self.name, err)
 
     def _raise_failure(self) -> None:
         if isinstance(self._failure, LeaseError):

@@ -36,7 +36,7 @@ class Lease:
         spans: the time spans; only the maximum lease time matters here.
 
     Raises:
-        LeaseError: from entering: the heartbeat does not begin, or a record is damaged.
+        LeaseError: from entering: the store does not take its record, or a record is damaged.
         StoreError: from entering: the store cannot be reached.
     """
 
@@ -51,7 +51,7 @@ class Lease:
 
     def __enter__(self) -> Self:
         """Begin to beat, and wait for the partition."""
-        self._heartbeat.keep()
+        self._heartbeat.begin()
         try:
             self._grant = self._await_grant()
         except BaseException:

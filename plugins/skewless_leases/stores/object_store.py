@@ -231,7 +231,7 @@ class ObjectStore:
             return
         if not refuses_second_writer(self._bucket, self._folder):
             raise LeaseError.saying(
-                f"store {self.root}", TWO_FIRST_WRITERS, "keep leases in a folder of a shared file system or in Redis"
+                f"store {self.root}", TWO_FIRST_WRITERS, "keep leases in a folder of a shared file system"
             )
         self._trusted = True
 
