@@ -102,7 +102,7 @@ class JobSpec(Frozen):
     sharing: Sharing = Field(
         default=Sharing(),
         description="Leases: of the steps, and of virtual tasks where several Spark clusters share a run.",
-        examples=[{"store": "redis://leases:6379/0"}],
+        examples=[{"lease_seconds": 30}],
     )
     quality: Quality = Field(
         default=Quality(), description="What must hold of the result.", examples=[{"expectations": []}]
