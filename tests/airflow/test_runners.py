@@ -435,7 +435,7 @@ def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_pat
         reused = Session(begun.pid, begun.born - 60)  # its number was given to another process since
         assert (reused.leads(), reused.processes()) == (False, [])
         os.kill(begun.pid, signal.SIGKILL)
-        await_that(lambda: not begun.leads(), "its end")
+        until(lambda: not begun.leads(), "its end")
         assert (begun.leads(), len(begun.processes())) == (False, 1)
     finally:
         end([begun], 5)
