@@ -15,8 +15,8 @@ import duckdb
 from pyiceberg.exceptions import NoSuchTableError
 
 from examples import data_root, say
+from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import publication_of
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import TableName, open_catalog

@@ -6,7 +6,7 @@ import datetime as dt
 
 import structlog
 
-from skewless.run.retention import Limits
+from skewless.publication.retention import Limits
 from skewless_airflow.run_store import runs_folder
 from skewless_lake.pruning import prune_each
 

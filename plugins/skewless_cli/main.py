@@ -20,9 +20,9 @@ import typer
 from rich.console import Console
 
 from skewless.errors import QualityError, SkewlessError, SpecError
+from skewless.publication.retention import Limits
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
-from skewless.run.retention import Limits
 from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec

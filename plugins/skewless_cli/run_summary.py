@@ -10,9 +10,9 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.documents.stage_report import StageReport
+from skewless.publication.records import publication_of, superseded_by
 from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
-from skewless.run.publication.records import publication_of, superseded_by
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.kept_merges import choice_of
 

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from skewless.documents.window import Way
+from skewless.publication.records import Publication, record_of
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
-from skewless.run.publication.records import Publication, record_of
 from skewless.run.step_names import LastStep, last_step_of
 from skewless.run.step_times import times_of, waterfall
 from skewless.standing.kept_merges import choice_of

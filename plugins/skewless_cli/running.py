@@ -16,9 +16,9 @@ from skewless.documents.comparison import Comparison
 from skewless.documents.job import Job
 from skewless.errors import InputError, QualityError, SpecError
 from skewless.planner.engine_choice import fits_one_process
+from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
-from skewless.run.publication.records import record_of
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec

@@ -8,11 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 from skewless.errors import LostRaceError
+from skewless.publication.publish import Commit
+from skewless.publication.records import Identity, identity_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.records import Identity, Overtaken, identity_of
 from skewless.spec.result import Output
 from skewless_lake.staged import OutputPart, StagedResult
 
@@ -23,18 +24,6 @@ RULES = "rules"
 #: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
 ATTEMPTS = 50
 _LONGEST_WAIT = 2.0
-
-
-class Commit(NamedTuple):
-    """What became of a commit.
-
-    Attributes:
-        number: the snapshot or version in which the run's result was published; None if it was superseded.
-        over: by whom it was superseded.
-    """
-
-    number: int | None
-    over: Overtaken | None = None
 
 
 class TableFormat(Protocol):

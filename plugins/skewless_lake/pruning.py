@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from skewless.errors import SkewlessError
+from skewless.publication.records import identity_of, record_of
+from skewless.publication.retention import Fate, Limits, enact_fate, fates
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import identity_of, record_of
-from skewless.run.retention import Fate, Limits, enact_fate, fates
 from skewless_lake.formats import table_format
 from skewless_lake.publication import shown_by_table
 from skewless_lake.refusals import told_plainly

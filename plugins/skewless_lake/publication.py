@@ -9,7 +9,7 @@ import datetime as dt
 import logging
 from collections import Counter
 from collections.abc import Generator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 
 from skewless.documents.job import Job
@@ -18,30 +18,23 @@ from skewless.documents.quality import QualityReport
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history.recording import finality_of, tells_finality, with_night, with_run
 from skewless.history.store import NightsStore
-from skewless.run.directory import FINALITY, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication.places import beside_output, beside_table, turns_folder
-from skewless.run.publication.publish import Turns, draw_turn, publish, require_passed, shown_turn
-from skewless.run.publication.records import (
-    PUBLISHED,
-    Identity,
-    Overtaken,
-    Publication,
-    identity_of,
-    published_path,
-    record_of,
-)
+from skewless.publication.folder_output import FolderOutput, draw_turn, shown_turn
+from skewless.publication.places import beside_output, beside_table
+from skewless.publication.publish import Commit, Standing, Turns, Validated, publish, publishing
+from skewless.publication.records import Identity, Overtaken, Publication, identity_of, record_of
+from skewless.run.directory import FINALITY, RESULT_STEP, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.spec.spec import JobSpec
-from skewless_lake.formats import RULES, Commit, attempts, identity_in, summary_of, table_format
+from skewless_lake.formats import RULES, attempts, identity_in, summary_of, table_format
 from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import OutputPart, StagedResult, rules_digest, staged_parts
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
 
 
-def turns_of(target: OutputPart) -> Turns:
-    """The turns of the parts of a table."""
-    return StoredTurns(open_store(f"{beside_table(target.path, target.root)}/turns"))
+def turns_of(spec: JobSpec, output_path: str, root: str) -> Turns:
+    """The turns of the parts of an output."""
+    return StoredTurns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
 
 
 def drawn_turn(spec: JobSpec, output_path: str, root: str, above: int = 0) -> int:
@@ -50,17 +43,13 @@ def drawn_turn(spec: JobSpec, output_path: str, root: str, above: int = 0) -> in
     Raises:
         SpecError: its result could not be published there.
     """
-    turns = StoredTurns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
-    if spec.output.is_table:
-        return turns.draw(above)
-    return draw_turn(output_path, turns, allow_gap=spec.output.allow_gap, above=above)
+    turns = turns_of(spec, output_path, root)
+    return turns.draw(above) if spec.output.is_table else draw_turn(output_path, turns, above)
 
 
 def latest_turn(job: Job) -> int:
     """The latest turn in which a job's part, or its keys in quarantine, were published; 0 if none (``shown_turn``)."""
-    if not job.spec.output.is_table:
-        return shown_turn(job)
-    return max(map(turn_in_table, OutputPart.all_of(job)))
+    return max(map(turn_in_table, OutputPart.all_of(job))) if job.spec.output.is_table else shown_turn(job)
 
 
 def next_turn(job: Job) -> int:
@@ -106,67 +95,61 @@ def keep_night(run: RunDirectory) -> Finality | None:
 
 
 def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
-    """Publish a validated result, unless a later run of the part has published.
+    """Publish a validated result, see ``publishing_run``."""
+    return publish(publishing_run(run, now))
 
-    It may be killed, paused and called again at any moment, by several processes at once.
 
-    Returns:
-        The record; its ``superseded`` says by whom, if a later run has published.
-
-    Raises:
-        QualityError: the result failed validation.
-        RunDirectoryError: a step before this has not committed, what it wrote is gone, or its spec has ``shadow``.
-        LostRaceError: others commit all the time, or are publishing the same part.
-    """
+def publishing_run(run: RunDirectory, now: dt.datetime) -> Generator[str, None, Publication]:
+    """See ``publishing``; a ``RunDirectoryError`` also if the run's spec has ``shadow``."""
     job = run.job()
     if not last_step_of(job.spec).publishes:
         raise RunDirectoryError.saying(
             f"run {run}", "it was begun with a spec with shadow, which publishes nothing", "begin a new run"
         )
-    if not job.spec.output.is_table:
-        return publish(run, StoredTurns(open_store(turns_folder(job.output_path))), now)
-    with told_plainly(job.output_path):
-        for _ in publishing_table(run, now):
-            continue
-        return run.read(PUBLISHED, Publication)
+    target = TableOutput(run, now) if job.spec.output.is_table else FolderOutput(run, now)
+    return publishing(run, target, turns_of(job.spec, job.output_path, job.root))
 
 
-def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None, None]:
-    """``publish_run`` of a table, step by step: yields the name of each step that is done."""
-    job, result = run.job(), run.committed(RESULT_STEP)
-    report = run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
-    require_passed(run, report)
-    if record_of(run) is not None:
-        return
-    parts, keys = staged_parts(run), result.count("keys")
-    rows, left_out = [staged.rows for _, staged in parts], report.quarantined_keys
-    if report.keys != keys or rows != [*([left_out] if len(parts) > 1 else []), report.published_keys]:
-        came = " and ".join(f"{one:,}" for one in rows) or "nothing"
-        raise RunDirectoryError(
-            f"staged result of {run}", f"{keys:,} rows, as the ledger has them", came, "begin a new run"
-        )
-    turns = turns_of(OutputPart.of(job))
-    commit = Commit(None, _overtaken(job, turns))
-    if commit.over is None:
-        about = {**summary_of(run, now), **_verdict(report)}
-        for target, staged in parts:
-            commit = yield from _committing(target, staged, about, job.turn, identity_of(run), commit.over)
+class TableOutput:
+    """A part of a table as the target of a publication, see ``skewless.publication.publish.Target``."""
+
+    def __init__(self, run: RunDirectory, now: dt.datetime) -> None:
+        self.run, self.now, self.job, self.me = run, now, run.job(), identity_of(run)
+        self.day = self.job.part.name
+
+    def plainly(self) -> AbstractContextManager[None]:
+        """Errors of the table's library in one sentence."""
+        return told_plainly(self.job.output_path)
+
+    def standing(self, turns: Turns) -> Standing:
+        """The standing of the part; what the table's own history says is looked up with each commit."""
+        return turns.look(self.day)
+
+    def stands(self) -> bool:
+        """A commit that was made stays in the table's history."""
+        return True
+
+    def replace(self, turns: Turns) -> Generator[str, None, Commit]:
+        """Commit what is staged: the keys in quarantine first, then what the output's readers see."""
+        del turns
+        result, report = self.run.committed(RESULT_STEP), Validated.of(self.run).report
+        parts, keys = staged_parts(self.run), result.count("keys")
+        rows = [staged.rows for _, staged in parts]
+        expected = [report.quarantined_keys, report.published_keys][-len(parts) :]
+        if report.keys != keys or rows != expected:
+            observed = " and ".join(f"{count:,}" for count in rows) or "nothing"
+            raise RunDirectoryError(
+                f"staged result of {self.run}", f"{keys:,} rows, as the ledger has them", observed, "begin a new run"
+            )
+        about, commit = {**summary_of(self.run, self.now), **_verdict(report)}, Commit()
+        for part, staged in parts:
+            commit = yield from _committing(part, staged, about, self.job.turn, self.me, commit.over)
             # What the output's commit names counts, and nothing else of that table.
-            about |= {"quarantine-table": target.path, HELD_IN: str(commit.number), "quarantine-rows": str(staged.rows)}
-    if commit.over is None:
-        turns.finish(job.part.name, job.turn, str(identity_of(run)))
-        yield "finished"
-    published = Publication(
-        path=published_path(job),
-        rows=result.count("rows"),
-        keys=report.published_keys,
-        turn=job.turn,
-        quarantined=left_out,
-        superseded=commit.over,
-        snapshot=commit.number,
-    )
-    run.write_once(PUBLISHED, published)
-    yield "recorded"
+            about |= {"quarantine-table": part.path, HELD_IN: str(commit.number), "quarantine-rows": str(staged.rows)}
+        return commit
+
+    def settle(self) -> None:
+        """What is left in a table goes with its run, see ``pruning``."""
 
 
 def _committing(
@@ -207,14 +190,6 @@ def _committing(
         tables.forget_staged(table, staged, about["at"])
         return Commit(number)
     raise AssertionError
-
-
-def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
-    standing = turns.look(job.part.name)
-    if standing.finished <= job.turn:
-        return None
-    by = Identity.parse(standing.finisher, f"turns of {job.part.name} of {job.output_path}")
-    return Overtaken(by=by, turn=standing.finished)
 
 
 def require_fitting(target: OutputPart) -> None:
@@ -272,7 +247,8 @@ def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
         SpecError: there is no earlier version, or its files are gone.
         LostRaceError: others commit all the time.
     """
-    turns, at = turns_of(target), now.astimezone(dt.UTC).isoformat(timespec="seconds")
+    turns = StoredTurns(open_store(f"{beside_table(target.path, target.root)}/turns"))
+    at = now.astimezone(dt.UTC).isoformat(timespec="seconds")
     # The store of turns may have been lost: the table knows its own.
     turn = turns.draw(above=max(turns.look(target.part.name).finished, turn_in_table(target)))
     with told_plainly(target.path):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from skewless.document import Count, Document, Frozen
 from skewless.documents.job import Job
+from skewless.publication.records import QUARANTINE
 from skewless.run.directory import PUBLISH_STEP, QUALITY_STEP, RunDirectory
-from skewless.run.publication.records import QUARANTINE
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
+from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.objects.location import open_location, plain_path
-from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.formats import summary_of, table_format
 from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import BEGUN, HOUR_COLUMN, OutputPart, StagedResult, TableFiles

@@ -9,7 +9,7 @@ from pyarrow.fs import LocalFileSystem
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
+from skewless.run.folder import make_folder, sync_file, sync_folder
 
 
 class _SyncedStream:

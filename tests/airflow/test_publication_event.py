@@ -25,10 +25,8 @@ from sqlalchemy.event import listen, remove
 from benchmarks.simulation import Simulation
 from skewless.documents.job import PinnedTable
 from skewless.documents.nights import FinalDay, Finality
+from skewless.publication.records import superseded_by
 from skewless.run.directory import FINALITY, RunDirectory
-from skewless.run.publication.places import turns_folder
-from skewless.run.publication.publish import publish
-from skewless.run.publication.records import superseded_by
 from skewless.spec.spec import JobSpec
 from skewless_airflow.observability.lineage import dataset_name, published_lineage
 from skewless_airflow.observability.links import quality_page, skew_page
@@ -36,7 +34,6 @@ from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
 from skewless_lake.publication import publish_run
 from skewless_lake.staged import STAGED, StagedResult
-from skewless_leases import Turns, open_store
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.airflow.test_dag_structure import SPEC
@@ -130,7 +127,7 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     assert over is not None
     assert (over.by.run, over.turn) == (str(run), 2)
     # Killed between its record and the end of its task, and tried again.
-    publish(killed, Turns(open_store(turns_folder(str(tmp_path / "out")))), NIGHT)
+    publish_run(killed, NIGHT)
     for _ in range(2):  # and cleared
         assert str(bag.dags["publishing"].test(logical_date=KILLED, run_after=KILLED).state) == "success"
         assert [(event["run"], event["turn"]) for event in _events()] == [(str(run), 2), (str(killed), 3)]

@@ -12,8 +12,8 @@ import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
 from skewless.errors import SpecError
+from skewless.publication.records import MANIFEST, VersionManifest, identity_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import MANIFEST, VersionManifest, identity_of
 from skewless.spec.reading import load_spec
 from skewless_airflow import catalog_dags
 from skewless_airflow.operators.find_runs import FindStaleOperator

@@ -26,6 +26,7 @@ from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.steps import Failure
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
+from skewless.publication.records import Identity, Overtaken
 from skewless.run.directory import (
     PART_LINES,
     QUALITY_REPORT,
@@ -35,7 +36,6 @@ from skewless.run.directory import (
     WINDOW_CHOICE,
     RunDirectory,
 )  # fmt: skip
-from skewless.run.publication.records import Identity, Overtaken
 from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location

@@ -26,6 +26,7 @@ from skewless.documents.quality import Check, FailingKey, QualityReport, Quarant
 from skewless.documents.steps import Span, StepBill, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
+from skewless.publication.records import Overtaken, Publication
 from skewless.run.directory import (
     COMPARISON_REPORT,
     COMPARISON_STEP,
@@ -36,7 +37,6 @@ from skewless.run.directory import (
     RunDirectory,
     stage_step,
 )
-from skewless.run.publication.records import Overtaken, Publication
 from skewless.spec.result import Expectation, Quality
 from skewless.spec.shadow import Shadow
 from skewless_lake.replays import replayed

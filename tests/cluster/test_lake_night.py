@@ -19,8 +19,8 @@ from deploy.cluster import running
 from deploy.cluster.running import Cluster, Home
 from deploy.local.rest import AirflowRest
 from skewless.documents.ledger import balance
+from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.records import record_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_lake.catalogs import open_catalog
 from tests.cluster.started import client_of, home_of_tests, started

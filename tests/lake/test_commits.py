@@ -27,15 +27,15 @@ from pyiceberg.types import DateType, NestedField, StringType
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
+from skewless.publication.records import Publication, record_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import record_of
 from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import tables
 from skewless_lake.delta.publishing import commit_part
 from skewless_lake.iceberg.publishing import staged_files
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
-from skewless_lake.publication import publish_run, publishing_table
+from skewless_lake.publication import publish_run, publishing_run
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from tests.lake.outputs import (
     DAY,
@@ -63,9 +63,9 @@ def iceberg_table(root: Path) -> Table:
     return open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
 
 
-def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, None]:
+def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, Publication]:
     """A publisher that has done a step and is paused there."""
-    steps = publishing_table(run, NOW)
+    steps = publishing_run(run, NOW)
     for done in steps:
         if done == name:
             return steps

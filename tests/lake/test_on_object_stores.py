@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from skewless.errors import SpecError
+from skewless.publication.records import record_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import record_of
 from skewless.spec.result import Window
 from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog

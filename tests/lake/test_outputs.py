@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skewless.errors import QualityError, SpecError
+from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import publication_of
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_summary, run_view
@@ -236,8 +236,8 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
         ),
         ({"format": "iceberg"}, "output.path: this field is missing"),
         (
-            {"format": "iceberg", "path": "a.b.c", "allow_gap": True},
-            "output: expected allow_gap only with format parquet, orc, csv or json, but got format iceberg",
+            {"format": "iceberg", "path": "a.b.c", "grace_hours": 1},
+            "output: expected grace_hours only with format parquet, orc, csv or json, but got format iceberg",
         ),
         ({"path": "x", "schema": "evolve"}, "expected schema only with format iceberg or delta"),
         ({"format": "iceberg", "path": "a.b.c", "schema": "drop"}, "output.schema: expected 'fail' or 'evolve'"),

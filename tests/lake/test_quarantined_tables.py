@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from skewless.errors import LostRaceError, RunDirectoryError, SpecError
-from skewless.run.publication.records import record_of
+from skewless.publication.records import record_of
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.formats import table_format
 from skewless_lake.pruning import left_files, remove_left
-from skewless_lake.publication import HELD_IN, publish_run, publishing_table, roll_back
+from skewless_lake.publication import HELD_IN, publish_run, publishing_run, roll_back
 from skewless_lake.staged import STAGED, staged_parts
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, apart, part_of, publish, seen
 
@@ -56,9 +56,9 @@ def read(kind: str, root: Path) -> Seen:
 _PUBLISH = """
 import os, signal, sys
 from skewless.run.directory import RunDirectory
-from skewless_lake.publication import publishing_table
+from skewless_lake.publication import publishing_run
 from tests.lake.outputs import NOW
-for number, step in enumerate(publishing_table(RunDirectory(sys.argv[1]), NOW), start=1):
+for number, step in enumerate(publishing_run(RunDirectory(sys.argv[1]), NOW), start=1):
     if number == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -88,11 +88,11 @@ def test_the_next_run_of_the_day_replaces_what_a_killed_one_has_left_and_an_olde
     tmp_path: Path, kind: str
 ) -> None:
     killed = apart(tmp_path / "1", tmp_path, kind, "one")
-    list(itertools.islice(publishing_table(killed, NOW), 2))
+    list(itertools.islice(publishing_run(killed, NOW), 2))
     assert held(kind, tmp_path) == ["one"]
     older = apart(tmp_path / "older", tmp_path, kind, "older", turn=2)
     later = apart(tmp_path / "3", tmp_path, kind, "two", 0, turn=3)
-    steps = publishing_table(later, NOW)
+    steps = publishing_run(later, NOW)
     list(itertools.islice(steps, 2))
     assert held(kind, tmp_path) == [], "it has none, and says so"
     with pytest.raises(LostRaceError, match=r"turn 3 of .*/3, which has not published yet"):
@@ -117,7 +117,7 @@ def test_a_day_goes_back_with_its_keys_in_quarantine(tmp_path: Path, kind: str) 
 def test_a_day_does_not_go_back_behind_a_run_that_is_publishing_it(tmp_path: Path, kind: str) -> None:
     for turn, text in enumerate(["one", "two"], start=1):
         publish_run(apart(tmp_path / text, tmp_path, kind, text, turn=turn), NOW)
-    steps = publishing_table(apart(tmp_path / "later", tmp_path, kind, "later", turn=9), NOW)
+    steps = publishing_run(apart(tmp_path / "later", tmp_path, kind, "later", turn=9), NOW)
     list(itertools.islice(steps, 2))
     with pytest.raises(LostRaceError, match=r"to be the last one, but got turn 9; wait until that run has published"):
         roll_back(part_of(kind, tmp_path), NOW)

@@ -13,14 +13,14 @@ from pyiceberg.table import Table
 
 from skewless.documents.job import Job
 from skewless.errors import UnreachableError
+from skewless.publication.records import PUBLISHED, Identity, record_of
+from skewless.publication.retention import Limits, fates
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import PUBLISHED, Identity, record_of
-from skewless.run.retention import Limits, fates
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.iceberg.publishing import NOT_AUDITED
 from skewless_lake.iceberg.snapshots import summary_of
 from skewless_lake.pruning import prune_each
-from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
+from skewless_lake.publication import publish_run, publishing_run, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
 from skewless_lake.staging import ResultFile, stage_result
 from tests.lake.outputs import (
@@ -70,7 +70,7 @@ def test_after_a_rollback_the_run_before_is_the_one_that_is_shown(root: Path) ->
 @of_each_kind
 def test_a_run_that_was_killed_behind_its_commit_is_the_one_that_is_shown(root: Path, kind: str) -> None:
     run = ready(root / "runs" / "clicks" / "killed", root, kind, "killed", turn=3)
-    for step in publishing_table(run, NOW):
+    for step in publishing_run(run, NOW):
         if step == "committed":
             break
     assert {name: done for name, done in actions(root).items() if done != "keep"} == {

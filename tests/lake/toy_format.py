@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skewless.documents.job import PinnedTable
-from skewless.run.publication.records import Identity, Overtaken
+from skewless.publication.publish import Commit
+from skewless.publication.records import Identity, Overtaken
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.formats import Commit, identity_in
+from skewless_lake.formats import identity_in
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 from skewless_lake.staging import ResultFile
 from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of

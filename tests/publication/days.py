@@ -10,9 +10,10 @@ from typing import Any
 from skewless.documents.commit import CommittedFile
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
+from skewless.publication.folder_output import FolderOutput
+from skewless.publication.publish import publish, publishing
+from skewless.publication.records import Publication, VersionManifest, manifest_of
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, Attempt, RunDirectory
-from skewless.run.publication.publish import publish
-from skewless.run.publication.records import Publication, VersionManifest, manifest_of
 from skewless_leases import Turns, open_store
 from tests.unit import synthetic
 
@@ -75,7 +76,7 @@ def beside(out: Path) -> Path:
 
 
 def published(run: RunDirectory, now: dt.datetime = NOW) -> Publication:
-    return publish(run, turns_of(Path(run.job().output_path)), now)
+    return publish(publishing(run, FolderOutput(run, now), turns_of(Path(run.job().output_path))))
 
 
 def texts(day: Path) -> list[str]:

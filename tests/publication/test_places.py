@@ -1,4 +1,4 @@
-"""Where versions of a day lie while they are not published: their names, what is kept of them, and what is put back."""
+"""Where versions of a day lie while they are not published: their names, and what is kept of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skewless.run.publication.exchange import ASIDE
-from skewless.run.publication.places import (
-    BUILDING,
-    Place,
-    clear_drafts,
-    kept_versions,
-    left_drafts,
-    past_grace,
-    place_of,
-    repair,
-)
-from skewless.run.publication.records import MANIFEST, Identity, VersionManifest
+from skewless.publication.places import BUILDING, Place, clear_drafts, kept_versions, left_drafts, past_grace, place_of
+from skewless.publication.records import MANIFEST, Identity, VersionManifest
 from tests.publication.days import NOW
 from tests.unit import synthetic
 
@@ -66,7 +56,6 @@ def test_a_part_is_one_name_beside_what_a_link_leads_to(tmp_path: Path) -> None:
         (f"9-ab{BUILDING}", 0, "", True, False),
         ("10-ab", 10, "", True, False),
         ("11-ab", 11, "", False, False),  # of a later turn
-        (f"10-ab{ASIDE}", 8, "8-cd", False, False),  # somebody is between two renames
     ],
 )
 def test_drafts_of_this_turn_and_of_earlier_ones_are_moved_away(
@@ -80,25 +69,6 @@ def test_drafts_of_this_turn_and_of_earlier_ones_are_moved_away(
     )
 
 
-def test_ones_own_draft_is_left_alone_and_a_set_aside_version_only_without_its_day(place: Place) -> None:
-    own, aside = slot(place, "10-ab", 10), slot(place, f"9-cd{ASIDE}", 8, "8-ef")
-    place.target.mkdir(parents=True)
-    clear_drafts(place, 10, NOW, but=own)
-    assert (own.exists(), aside.exists(), len(kept_versions(place.beside))) == (True, False, 1)
-
-
-def test_the_last_version_that_was_set_aside_is_put_back(place: Place) -> None:
-    for name, turn in (("3-ab", 2), ("2-cd", 7), ("9-ef", 4)):
-        slot(place, f"{name}{ASIDE}", turn, f"{turn}-ff")
-    place.target.parent.mkdir()
-    repair(place)
-    assert '"turn":7' in (place.target / MANIFEST).read_text(encoding="utf-8").replace(" ", "")
-    assert names(place.drafts) == [f"3-ab{ASIDE}", f"9-ef{ASIDE}"]
-    (place.target / MANIFEST).unlink()
-    repair(place)  # a day that is there stays, even one without a file
-    assert (names(place.target), len(names(place.drafts))) == ([], 2)
-
-
 def test_a_version_goes_when_its_grace_is_over_and_strange_names_never(place: Place) -> None:
     for age in (23, 24, 25):
         (place.kept / f"{NOW - age * HOUR:%Y%m%dT%H%M%SZ}-1-ab").mkdir(parents=True)
@@ -107,8 +77,8 @@ def test_a_version_goes_when_its_grace_is_over_and_strange_names_never(place: Pl
     assert sorted((NOW - one.since) // HOUR for one in found) == [24, 25]
 
 
-def test_drafts_that_nobody_has_touched_are_left_over_and_a_version_set_aside_is_not(place: Place) -> None:
-    for name in ("1-ab", f"2-cd{BUILDING}", f"3-ef{ASIDE}", "mine"):
+def test_drafts_that_nobody_has_touched_are_left_over(place: Place) -> None:
+    for name in ("1-ab", f"2-cd{BUILDING}", "mine"):
         slot(place, name)
     later = dt.datetime.fromtimestamp(os.lstat(place.drafts / "1-ab").st_ctime + 9, dt.UTC)
     assert [one.name for one in left_drafts(place.beside, later)] == ["1-ab", f"2-cd{BUILDING}"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skewless.run.publication.records import PUBLISHED, publication_of
+from skewless.publication.records import PUBLISHED, publication_of
 from tests.publication.loop_device import ext4
 from tests.publication.power_loss import Disk, Image, watched
 from tests.publication.versions import day_of, digests, digests_of, publish_version, publishing_version, ready

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
+from skewless.publication.records import Publication, identity_of, publication_of, published_path, superseded_by
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.publish import publish
-from skewless.run.publication.records import Publication, identity_of, publication_of, published_path, superseded_by
-from tests.publication.days import DAY, NOW, kept, left_over, manifest, published, texts, turns_of, validated
+from tests.publication.days import DAY, kept, left_over, manifest, published, texts, turns_of, validated
 from tests.unit import synthetic
 
 #: As far as a checksum looks at one: pages, a footer of three bytes, its length, and the end.
@@ -102,7 +101,7 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
     with pytest.raises(
         RunDirectoryError, match=r"output.path: expected a path of a local or shared .*, but got 's3://bucket"
     ):
-        publish(run, turns_of(tmp_path / "x"), NOW)
+        published(run)
 
 
 def test_of_runs_that_publish_the_same_day_at_once_the_one_with_the_last_turn_is_left_whole(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.publication.folder_output import FolderOutput
+from skewless.publication.publish import publishing
+from skewless.publication.records import Publication, publication_of, superseded_by
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.publish import publishing
-from skewless.run.publication.records import Publication, publication_of, superseded_by
 from skewless_leases import Turns
 from tests.publication.days import DAY, NOW, beside, kept, left_over, published, texts, turns_of, validated
 
@@ -33,7 +34,7 @@ class Attempt:
     """An attempt to publish, step by step."""
 
     def __init__(self, run: RunDirectory, turns: Turns) -> None:
-        self.steps: Generator[str, None, Publication] = publishing(run, turns, NOW)
+        self.steps: Generator[str, None, Publication] = publishing(run, FolderOutput(run, NOW), turns)
         self.done: list[str] = []
         self.record: Publication | None = None
         self.lost = False

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from skewless.errors import RunDirectoryError
+from skewless.publication.folder_output import FolderOutput
+from skewless.publication.publish import publishing
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.publish import publishing
 from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
 
 
@@ -120,8 +121,8 @@ def test_published_files_and_folders_follow_the_umask(tmp_path: Path, umask: int
 _TRACED = r"""
 import datetime as dt, os, sys
 from pathlib import Path
-import skewless.run.publication.exchange as ours
-from skewless.run.publication.publish import publish
+from skewless.publication.folder_output import FolderOutput
+from skewless.publication.publish import publish, publishing
 from skewless.run.directory import RunDirectory
 from skewless_leases import Turns, open_store
 
@@ -138,7 +139,7 @@ def heard(event, args):
 sys.addaudithook(heard)
 run = RunDirectory(sys.argv[1])
 turns = Turns(open_store(sys.argv[2], durable=False))
-publish(run, turns, dt.datetime(2026, 11, 21, tzinfo=dt.UTC))
+publish(publishing(run, FolderOutput(run, dt.datetime(2026, 11, 21, tzinfo=dt.UTC)), turns))
 print("\n".join(told))
 """
 
@@ -194,136 +195,33 @@ def refuse_renameat2():
     assert libc.prctl(22, 2, program) == 0, ctypes.get_errno()
 refuse_renameat2()
 """
-_PUBLISHES = (
-    _REFUSED
-    + r"""
-import datetime as dt, os, signal, sys
-from skewless.errors import SkewlessError
-from skewless.run.publication.publish import publish
-from skewless.run.directory import RunDirectory
-from skewless_leases import Turns, open_store
-run, turns, fate = RunDirectory(sys.argv[1]), Turns(open_store(sys.argv[2], durable=False)), sys.argv[3]
-def heard(event, args):
-    global fate
-    if event == "os.rename" and os.fsdecode(args[1]).endswith("/out/date=2026-11-20"):  # the second of two
-        if fate == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if fate == "move away":
-            fate = ""
-            os.rename(args[0], sys.argv[2] + "-moved")
-sys.addaudithook(heard)
-try:
-    publish(run, turns, dt.datetime(2026, 11, 21, tzinfo=dt.UTC))
-except SkewlessError as err:
-    print(err)
-"""
-)
-
-
-def _publish_without_exchange(run: RunDirectory, out: Path, fate: str = "") -> subprocess.CompletedProcess[str]:
-    arguments = [str(run), str(beside(out) / "turns"), fate]
-    return subprocess.run(
-        [sys.executable, "-c", _PUBLISHES, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def test_where_folders_cannot_be_exchanged_it_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    published(validated(tmp_path / "1", out, {"a.txt": "one"}))
-    ended = _publish_without_exchange(validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2), out)
-    assert "expected a file system that can exchange two folders at once (renameat2), but got" in ended.stdout
-    assert "set output.allow_gap: true" in ended.stdout
-    assert texts(out / DAY) == ["one"]
-
-
 _DRAWS = (
     _REFUSED
     + r"""
 import sys
 from skewless.errors import SkewlessError
-from skewless.run.publication.publish import draw_turn
-from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.ownership.turns import Turns
-turns = Turns(MemoryStore())
-for allow_gap in (False, True):
-    try:
-        print(draw_turn(sys.argv[1], turns, allow_gap=allow_gap))
-    except SkewlessError as err:
-        print(err.exit_code, err)
-"""
-)
-
-
-def test_where_folders_cannot_be_exchanged_no_turn_is_drawn_without_leave(tmp_path: Path) -> None:
-    """The night's work would be for nothing."""
-    refused, drawn = _lines(_DRAWS, str(tmp_path / "out"))
-    assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: expected a file system that can exch")
-    assert drawn == "1"
-    assert list((tmp_path / ".out.skewless").iterdir()) == []
-
-
-def test_where_folders_cannot_be_exchanged_and_a_gap_is_allowed_it_is_published(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    published(validated(tmp_path / "1", out, {"a.txt": "one"}))
-    ended = _publish_without_exchange(validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2, allow_gap=True), out)
-    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
-    assert texts(out / DAY) == ["two"]
-    assert kept(out) == [["one"]]
-    assert left_over(out) == []
-
-
-@pytest.mark.long
-def test_whoever_comes_next_repairs_a_day_whose_publisher_was_killed_between_two_renames(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    first = validated(tmp_path / "1", out, {"a.txt": "one"}, allow_gap=True)
-    published(first)
-    killed = validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2, allow_gap=True)
-    ended = _publish_without_exchange(killed, out, "kill")
-    assert ended.returncode == -9, ended.stdout + ended.stderr
-    assert not (out / DAY).exists()
-    published(first)
-    assert texts(out / DAY) == ["one"]
-    published(killed)
-    assert texts(out / DAY) == ["two"]
-    assert kept(out) == [["one"]]
-    assert left_over(out) == []
-
-
-@pytest.mark.long
-def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    published(validated(tmp_path / "1", out, {"a.txt": "one"}))
-    overtaken = validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2, allow_gap=True)
-    ended = _publish_without_exchange(overtaken, out, "move away")
-    assert "got another attempt or run, which moved the draft away" in ended.stdout, ended.stderr
-    assert texts(out / DAY) == ["one"]
-    assert not list(out.parent.rglob("*.aside"))
-
-
-_EXCHANGES = (
-    _REFUSED
-    + r"""
-import sys
-from pathlib import Path
-from skewless.run.publication.exchange import exchange
-sys.addaudithook(lambda event, args: event == "os.rename" and print("renamed", *args))
+from skewless.publication.folder_output import draw_turn
+from skewless_leases import Turns, open_store
 try:
-    exchange(Path(sys.argv[1]), Path(sys.argv[2]), allow_gap=True)
-except FileNotFoundError:
-    print("no draft")
+    print(draw_turn(sys.argv[1], Turns(open_store(sys.argv[2]))))
+except SkewlessError as err:
+    print(err.exit_code, err)
 """
 )
 
 
-@pytest.mark.long
-def test_one_whose_draft_was_moved_away_does_not_set_the_day_of_a_later_run_aside(tmp_path: Path) -> None:
-    (tmp_path / "day").mkdir()
-    assert _lines(_EXCHANGES, str(tmp_path / "1-ab"), str(tmp_path / "day")) == ["no draft"]
+def test_where_folders_cannot_be_exchanged_no_turn_is_drawn(tmp_path: Path) -> None:
+    """The night's work would be for nothing."""
+    (refused,) = _lines(_DRAWS, str(tmp_path / "out"), str(tmp_path / "turns"))
+    assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: expected a file system that can exch")
+    assert refused.endswith("but got one that cannot; choose another one, or publish into a table.")
+    assert list((tmp_path / ".out.skewless").iterdir()) == []
 
 
 def test_an_output_folder_that_goes_away_meanwhile_is_told_in_one_sentence(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    steps = publishing(validated(tmp_path / "run", out, {"a.txt": "one"}), turns_of(out), NOW)
+    run = validated(tmp_path / "run", out, {"a.txt": "one"})
+    steps = publishing(run, FolderOutput(run, NOW), turns_of(out))
     while next(steps) != "cleared":
         pass
     out.rmdir()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport, Quarantine
+from skewless.publication.folder_output import FolderOutput, faults_of
+from skewless.publication.publish import publishing
+from skewless.publication.records import QUARANTINE, manifest_of
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
-from skewless.run.publication.publish import faults_of, publishing
-from skewless.run.publication.records import QUARANTINE, manifest_of
 from tests.publication.days import DAY, NOW, published, turns_of, validated
 
 BEFORE = {"a.txt": "old 1", "b.txt": "old 2"}
@@ -48,7 +49,7 @@ def test_a_publication_that_ends_after_any_step_shows_both_or_neither_and_both_w
         out = tmp_path / str(stop) / "out"
         published(validated(tmp_path / str(stop) / "old", out, BEFORE))
         run = apart(tmp_path / str(stop) / "new", out, 2)
-        steps = publishing(run, turns_of(out), NOW)
+        steps = publishing(run, FolderOutput(run, NOW), turns_of(out))
         done = [name for _, name in zip(range(stop), steps, strict=False)]
         assert seen(out) in (OLD, NEW), done
         assert (seen(out) == NEW) == ("exchanged" in done), done

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from skewless.publication.folder_output import FolderOutput
+from skewless.publication.places import turns_folder
+from skewless.publication.publish import publishing
+from skewless.publication.records import Publication, published_path
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.places import turns_folder
-from skewless.run.publication.publish import publishing
-from skewless.run.publication.records import Publication, published_path
 from skewless_leases import Turns, open_store
 from tests.publication.days import NOW, commit_result, prepared
 
@@ -44,7 +45,7 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
 
 def publishing_version(run: RunDirectory) -> Generator[str, None, Publication]:
     """Publish a run that is ready, step by step."""
-    return publishing(run, Turns(open_store(turns_folder(run.job().output_path))), NOW)
+    return publishing(run, FolderOutput(run, NOW), Turns(open_store(turns_folder(run.job().output_path))))
 
 
 def publish_version(run: RunDirectory) -> list[str]:

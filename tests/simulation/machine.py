@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 from fsspec import asyn
 
+from skewless.publication import places
 from skewless.run.objects import client, files
-from skewless.run.publication import exchange
 from skewless_leases.liveness import heartbeat
 from skewless_leases.ownership import lease
 from skewless_leases.stores import object_store
@@ -41,7 +41,7 @@ class Machine:
         replaced: list[tuple[Any, str, Any]] = [
             (secrets, "token_hex", lambda count=32: world.draws.randbytes(count).hex()),
             (os, "getpid", lambda: 1),
-            (exchange, "ctypes", self._libc()),
+            (places, "ctypes", self._libc()),
             (lease, "time", clock),
             (heartbeat, "time", clock),
             (heartbeat, "threading", SimpleNamespace(Event=lambda: _Event(world), Thread=partial(_Thread, world))),

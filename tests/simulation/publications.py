@@ -10,12 +10,13 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
+from skewless.publication.folder_output import FolderOutput, draw_turn, faults_of, shown_turn
+from skewless.publication.places import BUILDING, kept_versions, turns_folder
+from skewless.publication.publish import publish, publishing
+from skewless.publication.records import manifest_of, record_of
+from skewless.publication.retention import Limits, enact_fate, fates
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication.exchange import sync_file
-from skewless.run.publication.places import BUILDING, kept_versions, turns_folder
-from skewless.run.publication.publish import draw_turn, faults_of, publish, shown_turn
-from skewless.run.publication.records import manifest_of, record_of
-from skewless.run.retention import Limits, enact_fate, fates
+from skewless.run.folder import sync_file
 from skewless_leases import Turns, open_store
 from tests.publication.days import DAY
 from tests.simulation.machine import Machine
@@ -90,7 +91,7 @@ class Day(Scenario):
         if not run.exists("job.json"):
             shown = turn = 0
             while turn <= shown:  # as ``prepare``
-                before, turn = self.inputs, draw_turn(OUT, turns, allow_gap=False, above=shown)
+                before, turn = self.inputs, draw_turn(OUT, turns, shown)
                 self.world.call("list the input")
                 self.drawn[turn], listed = before, self.inputs
                 job = job.model_copy(update={"input_path": f"/{listed}", "turn": turn})
@@ -110,7 +111,7 @@ class Day(Scenario):
             quality = run.new_attempt(QUALITY_STEP)
             quality.write("result.json", _report())
             quality.commit([], {})
-        record = publish(run, turns, self.now)
+        record = publish(publishing(run, FolderOutput(run, self.now), turns))
         if record.superseded is None:
             self.told[record.turn] = record.rows
 

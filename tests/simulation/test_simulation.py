@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from skewless.run.publication.exchange import sync_file, sync_folder
+from skewless.run.folder import sync_file, sync_folder
 from tests.simulation.history import Played, play, seeds, shrunk
 from tests.simulation.machine import Machine
 from tests.simulation.scenario import Scenario

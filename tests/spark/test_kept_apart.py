@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless.errors import SpecError
+from skewless.publication.records import published_path
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import published_path
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.prepare.prepare import prepare

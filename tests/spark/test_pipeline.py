@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
+from skewless.publication.records import published_path
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import published_path
 from skewless.spec.input import Input
 from skewless_spark.engines import ENGINES
 from skewless_spark.engines.stage import run_stage

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 from deploy import PROJECT
 from skewless.documents.quality import Quarantine
 from skewless.history.input_checks import BETWEEN, USUAL
+from skewless.publication.records import manifest_of, record_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import manifest_of, record_of
 from skewless.run.summary import run_facts
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec

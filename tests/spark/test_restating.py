@@ -15,8 +15,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
+from skewless.publication.records import manifest_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import manifest_of
 from skewless.run.storage import file_checksum
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec

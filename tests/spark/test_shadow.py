@@ -17,8 +17,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from skewless.errors import QualityError, RunDirectoryError, SkewlessError, SpecError
+from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.records import record_of
 from skewless.spec.reading import parse_spec
 from skewless_cli import running
 from skewless_spark.comparison import shadow

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless.documents.job import Job
+from skewless.publication.records import MANIFEST, Identity, VersionManifest
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import MANIFEST, Identity, VersionManifest
 from skewless.spec.part import Part, parts_until
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec

@@ -15,9 +15,9 @@ from rich.console import Console
 
 from skewless.documents.job import Job
 from skewless.errors import InputError
+from skewless.publication.places import turns_folder
+from skewless.publication.records import VersionManifest, identity_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.places import turns_folder
-from skewless.run.publication.records import VersionManifest, identity_of
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_view
 from skewless_leases import Turns, open_store

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless.documents.ledger import balance
+from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.records import record_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_lake.catalogs import open_catalog
 from tests.object_stores import ObjectServer, as_client, object_server

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from skewless.documents.ledger import balance
+from skewless.publication.records import VersionManifest, manifest_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication.records import VersionManifest, manifest_of
 from tests.served_airflow import ServedAirflow, await_that, served_airflow
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]

@@ -20,7 +20,7 @@ from skewless.documents.steps import Failure, Span, StepTimes
 from skewless.errors import DocumentError, SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.run.publication.records import Identity, Overtaken, Publication, PublishedFile, VersionManifest
+from skewless.publication.records import Identity, Overtaken, Publication, PublishedFile, VersionManifest
 from skewless.spec.reading import parse_spec
 from tests.unit import synthetic
 

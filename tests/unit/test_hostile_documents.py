@@ -23,9 +23,9 @@ from skewless.documents.stage_report import LONGEST_HEAD_KEY, ReportWithoutTails
 from skewless.errors import DocumentError, SkewlessError, SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
+from skewless.publication.records import Publication
 from skewless.replay.replay import replay
 from skewless.routing.plan import RoutingPlan
-from skewless.run.publication.records import Publication
 from skewless.spec.part import Part, resolve_path
 from skewless_airflow.web.rendering.words import LONGEST_KEY, shown_key
 from tests.unit import synthetic

@@ -132,7 +132,7 @@ def imported(path: Path) -> set[str]:
 
 def test_the_core_imports_without_spark_airflow_or_arrow() -> None:
     code = (
-        "import sys, skewless.planner.planner, skewless.run.publication\n"
+        "import sys, skewless.planner.planner, skewless.publication\n"
         "assert not {'pyspark', 'airflow', 'pyarrow', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from skewless.documents.job import Job
 from skewless.errors import DocumentError, SpecError
-from skewless.run.publication.records import published_path
+from skewless.publication.records import published_path
 from skewless.spec.part import DatedPath, Part, hours_of, part_at, part_named, parts_between, parts_until, resolve_path
 from skewless.spec.schedule import Schedule
 from tests.unit.synthetic import job

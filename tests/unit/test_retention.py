@@ -15,17 +15,10 @@ import pytest
 
 from skewless.documents.commit import CommittedFile
 from skewless.planner.first_plan import first_plan
+from skewless.publication.records import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
+from skewless.publication.retention import Fate, Limits, enact_fate, fates
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
-from skewless.run.publication.records import (
-    PUBLISHED,
-    Overtaken,
-    Publication,
-    VersionManifest,
-    identity_of,
-    published_path,
-)
-from skewless.run.retention import Fate, Limits, enact_fate, fates
 from tests.processes import side_by_side
 from tests.unit.synthetic import job, report
 

@@ -128,7 +128,7 @@ def test_the_page_s_spec_is_good() -> None:
         {"routing": {"waves": []}}, {"input": {"path": "x", "format": "cvs"}},
         {"map": {"mapper": "tokens", "nested": {"a": 1}}}, {"aggregates": {"a-b": "count"}},
         {"aggregates": {"a": {"column": "x"}}}, {"aggregates": {}}, {"key": 5}, {"version": 1},
-        {"input": {"path": "x", "header": True}}, {"output": {"path": "x", "format": "delta", "allow_gap": True}},
+        {"input": {"path": "x", "header": True}}, {"output": {"path": "x", "format": "delta", "grace_hours": 1}},
         {"routing": {"policy": {"name": "static", "threshold": 1}}}, {"window": 0},
         {"quality": {"expectations": [{"type": "no_expectation"}]}}, {"spark": {"driver_memory": "2 gigabytes"}},
     ],

@@ -25,8 +25,8 @@ from benchmarks.spark.peers.builtin import HLL_LG_K, KLL_K
 from benchmarks.spark.peers.skewless import Unwatched, timed
 from benchmarks.spark.setting import settings
 from benchmarks.spark.spark_work import jobs_since, next_job, stages_of
+from skewless.publication.publish import require_passed
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.publish import require_passed
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import StatesStore

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from benchmarks.spark.cell import Cell, Place
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
+from skewless.publication.publish import require_passed
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.run.publication.publish import require_passed
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.entries.pipeline import run_stages

@@ -12,9 +12,9 @@ from skewless.documents.decision import Decision
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.planner.planner import plan_next_stage
+from skewless.publication.publish import require_passed
+from skewless.publication.records import Publication
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.publish import require_passed
-from skewless.run.publication.records import Publication
 from skewless.run.step_names import COMPARE, PUBLISH, last_step_of
 from skewless_spark.comparison.shadow import compare_shadow
 from skewless_spark.engines.stage import run_stage

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from skewless.documents.job import SentSpec
 from skewless.documents.steps import Failure
 from skewless.errors import SkewlessError
+from skewless.publication.publish import require_passed
 from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
 from skewless.run.folder import RUN_GROUP
-from skewless.run.publication.publish import require_passed
 from skewless.run.step_times import timed
 from skewless.spec.options import parse_options, refuse_more_waves, with_options
 from skewless.spec.part import part_named

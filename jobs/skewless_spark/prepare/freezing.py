@@ -11,9 +11,9 @@ from skewless.documents.job import InputFacts, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
 from skewless.history.input_checks import asked_columns, asks_rows, check_input_expectations
 from skewless.planner.first_plan import first_ring
+from skewless.publication.records import QUARANTINE
 from skewless.routing.plan import cut_waves
 from skewless.run.folder import absolute_root
-from skewless.run.publication.records import QUARANTINE
 from skewless.run.step_times import timed
 from skewless.spec.input import OWN_PREFIX, is_named
 from skewless.spec.part import Part

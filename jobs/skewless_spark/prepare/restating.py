@@ -15,9 +15,9 @@ from typing import NamedTuple
 from skewless.documents.job import Job
 from skewless.documents.window import JobWindow
 from skewless.errors import SkewlessError, SpecError
+from skewless.publication.records import Identity, identity_of, manifest_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import absolute_root
-from skewless.run.publication.records import Identity, identity_of, manifest_of
 from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
+from skewless.publication.records import Publication
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import Publication
 from skewless_lake.publication import keep_night, publish_run
 from skewless_lake.replays import keep_savings
 

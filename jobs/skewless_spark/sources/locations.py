@@ -11,9 +11,9 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import SpecError
+from skewless.publication.places import beside
+from skewless.publication.records import QUARANTINE
 from skewless.run.folder import absolute_root
-from skewless.run.publication.places import beside
-from skewless.run.publication.records import QUARANTINE
 from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec

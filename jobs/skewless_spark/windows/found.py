@@ -22,7 +22,7 @@ from skewless.documents.job import Source, Unit
 from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, WindowSpan
 from skewless.errors import DocumentError, InputError, RunDirectoryError, SpecError
 from skewless.mapping import GROUP as MAPPERS
-from skewless.run.publication.places import beside_output
+from skewless.publication.places import beside_output
 from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec

@@ -147,7 +147,7 @@ class Job(Columnar, Document):
     Attributes:
         date: the day that is computed, under which the result is published.
         hour: of a job of hours, the hour (``Part.hour``).
-        turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 as long as none is drawn.
+        turn: orders the runs that publish one day, see ``skewless.publication``; 0 as long as none is drawn.
         output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
             ``delta+``, see ``skewless_spark.sources.locations.output_location``.
         root: the data root, absolute: where the embedded catalog of tables is, and what is kept beside them.

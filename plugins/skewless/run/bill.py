@@ -12,8 +12,8 @@ from skewless.documents.job import Job
 from skewless.documents.steps import StepBill, StepTimes
 from skewless.errors import SkewlessError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.folder import folders_in, folders_of_jobs
 from skewless.run.objects.location import as_written
-from skewless.run.retention import folders_in, folders_of_jobs
 from skewless.run.step_names import COMPARE, COMPARISON_STEP
 from skewless.run.step_times import AGAIN, TIMES
 from skewless.run.storage import Storage

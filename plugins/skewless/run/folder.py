@@ -14,8 +14,12 @@ import secrets
 import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from fsspec import AbstractFileSystem
 
 from skewless.errors import RunDirectoryError
+from skewless.run.objects.location import open_location
 
 #: The variable of the environment that names the group, for the faces.
 RUN_GROUP = "SKEWLESS_RUN_GROUP"
@@ -48,6 +52,52 @@ def absolute_root(root: str) -> str:
     if "://" in root:
         return root.rstrip("/")
     return str(Path(root).absolute())
+
+
+def sync_file(path: Path, flags: int = os.O_RDONLY) -> None:
+    """See to it that a file's bytes are on the disk."""
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(path: Path) -> None:
+    """See to it that the names in a folder are on the disk."""
+    sync_file(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those it lies in, on the disk."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_folder(path.parent)
+
+
+def folders_in(fs: Any, root: str) -> list[str]:
+    """The folders in a folder; none where it cannot be listed."""
+    try:
+        return sorted(
+            str(entry["name"]).rstrip("/") for entry in fs.ls(root, detail=True) if entry["type"] == "directory"
+        )
+    except OSError:
+        return []
+
+
+def folders_of_jobs(runs_folder: str) -> tuple[AbstractFileSystem, list[str]]:
+    """The file system of a folder of runs, and in it the folder of each job.
+
+    Raises:
+        RunDirectoryError: the folder cannot be opened.
+    """
+    try:
+        fs, root = open_location(runs_folder)
+    except (ImportError, ValueError) as err:
+        raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
+    return fs, folders_in(fs, str(root).rstrip("/"))
 
 
 def make_run_folder(root: str, group: str = "") -> None:

@@ -329,7 +329,7 @@ class Output(Tagged):
     """
 
     TAG = WORD = "format"
-    FIELDS_OF: ClassVar = {**dict.fromkeys(_FILES, ("grace_hours", "allow_gap")), **dict.fromkeys(TABLES, ("schema",))}
+    FIELDS_OF: ClassVar = {**dict.fromkeys(_FILES, ("grace_hours",)), **dict.fromkeys(TABLES, ("schema",))}
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -374,12 +374,6 @@ class Output(Tagged):
         "going back to it.",
         examples=[72],
     )  # fmt: skip
-    allow_gap: bool = Field(
-        default=False,
-        description="Publish also on a file system that cannot exchange two folders at once (NFS, say): a day that is "
-        "published again is then absent for an instant.",
-        examples=[True],
-    )
 
     @field_validator("path")
     @classmethod

@@ -27,7 +27,7 @@ from skewless.document import Count, Document, Frozen
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import PartVersion
 from skewless.errors import DocumentError, RunDirectoryError
-from skewless.run.publication.exchange import sync_file, sync_folder
+from skewless.run.folder import sync_file, sync_folder
 from skewless.run.storage import Storage
 from skewless.standing.fingerprint import Fingerprint, changed_shapes
 from skewless.standing.window_choice import name_of

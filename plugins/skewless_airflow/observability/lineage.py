@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from skewless.columns import column
 from skewless.documents.job import Job
+from skewless.publication.publish import Validated
+from skewless.publication.records import Publication, publication_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.publish import Validated
-from skewless.run.publication.records import Publication, publication_of
 from skewless.run.step_names import last_step_of
 from skewless.spec.input import is_named
 from skewless_lake.staged import STAGED, StagedResult

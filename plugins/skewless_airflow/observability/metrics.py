@@ -17,8 +17,8 @@ from skewless.run.step_times import times_of_step
 if TYPE_CHECKING:
     from skewless.documents.decision import Decision
     from skewless.documents.stage_report import StageReport
+    from skewless.publication.records import Publication
     from skewless.run.directory import RunDirectory
-    from skewless.run.publication.records import Publication
 
 #: Every gauge, with what it says. Those of a stage have the tags ``dag_id`` and ``stage``, those of a result the first.
 GAUGES: Mapping[str, str] = {

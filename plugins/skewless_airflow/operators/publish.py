@@ -47,7 +47,7 @@ class PublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""
-        from skewless.run.publication.records import record_of
+        from skewless.publication.records import record_of
         from skewless.run.step_times import timed_step
         from skewless.run.summary import run_facts
         from skewless_airflow.observability.metrics import emit_result

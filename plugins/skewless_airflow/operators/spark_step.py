@@ -244,7 +244,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             )
         if self.step == QUALITY_STEP:
             from skewless.documents.quality import QualityReport
-            from skewless.run.publication.publish import require_passed
+            from skewless.publication.publish import require_passed
 
             report = run.committed_document(commit, QUALITY_REPORT, QualityReport)
             require_passed(run, report)

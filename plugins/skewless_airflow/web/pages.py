@@ -13,8 +13,8 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Request, status
 
 from skewless.errors import SkewlessError
+from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import publication_of
 from skewless.standing.kept_merges import choice_of
 from skewless_airflow.web.airflow_runs import (
     AirflowRun,

@@ -17,8 +17,9 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, CommitProperties, Transaction
 
 from skewless.errors import RunDirectoryError, SpecError
+from skewless.publication.publish import Commit
+from skewless.publication.records import Identity, Overtaken
 from skewless.run.objects.location import open_location, plain_path
-from skewless.run.publication.records import Identity, Overtaken
 from skewless_lake.delta.log import Bounds, commits, of_bounds, of_footer, said_in
 from skewless_lake.delta.tables import (
     files_of_part,
@@ -30,7 +31,7 @@ from skewless_lake.delta.tables import (
     sync_version,
     where,
 )
-from skewless_lake.formats import RULES, Commit, identity_in, told, written
+from skewless_lake.formats import RULES, identity_in, told, written
 from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult, rules_digest
 from skewless_lake.staging import ResultFile, create_file, write_all, write_rows

@@ -14,8 +14,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import CommitProperties
 
 from skewless.errors import SpecError
+from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.objects.location import is_object, plain_path
-from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.delta.log import known_values
 from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart, TableRule

@@ -31,9 +31,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from skewless.errors import RunDirectoryError
+from skewless.publication.publish import Commit
+from skewless.publication.records import Identity, Overtaken
 from skewless.run.objects.location import plain_path
-from skewless.run.publication.records import Identity, Overtaken
-from skewless_lake.formats import Commit, attempts, identity_in
+from skewless_lake.formats import attempts, identity_in
 from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part, require_race, rules_of, summary_of
 from skewless_lake.iceberg.tables import find_table, fitting_table, ready_table, sort_order_of
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult

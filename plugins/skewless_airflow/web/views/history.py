@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from skewless.errors import SkewlessError
+from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication.records import publication_of
 from skewless.run.step_times import times_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun

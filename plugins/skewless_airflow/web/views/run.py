@@ -10,9 +10,9 @@ from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.documents.steps import Failure, failed_step, own_name
+from skewless.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
-from skewless.run.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask

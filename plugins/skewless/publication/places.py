@@ -1,4 +1,4 @@
-"""Where the versions of a day are while they are not published: in a sibling of the output folder.
+"""Where the versions of a day are while they are not published: in a sibling of the output folder; and the exchange.
 
     /lake/marts/clicks/date=2026-11-20/                     what readers see: the published version, a real folder
     /lake/marts/.clicks.skewless/turns/                     the store of turns
@@ -12,10 +12,13 @@ a dot, too; and it is on the same file system, so that folders can be exchanged.
 
 from __future__ import annotations
 
+import ctypes
 import datetime as dt
+import errno
 import hashlib
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,15 +27,20 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.folder import absolute_root
-from skewless.run.publication.exchange import ASIDE, PROBE, make_folder, put_back
-from skewless.run.publication.records import manifest_of, published_path
+from skewless.publication.records import manifest_of, published_path
+from skewless.run.folder import absolute_root, make_folder
 from skewless.spec.spec import JobSpec
 
 BUILDING = ".building"
-_SLOT = re.compile(rf"(\d{{1,18}})-[0-9a-f]+({re.escape(BUILDING)}|{re.escape(ASIDE)})?")
+#: How the name of a folder begins in which the file system is tried.
+PROBE = "probe-"
+_SLOT = re.compile(rf"(\d{{1,18}})-[0-9a-f]+({re.escape(BUILDING)})?")
 _STAMP = "%Y%m%dT%H%M%SZ"
 _KEPT = re.compile(r"(\d{8}T\d{6}Z)-.+")
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+_SOMETHING_THERE = frozenset({errno.EEXIST, errno.ENOTEMPTY})
 
 
 class Place(NamedTuple):
@@ -103,6 +111,55 @@ def make_beside(output_path: str) -> Path:
     return sibling
 
 
+def exchange(draft: Path, target: Path) -> None:
+    """Put ``draft`` in the place of ``target``; what was there, if anything, ends up at ``draft``.
+
+    Raises:
+        FileNotFoundError: the draft is gone: somebody has moved it away. The target is as it was.
+        SpecError: folders cannot be exchanged here.
+    """
+    if target.exists() or not _renamed(draft, target):
+        _exchange(draft, target, target)
+
+
+def _renamed(draft: Path, target: Path) -> bool:
+    """Whether a day is published for the first time; no if another run has come in between."""
+    try:
+        draft.rename(target)
+    except OSError as err:
+        if err.errno not in _SOMETHING_THERE:
+            raise
+        return False
+    return True
+
+
+def _exchange(draft: Path, target: Path, where: Path) -> None:
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is not None:
+        if renameat2(_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in _NO_EXCHANGE:
+            raise OSError(code, os.strerror(code), str(target))
+    raise SpecError(
+        f"field output.path, {where}", "a file system that can exchange two folders at once (renameat2)",
+        "one that cannot", "choose another one, or publish into a table",
+    )  # fmt: skip
+
+
+def require_exchange(folder: Path) -> None:
+    """Try in a folder of ours whether its file system can exchange folders; a ``SpecError`` if it cannot."""
+    place = folder / f"{PROBE}{secrets.token_hex(8)}"
+    names = [place / "a", place / "b"]
+    for name in names:
+        name.mkdir(parents=True)
+    try:
+        _exchange(names[0], names[1], folder)
+    finally:
+        for name in (*names, place):
+            name.rmdir()
+
+
 def clear_drafts(place: Place, turn: int, now: dt.datetime, but: Path | None = None) -> None:
     """Move away the drafts, all but one, of this turn and of earlier ones: their attempts were killed, or are late.
 
@@ -110,11 +167,8 @@ def clear_drafts(place: Place, turn: int, now: dt.datetime, but: Path | None = N
     after its exchange, the old version lies in the place of its draft, and is kept.
     """
     for slot in _slots(place.drafts):
-        if _turn_of(slot) > turn or slot == but:
-            continue
-        if slot.name.endswith(ASIDE) and not place.target.exists():
-            continue  # somebody is between two renames, or was killed there: see ``repair``
-        keep(place, slot, now)
+        if int(slot.name.partition("-")[0]) <= turn and slot != but:
+            keep(place, slot, now)
 
 
 def keep(place: Place, slot: Path, now: dt.datetime) -> None:
@@ -133,40 +187,28 @@ def keep(place: Place, slot: Path, now: dt.datetime) -> None:
         remove(moved)
 
 
-def repair(place: Place) -> None:
-    """Put the old version of a day back whose publisher was killed between two renames."""
-    if place.target.exists():
-        return
-    asides = [slot for slot in _slots(place.drafts) if slot.name.endswith(ASIDE)]
-    for aside in sorted(asides, key=_turn_in, reverse=True)[:1]:
-        put_back(aside, place.target)
-
-
 def kept_versions(sibling: Path) -> list[KeptVersion]:
     """All versions of all days that were published before."""
-    found = []
+    versions = []
     for day in _folders(sibling / "kept"):
         for folder in _folders(day):
             stamp = _KEPT.fullmatch(folder.name)
             if stamp is not None:
                 since = dt.datetime.strptime(stamp[1], _STAMP).replace(tzinfo=dt.UTC)
-                found.append(KeptVersion(folder, since))
-    return found
+                versions.append(KeptVersion(folder, since))
+    return versions
 
 
 def past_grace(sibling: Path, now: dt.datetime, grace: dt.timedelta) -> list[KeptVersion]:
     """The kept versions whose time of grace is over."""
-    return [one for one in kept_versions(sibling) if now - one.since >= grace]
+    return [version for version in kept_versions(sibling) if now - version.since >= grace]
 
 
 def left_drafts(sibling: Path, before: dt.datetime) -> list[Path]:
-    """Drafts, and probes of the file system, that killed attempts have left: they have not changed since a moment.
-
-    A version that an attempt set aside between two renames is not among them: it may be all that is left of its day.
-    """
-    slots = [slot for day in _folders(sibling / "drafts") for slot in _slots(day) if not slot.name.endswith(ASIDE)]
-    probes = [one for one in _folders(sibling) if one.name.startswith(PROBE)]
-    return [one for one in (*slots, *probes) if _changed_before(one, before)]
+    """Drafts, and probes of the file system, that killed attempts have left: they have not changed since a moment."""
+    slots = [slot for day in _folders(sibling / "drafts") for slot in _slots(day)]
+    probes = [folder for folder in _folders(sibling) if folder.name.startswith(PROBE)]
+    return [folder for folder in (*slots, *probes) if _changed_before(folder, before)]
 
 
 def remove(folder: Path) -> None:
@@ -190,17 +232,8 @@ def _changed_before(slot: Path, moment: dt.datetime) -> bool:
         return False
 
 
-def _turn_in(folder: Path) -> int:
-    manifest = manifest_of(folder)
-    return manifest.turn if manifest is not None else 0
-
-
-def _turn_of(slot: Path) -> int:
-    return int(slot.name.partition("-")[0])
-
-
 def _slots(drafts: Path) -> Iterator[Path]:
-    return (one for one in _folders(drafts) if _SLOT.fullmatch(one.name))
+    return (folder for folder in _folders(drafts) if _SLOT.fullmatch(folder.name))
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -20,18 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.document import Frozen
 from skewless.documents.job import Job
-from skewless.errors import RunDirectoryError, SkewlessError
-from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
-from skewless.run.folder import MAKING
-from skewless.run.objects.location import as_written, open_location
-from skewless.run.publication.places import beside, left_drafts, past_grace, remove
-from skewless.run.publication.records import (
+from skewless.errors import SkewlessError
+from skewless.publication.places import beside, left_drafts, past_grace, remove
+from skewless.publication.records import (
     Identity,
     Publication,
     VersionManifest,
@@ -40,6 +35,10 @@ from skewless.run.publication.records import (
     publication_of,
     published_path,
 )
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.folder import MAKING, folders_in, folders_of_jobs
+from skewless.run.objects.location import as_written
 from skewless.spec.input import TABLES
 from skewless.spec.part import Part
 
@@ -67,14 +66,6 @@ class FoundRun(NamedTuple):
     publication: Publication | None
     last_sign: dt.datetime | None
     files: dict[str, int]
-
-
-def folders_in(fs: Any, root: str) -> list[str]:
-    """The folders in a folder; none where it cannot be listed."""
-    try:
-        return sorted(str(one["name"]).rstrip("/") for one in fs.ls(root, detail=True) if one["type"] == "directory")
-    except OSError:
-        return []
 
 
 def unmade_folders(fs: Any, folder: str, before: dt.datetime) -> Iterator[str]:
@@ -171,19 +162,6 @@ class Fate(NamedTuple):
         """One line for a log."""
         what = "" if self.action == "keep" else f" ({len(self.files):,} files, {self.size_bytes:,} bytes)"
         return f"{self.action} {self.location}{what}: {self.reason}"
-
-
-def folders_of_jobs(runs_folder: str) -> tuple[AbstractFileSystem, list[str]]:
-    """The file system of a folder of runs, and in it the folder of each job.
-
-    Raises:
-        RunDirectoryError: the folder cannot be opened.
-    """
-    try:
-        fs, root = open_location(runs_folder)
-    except (ImportError, ValueError) as err:
-        raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
-    return fs, folders_in(fs, str(root).rstrip("/"))
 
 
 def fates(

@@ -1,0 +1,213 @@
+"""A publication from top to bottom: turn, stage, exchange or commit, record. A kill after any step does no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol, Self
+
+from skewless.documents.commit import CommittedFile, StepCommit
+from skewless.documents.quality import QualityReport
+from skewless.errors import QualityError, RunDirectoryError
+from skewless.publication.records import (
+    PUBLISHED,
+    QUARANTINE,
+    Identity,
+    Overtaken,
+    Publication,
+    identity_of,
+    published_path,
+    record_of,
+)
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+
+
+class Standing(Protocol):
+    """Who has claimed and finished the latest turns of a day; see ``skewless_leases.ownership.turns``."""
+
+    @property
+    def claimed(self) -> int:
+        """The highest turn that may be exchanged."""
+
+    @property
+    def claimant(self) -> str:
+        """Who claimed it."""
+
+    @property
+    def finished(self) -> int:
+        """The highest turn that was published."""
+
+    @property
+    def finisher(self) -> str:
+        """Who published in it."""
+
+
+class Turns(Protocol):
+    """The turns of the days of an output; the caller brings them (``skewless_leases.Turns``)."""
+
+    def draw(self, above: int = 0) -> int:
+        """The next turn, higher than ``above``."""
+
+    def look(self, name: str) -> Standing:
+        """The standing of a day."""
+
+    def claim(self, name: str, turn: int, who: str) -> Standing:
+        """Claim a turn, unless a later one is claimed; the standing after that."""
+
+    def finish(self, name: str, turn: int, who: str) -> Standing:
+        """Finish a turn, unless a later one is finished; the standing after that."""
+
+
+class Commit(NamedTuple):
+    """What became of an exchange or a commit.
+
+    Attributes:
+        number: of a table, the snapshot or version in which the run's result is published.
+        over: by whom the run was superseded; None if it was published.
+    """
+
+    number: int | None = None
+    over: Overtaken | None = None
+
+
+class Target(Protocol):
+    """What one publication of a run replaces: the folder of a day, or a part of a table."""
+
+    @property
+    def day(self) -> str:
+        """Its name in the store of turns."""
+
+    def plainly(self) -> AbstractContextManager[None]:
+        """Errors of its file system or its library as one sentence of ours."""
+
+    def standing(self, turns: Turns) -> Standing:
+        """The standing of its day, also if the store of turns was lost."""
+
+    def stands(self) -> bool:
+        """Whether what the run has recorded as published, or what came after it, needs no repair."""
+
+    def replace(self, turns: Turns) -> Generator[str, None, Commit]:
+        """Stage the committed result, and exchange or commit it, unless that was done; yields each step that is done.
+
+        Raises:
+            LostRaceError: another attempt or a later run is publishing, and is not done.
+        """
+
+    def settle(self) -> None:
+        """Remove what this run's attempts have left, and versions past their grace."""
+
+
+def publishing(run: RunDirectory, target: Target, turns: Turns) -> Generator[str, None, Publication]:
+    """Publish a validated result, unless a later run of the day has published; ``superseded`` then says which.
+
+    It may be killed, paused and called again at any moment, by several processes at once. If the result is published,
+    whole, nothing changes; a folder that was damaged since is repaired, unless a later run has published.
+
+    Yields:
+        The name of each step that is done; it may be stopped after any of them.
+
+    Raises:
+        QualityError: the result failed validation.
+        RunDirectoryError: a step before this has not committed, or what it wrote is gone or damaged.
+        LostRaceError: another attempt or a later run is publishing, and is not done.
+    """
+    job, validated, me = run.job(), Validated.of(run), identity_of(run)
+    require_passed(run, validated.report)
+    with target.plainly():
+        record = record_of(run)
+        if record is None or (record.superseded is None and not target.stands()):
+            commit = Commit(over=overtaken(target, target.standing(turns), job.turn))
+            if commit.over is None:
+                commit = yield from target.replace(turns)
+            if commit.over is None:
+                standing = turns.finish(target.day, job.turn, str(me))
+                yield "finished"
+                commit = commit._replace(over=overtaken(target, standing, job.turn))
+                if commit.over is None:
+                    require_mine(target, standing.finisher, me, job.turn)
+            # The first record counts: its attempt may have been overtaken before it wrote it.
+            run.write_once(PUBLISHED, _record(run, validated, commit))
+            yield "recorded"
+            record = run.read(PUBLISHED, Publication)
+        target.settle()
+    return record
+
+
+def publish(steps: Generator[str, None, Publication]) -> Publication:
+    """Do all steps of ``publishing``; the record of the publication."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            record: Publication = done.value
+            return record
+
+
+def overtaken(target: Target, standing: Standing, turn: int) -> Overtaken | None:
+    """By whom a turn was overtaken, if a later one is finished."""
+    if standing.finished <= turn:
+        return None
+    return Overtaken(by=Identity.parse(standing.finisher, f"turns of {target.day}"), turn=standing.finished)
+
+
+def require_mine(target: Target, who: str, me: Identity, turn: int) -> None:
+    """Refuse a turn that two runs have drawn: the store of turns was lost in between."""
+    owner = Identity.parse(who, f"turns of {target.day}")
+    if owner.job != me.job:
+        raise RunDirectoryError.saying(
+            f"turn {turn} of {target.day}", f"it belongs to {owner.run}, not to this run",
+            "the store of turns was lost or put back in between; begin a new run",
+        )  # fmt: skip
+
+
+def require_passed(run: RunDirectory, report: QualityReport) -> None:
+    """Refuse a result that failed its validation: a ``QualityError`` names the failed checks, keys and numbers."""
+    if not report.success:
+        count, words = report.failed_words(len(run.job().spec.quality.expectations))
+        raise QualityError.saying(count, words, f"the published result of the day is untouched; run {run}")
+
+
+def _record(run: RunDirectory, validated: Validated, commit: Commit) -> Publication:
+    job, report = run.job(), validated.report
+    return Publication(
+        path=published_path(job), rows=validated.result.count("rows"), keys=report.published_keys, turn=job.turn,
+        quarantined=report.quarantined_keys, superseded=commit.over, snapshot=commit.number,
+    )  # fmt: skip
+
+
+class Validated(NamedTuple):
+    """A result with its verdict, and the commits of both."""
+
+    result: StepCommit
+    verdict: StepCommit
+    report: QualityReport
+
+    @classmethod
+    def of(cls, run: RunDirectory) -> Self:
+        """That of a run; a ``RunDirectoryError`` if one of the two is not committed."""
+        verdict = run.committed(QUALITY_STEP)
+        report = run.committed_document(verdict, QUALITY_REPORT, QualityReport)
+        return cls(run.committed(RESULT_STEP), verdict, report)
+
+    @property
+    def held(self) -> tuple[CommittedFile, ...]:
+        """The files of keys in quarantine."""
+        return self.verdict.of_kind("quarantined")
+
+    @property
+    def apart(self) -> bool:
+        """Whether it is the validation that has written what is published, as some keys are in quarantine, say."""
+        return bool(self.verdict.of_kind("result"))
+
+    @property
+    def kept(self) -> tuple[CommittedFile, ...]:
+        """The files of all other keys."""
+        whole = self.verdict if self.apart else self.result
+        return whole.of_kind("published") or whole.of_kind("result")
+
+    @property
+    def files(self) -> dict[str, CommittedFile]:
+        """The committed files of a version, by what their names in it begin with."""
+        return {f"part-{number:05d}": file for number, file in enumerate(self.kept)} | {
+            f"{QUARANTINE}/part-{number:05d}": file for number, file in enumerate(self.held)
+        }
