@@ -12,13 +12,14 @@ import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.bounds import NOT_MEASURED
+from skewless.documents.bill import Replayed
 from skewless.documents.decision import EngineChoice
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.forecast.observed_waves import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
-from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, Replayed, as_it_ran, counted_run, replay
+from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, as_it_ran, counted_run, replay
 from skewless.run.certificate import run_certificate, stage_certificate
 from tests.tiers import mostly_long
 from tests.unit import synthetic
