@@ -10,7 +10,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import StageReport
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.cutting import split_bytes
-from skewless_spark.sources.reading import scanned_bytes
+from skewless_spark.sources.reading import placing_settings, scanned_bytes
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
@@ -44,7 +44,10 @@ class Engine:
         """
         job = stage.columns.job
         admitted = job.admitted_units(stage.plan.waves)
-        wave = scanned_bytes(stage.spark, job, admitted, stage.columns.inputs, located=stage.columns.reads_places)
+        placing = placing_settings(job, admitted)
+        if placing and (stage.columns.reads_places or "_metadata.row_index" in job.source.reads):
+            return placing
+        wave = scanned_bytes(stage.spark, job, admitted)
         sizes = [*wave, *(file.size_bytes for file in backlog)]
         return {
             "spark.sql.files.maxPartitionBytes": str(

@@ -22,6 +22,7 @@ from skewless_spark.branches import branches_of
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine, few_partitions
+from skewless_spark.sources.reading import placing_settings
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue
 from skewless_spark.stage.routing import DRAWN, TASK, route_drawn
 from skewless_spark.states.committed_files import NATIVE
@@ -42,9 +43,10 @@ class Staged(Engine):
         return few_partitions(stage) if _combines_early(stage) else super().partitions(stage)
 
     def settings(self, stage: Stage, backlog: Sequence[CommittedFile]) -> dict[str, str]:
-        """Spark's own splits."""
-        del stage, backlog
-        return {}
+        """Spark's own splits, but where rows have places by them."""
+        del backlog
+        job = stage.columns.job
+        return placing_settings(job, job.admitted_units(stage.plan.waves))
 
 
 def _combines_early(stage: Stage) -> bool:

@@ -27,7 +27,7 @@ from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
 from skewless_spark.session.session import build_session
-from skewless_spark.sources.formats.spark_types import EMPTY_KEY_TYPE, UNSUPPORTED
+from skewless_spark.sources.formats.spark_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
 from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import came_to, check_kept, check_output, input_location, output_location
@@ -55,7 +55,12 @@ def needs_session(spec: JobSpec) -> bool:
     """
     of_result = spec.output.format == "csv" or any(column.name in spec.aggregates for column in spec.output.order)
     of_input = spec.input.format == "catalog" or (spec.input.format in UNTOLD and asks_rows(spec))
-    return of_result or of_input or (spec.map is not None and spec.map.select is not None)
+    return of_result or of_input or infers(spec) or (spec.map is not None and spec.map.select is not None)
+
+
+def infers(spec: JobSpec) -> bool:
+    """Whether Spark has to look at the input for its columns."""
+    return spec.input.format == "json" and spec.input.columns is None
 
 
 def freeze(
@@ -73,11 +78,11 @@ def freeze(
         InputError: the input is missing, or it is not what the spec says.
     """
     part = Part(date, hour)
-    of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     spark = None
     if needs_session(spec):
         with timed("start or find the session"):
             spark = SparkSession.getActiveSession() or build_session(f"skewless {spec.name}", master)
+    of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     while True:
         try:
             return _frozen(spec, part, root, where, spark, of_parts, found, master)
@@ -203,14 +208,17 @@ def _facts(job: Job, listing: Listing, kept_rows: int, units: tuple[Unit, ...], 
 
 
 def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
-    """The source with only the columns that a job reads. CSV and JSON lines are always read whole."""
-    if source.format in {"csv", "json"}:
-        return source.model_copy(update={"reads": reads})
-    columns = {name: kind for name, kind in source.columns.items() if name in reads}
+    """The source with only the columns that a job reads. A line of a csv is all of its columns."""
+    inside = fields_within(source.columns)
+    roots = tuple(dict.fromkeys(inside[name][0] if name in inside else name for name in reads))
+    by_place = source.format == "csv" or (source.format == "orc" and any(one.startswith("_col") for one in roots))
+    if by_place:
+        return source.model_copy(update={"reads": roots})
+    columns = {name: kind for name, kind in source.columns.items() if name in roots}
     # A job that reads only the paths of files needs some column to count rows by.
     readable = [one for one in source.columns.items() if not one[1].startswith(UNSUPPORTED)]
     some = columns or dict(readable[:1])
-    return source.model_copy(update={"reads": reads, "columns": some})
+    return source.model_copy(update={"reads": roots, "columns": some})
 
 
 def _of_read_columns(units: tuple[Unit, ...], source: Source) -> tuple[Unit, ...]:

@@ -45,11 +45,11 @@ def sample_keys(job: Job) -> KeySample | None:
     """
     units = [unit for unit in job.units if unit.rows]
     inside = set(job.source.columns) - set(job.source.partition_columns)
-    if not units or job.spec.map or set(job.spec.key) - inside:
+    if job.source.format != "parquet" or not units or job.spec.map or set(job.spec.key) - inside:
         return None
     chosen, names = spread_over(units), list(job.spec.key)
     scale = SAMPLED_ROWS / max(SAMPLED_ROWS, sum(unit.rows or 0 for unit in chosen))
-    plain = job.source.format == "parquet" and not any(unit.inner for unit in chosen)
+    plain = not any(unit.inner for unit in chosen)
     read = _read if plain else _read_as_in_a_stage
     found_in = list(in_threads(lambda unit: read(job, unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
     tables = [one for one in found_in if one is not None]
@@ -120,16 +120,12 @@ def _only_for_spark(file: pq.ParquetFile) -> set[str]:
 
 
 def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
-    """As ``_read``, of files in another format, or whose columns are not those of their table."""
-    if job.source.format == "parquet":
-        fs, path = open_location(unit.path)
-        with readable(unit, job.source), fs.open(path, "rb") as opened:
-            if not _only_for_spark(open_parquet(opened)).isdisjoint(unit.inner.get(name, name) for name in names):
-                return None
+    """As ``_read``, of files whose columns are not those of their table."""
+    fs, path = open_location(unit.path)
+    with readable(unit, job.source), fs.open(path, "rb") as opened:
+        if not _only_for_spark(open_parquet(opened)).isdisjoint(unit.inner.get(name, name) for name in names):
+            return None
     parts = [_empty(job, names)]
-    if unit.span and not unit.counted:  # bytes of a text, which is parsed in blocks of more rows than are wanted
-        start, end = unit.span
-        unit = unit.model_copy(update={"span": (start, start + math.ceil((end - start) * rows / (unit.rows or 1)))})
     for batch in read_unit(unit, job.source, names):
         parts.append(pa.Table.from_batches([batch.slice(0, rows)]).select(names))
         rows -= len(parts[-1])

@@ -28,13 +28,6 @@ def spark_reads(spark: SparkSession, location: str) -> bool:
     return _found[scheme]
 
 
-def decompresses(spark: SparkSession, name: str) -> bool:
-    """Whether Spark takes a file for compressed by its name."""
-    jvm, configuration = jvm_of(spark), session_in_jvm(spark).sessionState().newHadoopConf()
-    codecs = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(configuration)
-    return codecs.getCodec(jvm.org.apache.hadoop.fs.Path(name)) is not None
-
-
 def require_writer(spark: SparkSession, location: str, kind: str) -> None:
     """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
@@ -19,6 +20,10 @@ _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 _DAMAGED = re.compile(r"Checksum error: |could not verify page integrity")
 #: Spark's message about a file that cannot be read for any other reason.
 _UNREADABLE = "[FAILED_READ_FILE.NO_HINT]"
+#: Spark's message about a record of a text that is not what the spec declares, or a header that is another one.
+_ODD_RECORD = re.compile(
+    r"\[MALFORMED_RECORD_IN_PARSING[.\w]*\]|CSV header does not conform|Number of column in CSV header"
+)
 #: What readers say of a file that is whole, and that they have no means to read; what was expected, and what to do.
 _BEYOND = (
     (
@@ -160,6 +165,10 @@ def _damaged(told: Sequence[str]) -> str:
     """
     file = next((found["path"] for line in told if (found := _DAMAGED_FILE.search(line))), "a file")
     hint = "restore it from a copy"
+    if any(map(_ODD_RECORD.search, told)):
+        came = re.sub(r"^[\w.$]+: |\[[A-Z_.]+\] |\s*SQLSTATE.*", "", " ".join(told[-1].split()))[:300]
+        hint = "nothing was committed; mend the file or the spec's input (columns, options)"
+        return str(InputError(f"input file {unquote(file)}", "records as the spec declares them", came, hint))
     if any(map(_DAMAGED.search, told)):
         return str(SkewlessError(file, "the bytes that were written", "others, by its checksum", hint))
     for sign, required, advice in _BEYOND:

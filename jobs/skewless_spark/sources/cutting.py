@@ -1,4 +1,4 @@
-"""Cuts large files into units, along their row groups, stripes or bytes; and how large Spark's own input splits are."""
+"""Cuts large Parquet files into units, along their row groups; and how large Spark's own input splits are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUT_BYTES = 64 << 20
 #: A file is cut if it is more than this many times as large as a piece.
 _SLACK = 2
 #: Spark's own scan decodes 4,096 rows at a time, whatever their bytes. Files whose rows have more than this on average,
-#: or one of whose row groups or stripes has this many bytes of one column of texts, are not left to it.
+#: or one of whose row groups has this many bytes of one column of texts, are not left to it.
 _WIDE_ROW_BYTES, _WIDE_BYTES = 64 << 10, 512 << 20
 
 
@@ -37,10 +37,10 @@ def is_large(size: int, piece: int) -> bool:
 
 
 def cut_groups(pieces: Sequence[tuple[int, int]], size: int, piece: int) -> list[tuple[int, int]]:
-    """Ranges of neighbouring row groups or stripes, each of about ``piece`` bytes.
+    """Ranges of neighbouring row groups, each of about ``piece`` bytes.
 
     Args:
-        pieces: ``(rows, bytes)`` of each row group or stripe; only the proportions of the bytes matter.
+        pieces: ``(rows, bytes)`` of each row group; only the proportions of the bytes matter.
     """
     total = sum(weight for _, weight in pieces) or 1
     wanted = piece * total / size
@@ -51,12 +51,6 @@ def cut_groups(pieces: Sequence[tuple[int, int]], size: int, piece: int) -> list
             start, filled = number, 0.0
         filled += weight
     return [*spans, (start, len(pieces))]
-
-
-def cut_bytes_evenly(size: int, piece: int) -> list[tuple[int, int]]:
-    """Ranges of bytes of equal length."""
-    number = max(1, round(size / piece))
-    return [(size * part // number, size * (part + 1) // number) for part in range(number)]
 
 
 def has_wide_rows(footer: pq.FileMetaData) -> bool:
@@ -72,15 +66,6 @@ def has_wide_rows(footer: pq.FileMetaData) -> bool:
             if any(one.total_uncompressed_size > _WIDE_BYTES for one in texts):
                 return True
     return False
-
-
-def are_wide(rows: int, size: int) -> bool:
-    """Whether some values of one column and of some bytes together may be too wide for Spark's own scan.
-
-    >>> are_wide(1_000, 1 << 20), are_wide(1, 1 << 20), are_wide(1 << 20, 1 << 30)
-    (False, True, True)
-    """
-    return 0 < rows * _WIDE_ROW_BYTES < size or size > _WIDE_BYTES
 
 
 def rows_at_a_time(footer: pq.FileMetaData, groups: Sequence[int] | None, columns: Collection[str]) -> int:

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
+
+from pyspark.sql import SparkSession
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import as_written
 from skewless.spec.input import FileFormat, Input
+from skewless_spark.session.session import build_session
 from skewless_spark.sources import partition_columns
-from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
-from skewless_spark.sources.formats import json_lines
-from skewless_spark.sources.formats.delimited import names_in
-from skewless_spark.sources.formats.files import COMPRESSED, find, in_threads, open_file, open_input
+from skewless_spark.sources.cutting import cut_groups, is_large, piece_bytes
+from skewless_spark.sources.formats.files import COMPRESSED, find, in_threads, is_hidden, open_input
 from skewless_spark.sources.formats.footers import footer_of
-from skewless_spark.sources.formats.lines import Block
 from skewless_spark.sources.formats.parquet import Footer
-from skewless_spark.sources.formats.spark_types import declared_type
+from skewless_spark.sources.formats.spark_types import declared_type, fields_within, type_within
+from skewless_spark.sources.formats.texts import (
+    SAMPLED_FILES,
+    first_row,
+    json_types,
+    names_in,
+    refuse_unread,
+    sample_length,
+    sample_of,
+)
 from skewless_spark.sources.identity import checksums, listed_file
 from skewless_spark.sources.schemas import ColumnsOfFiles, common_types, refuse_unknown
 from skewless_spark.sources.uris import FILE_COLUMNS
 
-#: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
-#: input.
-SAMPLED_FILES, LEAST_SAMPLE, LARGEST_SAMPLE = 8, 16 << 10, 256 << 10
-_SAMPLED_PART = 0.05
 #: The assumed compression ratio of a compressed text.
 _COMPRESSION = 4.0
 
@@ -50,9 +53,10 @@ class Listing:
 
     @property
     def types(self) -> dict[str, str]:
-        """The Spark SQL type of each column that a job may name; empty for an input without files."""
+        """The Spark SQL type of each column that a job may name, also of fields of structs; empty without files."""
         named = {**self.source.columns, **self.source.partition_columns}
-        return {**named, **FILE_COLUMNS} if named else {}
+        within = {name: type_within(named, way) for name, way in fields_within(named).items()}
+        return {**named, **within, **FILE_COLUMNS} if named else {}
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ def list_input(
     piece = piece_bytes([file.size for file in listed], share)
     own: dict[str, Mapping[str, str]] = {}
     nulls: dict[str, int] = {}
+    if given.format != "parquet":
+        _refuse_unread(given.format, listed)
     if given.format in {"parquet", "orc"}:
         footers = list(
             in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path, nulls=bool(nulls_of)), listed)
@@ -117,11 +123,16 @@ def list_input(
         columns = common_types(own.values())
         units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece)]
     else:
-        columns, row_bytes = _sampled(given, listed, declared, partitions)
+        row_bytes = _row_bytes(listed)
+        columns = _columns_of_texts(given, listed, declared, list(partitions))
+        headers: Mapping[str, tuple[str, ...]] = {}
         if given.format == "csv" and given.header:
-            own = _of_headers(given, listed, declared)
+            options = given.reader_options
+            found_names = in_threads(lambda path: names_in(path, options), paths)
+            headers = {path: names for path, names in zip(paths, found_names, strict=True) if names}
+            own = {path: {name: declared.get(name, "string") for name in names} for path, names in headers.items()}
             columns = common_types(own.values()) or columns
-        units = [unit for file in listed for unit in _estimated(file, row_bytes, piece)]
+        units = [_estimated(file, row_bytes, headers.get(file.path, ())) for file in listed]
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
     if given.format != "csv" or given.header:
         evolved = declared if given.missing_columns == "evolve" else {}
@@ -130,7 +141,7 @@ def list_input(
         inside |= {name: kind for name, kind in declared.items() if name not in partitions}
     source = Source(
         format=cast("FileFormat", given.format), columns=inside, partition_columns=dict(partitions),
-        header=given.header, delimiter=given.delimiter,
+        options=given.reader_options,
     )  # fmt: skip
     return Listing(tuple(units), source, own, nulls)
 
@@ -164,7 +175,7 @@ def declared_types(given: Input) -> dict[str, str]:
 
 
 def counted_units(file: ListedFile, footer: Footer, piece: int) -> list[Unit]:
-    """The units of a file with a footer: the whole file, or ranges of its row groups or stripes."""
+    """The units of a file with a footer: the whole file, or ranges of its row groups."""
     inner = {name: name for name in footer.foreign}
     rows = [count for count, _ in footer.pieces]
     if sum(rows) != footer.rows or footer.whole:
@@ -187,67 +198,48 @@ def _unit(file: ListedFile, rows: int, **further: Any) -> Unit:
     )  # fmt: skip
 
 
-def _estimated(file: ListedFile, row_bytes: float, piece: int) -> list[Unit]:
-    """The units of a text: the whole file, or ranges of bytes. Their rows are estimated."""
-    squeezed = file.path.endswith(COMPRESSED)
-    cut = not squeezed and is_large(file.size, piece)
-    spans = cut_bytes_evenly(file.size, piece) if cut else [None]
-    rows = file.size / row_bytes * (_COMPRESSION if squeezed else 1.0) / len(spans)
-    estimate = max(1, round(rows)) if file.size else 0
-    return [_unit(file, estimate, counted=False, span=span) for span in spans]
-
-
 # Texts have no footer: the length of a line comes from samples, columns from samples or from headers.
 
 
-def _sampled(
-    given: Input, files: Sequence[ListedFile], types: Mapping[str, str], partitions: Container[str]
-) -> tuple[dict[str, str], float]:
+def _estimated(file: ListedFile, row_bytes: float, header: tuple[str, ...]) -> Unit:
+    """The unit of a text, whose rows are estimated."""
+    rows = file.size / row_bytes * (_COMPRESSION if file.path.lower().endswith(COMPRESSED) else 1.0)
+    return _unit(file, max(1, round(rows)) if file.size else 0, counted=False, header=header)
+
+
+def _refuse_unread(kind: str, files: Sequence[ListedFile]) -> None:
+    for file in files:
+        if kind != "orc":
+            refuse_unread(file.path)
+        if kind != "text" and is_hidden(file.path.rpartition("/")[2]):
+            required = "a name that Spark takes for that of data"
+            raise InputError(f"input file {file.path}", required, "one with an underscore or a dot", "rename it")
+
+
+def _row_bytes(files: Sequence[ListedFile]) -> float:
     filled = [file for file in files if file.size]
-    total = sum(file.size for file in filled)
-    length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(total * _SAMPLED_PART / SAMPLED_FILES)))
-    step = -(-len(filled) // SAMPLED_FILES)
-    samples = [_sample(file, length) for file in filled[:: step or 1]]
+    length = sample_length([file.size for file in filled])
+    samples = [sample_of(file.path, length) for file in filled[:: -(-len(filled) // SAMPLED_FILES) or 1]]
     lines = sum(max(1, text.count(b"\n")) for text in samples)
-    row_bytes = max(1.0, sum(map(len, samples)) / lines) if samples else 1.0
+    return max(1.0, sum(map(len, samples)) / lines) if samples else 1.0
+
+
+def _columns_of_texts(
+    given: Input, files: Sequence[ListedFile], types: Mapping[str, str], partitions: Sequence[str]
+) -> dict[str, str]:
+    """The columns that all files have, as far as no header says so."""
     if given.format == "text":
-        return ({"value": "string"} if files else {}), row_bytes
+        return {"value": "string"} if files else {}
     declared = {name: kind for name, kind in types.items() if name not in partitions}
-    if not samples:
-        return declared, row_bytes
+    filled = next((file for file in files if file.size), None)
+    if filled is None:
+        return declared
     if given.format == "json":
-        return declared or json_lines.infer(Block(filled[0].path, samples[0], 0, 0)), row_bytes
-    line = samples[0].partition(b"\n")[0]
-    if not given.header:
-        fields = next(csv.reader([line.decode(errors="replace")], delimiter=given.delimiter), [])
-        # The names of folders are among the columns of a file if it has so many fields.
-        return (dict(types) if len(fields) == len(types) else declared), row_bytes
-    return declared, row_bytes
+        return declared or json_types(_session(), filled.path, sample_of(filled.path, 1 << 18), given.reader_options)
+    # The names of folders are among the columns of a file without a header if it has so many fields.
+    alike = not given.header and len(first_row(filled.path, given.reader_options)) == len(types)
+    return dict(types) if alike else declared
 
 
-def _of_headers(given: Input, files: Sequence[ListedFile], types: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-    """The columns of each file that is not empty, in the types that the spec declares or as text."""
-
-    def of_file(file: ListedFile) -> dict[str, str]:
-        with _readable(file):
-            return {name: types.get(name, "string") for name in names_in(file.path, given.delimiter)}
-
-    found = in_threads(of_file, files)
-    return {file.path: columns for file, columns in zip(files, found, strict=True) if columns}
-
-
-def _sample(file: ListedFile, length: int) -> bytes:
-    """The first lines of a file, about ``length`` bytes; whole lines if there is a line end."""
-    with _readable(file), open_file(file.path) as opened:
-        raw = opened.read(length).removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        while b"\n" not in raw and (more := opened.read(length)):
-            raw += more
-    return raw[: raw.rfind(b"\n") + 1] if len(raw) >= length else raw
-
-
-@contextmanager
-def _readable(file: ListedFile) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, EOFError, ValueError) as err:
-        raise InputError(f"input file {file.path}", "a readable file", str(err)[:200], "remove or rewrite it") from None
+def _session() -> SparkSession:
+    return SparkSession.getActiveSession() or build_session("skewless listing")

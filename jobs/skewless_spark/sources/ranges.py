@@ -1,4 +1,4 @@
-"""Reads units with pyarrow in Spark's Python workers: everything but whole Parquet files."""
+"""Reads with pyarrow, in Spark's Python workers, what Spark does not read: row groups, and some files of tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import orc
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
@@ -18,9 +17,7 @@ from skewless.run.objects.location import open_location
 from skewless_lake.refusals import first_line
 from skewless_spark.session.queries import BATCH_ROWS, cut_batch
 from skewless_spark.sources.cutting import rows_at_a_time
-from skewless_spark.sources.formats import delimited, json_lines
-from skewless_spark.sources.formats.lines import blocks
-from skewless_spark.sources.formats.orc_footer import has_old_calendar, in_new_calendar
+from skewless_spark.sources.formats.files import open_file
 from skewless_spark.sources.formats.parquet import as_spark_reads, int96_columns, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of, cast_text
 from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_unit
@@ -91,10 +88,7 @@ def _given(name: str, unit: Unit, source: Source, rows: np.ndarray) -> pa.Array:
     """A column that is not in the file: from its path, or about the file itself."""
     if name in FILE_COLUMNS:
         value = file_value(name, unit.path)
-        if value is not None:
-            return pa.repeat(pa.scalar(value, pa.string()), len(rows))
-        known = unit.counted or unit.span is None or not unit.span[0]
-        return pa.array(rows + unit.first_row) if known else pa.nulls(len(rows), arrow_type_of(FILE_COLUMNS[name]))
+        return pa.array(rows + unit.first_row) if value is None else pa.repeat(pa.scalar(value, pa.string()), len(rows))
     return pa.repeat(partition_value(unit, source, name), len(rows))
 
 
@@ -111,11 +105,9 @@ def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa
     Raises:
         InputError: the file has changed or does not fit its declaration; the error names the place.
     """
-    # A reader that is asked for no column returns no rows.
-    asked = list(columns) or (list(source.columns)[:1] if source.format not in {"csv", "text"} else [])
-    reader = {"parquet": _parquet, "orc": _orc, "csv": delimited.read, "json": json_lines.read, "text": _text}
+    asked = list(columns) or list(source.columns)[:1]  # a reader that is asked for no column returns no rows
     with readable(unit, source):
-        yield from reader[source.format](unit, source, asked)
+        yield from _text(unit) if source.format == "text" else _parquet(unit, source, asked)
 
 
 @contextmanager
@@ -178,21 +170,6 @@ def _of_metadata(name: str, unit: Unit, source: Source, rows: int) -> pa.Array:
     return pa.repeat(cast_text(pa.array([unit.values.get(name)], pa.string()), source.columns[name])[0], rows)
 
 
-def _orc(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    fs, file = open_location(unit.path)
-    with fs.open(file, "rb") as opened:
-        old = any("date" in source.columns[name] for name in columns) and has_old_calendar(opened, int(fs.size(file)))
-        read = orc.ORCFile(opened)
-        inner = {name: unit.inner.get(name, name) for name in columns}
-        # Of a file without any of the columns, some other one shows the number of rows.
-        asked = [name for name in inner.values() if name is not None] or read.schema.names[:1]
-        for stripe in range(*(unit.span or (0, read.nstripes))):
-            batch = read.read_stripe(stripe, columns=asked)
-            if old:
-                batch = in_new_calendar(batch, unit.path)
-            yield as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
-
-
 def as_declared(batch: pa.RecordBatch, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
     """Some columns of a file in the types of the source."""
     arrays = [_cast(batch.column(name), arrow_type_of(source.columns[name])) for name in columns]
@@ -208,11 +185,10 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(array, kind)
 
 
-def _text(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """A row per line. As in Spark, its bytes are unchanged, even if they are not UTF-8."""
-    del source, columns
-    for block in blocks(unit.path, unit.span):
-        whole = block.text.removesuffix(b"\n")
-        buffers = [None, pa.py_buffer(np.array([0, len(whole)], dtype=np.int32)), pa.py_buffer(whole)]
-        lines = pc.split_pattern(pa.Array.from_buffers(pa.string(), 1, buffers), "\n").flatten()
-        yield pa.RecordBatch.from_arrays([lines], names=["value"])
+def _text(unit: Unit) -> Iterator[pa.RecordBatch]:
+    """The lines of a text whose name Spark takes for that of no data, as ``__init__.py``; their bytes are unchanged."""
+    with open_file(unit.path) as opened:
+        lines = opened.read().removeprefix(b"\xef\xbb\xbf").splitlines()
+    for start in range(0, len(lines), BATCH_ROWS):
+        some = pa.array(lines[start : start + BATCH_ROWS], pa.binary()).view(pa.string())
+        yield pa.RecordBatch.from_arrays([some], names=["value"])

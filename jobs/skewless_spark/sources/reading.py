@@ -1,13 +1,11 @@
-"""Reads a wave in a stage: whole files by Spark's own scans where these do, all else by pyarrow in its workers."""
+"""Reads a wave in a stage: whole files by Spark's own scans, row groups and some files of tables by pyarrow."""
 
 from __future__ import annotations
 
 import heapq
-import posixpath
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any, cast
 
 import pyarrow as pa
@@ -16,12 +14,17 @@ from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from skewless.columns import column
-from skewless.documents.job import Job, Unit
+from skewless.documents.job import LARGEST_SPLIT_BYTES, Job, Source, Unit
+from skewless.errors import InputError
 from skewless.routing.hashing import OFFSET_BITS
+from skewless_spark.aggregates.key_text import text_literal
 from skewless_spark.mapping import mapped_rows, source_columns
-from skewless_spark.session.file_systems import decompresses, spark_reads
+from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.queries import map_in_batches
+from skewless_spark.sources.cutting import LEAST_BYTES
+from skewless_spark.sources.formats.files import is_hidden
+from skewless_spark.sources.formats.spark_types import fields_within
+from skewless_spark.sources.formats.texts import ENCODING
 from skewless_spark.sources.lake.tables import READERS
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, literally, quoted
@@ -42,15 +45,11 @@ _ALL_OF_IT = {
     "orc.force.positional.evolution": "false",
 }
 
-#: Formats whose rows Spark reads without saying where they were, and their columns, each as ``NAME TYPE``, that Spark's
-#: own scan reads as pyarrow does. Spark finds ORC's columns ``_col0``, ``_col1``, ... by their places, and none with a
-#: backtick in its name.
-_UNPLACED = {
-    "text": re.compile("value string"),
-    "orc": re.compile(
-        r"(?!_col)[^`]+ (tinyint|smallint|int|bigint|float|double|boolean|string|date|decimal\(\d+,\d+\))"
-    ),
-}
+#: The place of a row in a file that Spark does not number: the block of the file that it is in, and its number there.
+#: A block is at least a part of the file that these bits can number, and has fewer rows than the others can.
+_BLOCK_BITS, _ROW_BITS = 12, OFFSET_BITS - 12
+#: Blocks for each slot, so that slots end together; more of them are read in one task after the other.
+_BLOCKS_PER_SLOT = 32
 
 #: So many paths are handed to Spark one by one.
 _NAMED_PATHS = 16
@@ -135,54 +134,78 @@ def source_rows(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
     """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map."""
-    native = _native(spark, job, ordinals, wanted, located=located)
+    ways = [_way(job, name) for name in wanted]
+    roots = list(dict.fromkeys(way[0] for way in ways))
+    native = _native(spark, job, ordinals)
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
-    frames = [_scanned(spark, job, native, wanted, located=located)] if native else []
+    if ranges and job.source.format not in {"parquet", "text"}:
+        raise InputError(
+            f"input {job.input_path}", f"a path that Spark reads, for {job.source.format}",
+            "one that it has no file system for", "give Spark the file system of this scheme, or write Parquet",
+        )  # fmt: skip
+    if roots != list(wanted):  # a condition names the columns by their numbers
+        located = bool(located)
+    frames = [_scanned(spark, job, one, roots, located=located) for one in _alike(job, native)]
     if ranges:
-        frames.append(_ranged(spark, job, ranges, wanted))
-    return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+        frames.append(_ranged(spark, job, ranges, roots))
+    rows = reduce(DataFrame.unionByName, frames)
+    if roots == list(wanted):
+        return rows
+    fields = [".".join([f"s{roots.index(way[0])}", *map(quoted, way[1:])]) for way in ways]
+    return rows.selectExpr(*(f"{field} AS s{number}" for number, field in enumerate(fields)), ORIGIN)
 
 
-def scanned_bytes(
-    spark: SparkSession, job: Job, ordinals: Sequence[int], columns: Sequence[str], *, located: bool
-) -> list[int]:
+def _way(job: Job, name: str) -> tuple[str, ...]:
+    """A column and, of a field of a struct, its way there: a column that has the whole name comes first."""
+    known = {**job.source.columns, **job.source.partition_columns, **FILE_COLUMNS}
+    return (name,) if name in known else fields_within(known).get(name, (name,))
+
+
+def _alike(job: Job, ordinals: Sequence[int]) -> list[list[int]]:
+    """The units that one scan reads: of a csv, those with one header."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for ordinal in ordinals:
+        found.setdefault(job.units[ordinal].header, []).append(ordinal)
+    return list(found.values())
+
+
+def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
     """The sizes of the files that Spark's own scans read, and cut, for ``read_units`` with these arguments."""
-    native = _native(spark, job, ordinals, source_columns(job, columns), located=located)
+    native = _native(spark, job, ordinals)
     return list({unit.path: unit.size_bytes for unit in map(job.units.__getitem__, native)}.values())
 
 
-def _native(
-    spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
-) -> list[int]:
-    """The units that Spark's own scan reads: whole Parquet files, and of ``_UNPLACED`` what needs no place."""
-    source = job.source
-    # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
-    if source.pinned is None and not spark_reads(spark, job.input_path):
-        return []
-    if source.format == "parquet":
-        return [one for one in ordinals if (unit := job.units[one]).span is None and _for_spark(job, unit)]
-    if located or source.format not in _UNPLACED:
-        return []
-    if not all(_UNPLACED[source.format].fullmatch(f"{name} {source.columns.get(name)}") for name in wanted):
-        return []
-    return _complete(spark, job, ordinals)
+def placing_settings(job: Job, ordinals: Sequence[int]) -> dict[str, str]:
+    """Spark's settings for a query that reads places in files that Spark does not number.
 
-
-def _complete(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
-    """Those of some units whose files Spark may cut in its own way, since all units of the file are there.
-
-    Spark would decompress a text whose name is that of a compressed file, for more endings than we know.
+    Each block of a file is a partition of its own, and blocks follow from the job alone: so a row has the same place
+    whatever the cluster is, and whenever it is read. None for Parquet, whose rows Spark numbers.
     """
-    paths = column(job.units, "path")
-    here, everywhere = Counter(paths[ordinal] for ordinal in ordinals), Counter(paths)
-    endings = {posixpath.splitext(path)[1] for path in here}
-    plain = {ending for ending in endings if not decompresses(spark, f"lines{ending}")}
+    if job.source.format == "parquet" or not ordinals:
+        return {}
+    sizes = {unit.path: unit.size_bytes for unit in map(job.units.__getitem__, ordinals)}.values()
+    block = max(LEAST_BYTES, min(LARGEST_SPLIT_BYTES, sum(sizes) // job.combine_splits), 1 << _block_bits(max(sizes)))
+    if "_metadata.row_index" in job.source.reads:
+        block = max(*sizes, LEAST_BYTES)  # only of whole files it is known
+    return {
+        "spark.sql.files.maxPartitionBytes": str(block),
+        "spark.sql.files.openCostInBytes": str(block),
+        "spark.sql.files.minPartitionNum": "1",
+    }
 
-    def complete(unit: Unit) -> bool:
-        return here[unit.path] == everywhere[unit.path] and posixpath.splitext(unit.path)[1] in plain
 
-    return [one for one in ordinals if complete(unit := job.units[one]) and _for_spark(job, unit)]
+def _block_bits(size: int) -> int:
+    """The bits of a place in a file of some bytes that do not tell its block."""
+    return max(LEAST_BYTES.bit_length() - 1, size.bit_length() - _BLOCK_BITS)
+
+
+def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
+    """The units that Spark's own scan reads: whole files."""
+    # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
+    if job.source.pinned is None and not spark_reads(spark, job.input_path):
+        return []
+    return [one for one in ordinals if (unit := job.units[one]).span is None and _for_spark(job, unit)]
 
 
 def _for_spark(job: Job, unit: Unit) -> bool:
@@ -191,7 +214,7 @@ def _for_spark(job: Job, unit: Unit) -> bool:
     Of a table, it must also have all of its columns and rows, and lie where Spark needs no further jar.
     """
     name = unit.path.rpartition("/")[2]
-    plain = not any(unit.inner.values()) and not name.startswith(("_", "."))
+    plain = not any(unit.inner.values()) and not is_hidden(name)
     if job.source.pinned is None:
         return plain
     return plain and not (unit.inner or unit.deletes or "://" in unit.path or ":" in name)
@@ -236,8 +259,7 @@ def _bytes(unit: Unit) -> int:
     """About the bytes of a unit, plus a constant for opening its file."""
     if unit.span is None:
         return unit.size_bytes + (1 << 16)
-    # For row groups and stripes only the rows are known, which serve as well.
-    return (unit.rows << 4 if unit.counted else unit.span[1] - unit.span[0]) + (1 << 16)
+    return (unit.rows << 4) + (1 << 16)  # of row groups only the rows are known, which serve as well
 
 
 @contextmanager
@@ -254,14 +276,19 @@ def _listed_here(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
         spark.conf.set(_LISTING_JOB, str(before))
 
 
-def scanned_files(spark: SparkSession, kind: str, schema: str | StructType | None, paths: Sequence[str]) -> DataFrame:
+def scanned_files(
+    spark: SparkSession, kind: str, schema: str | StructType | None, paths: Sequence[str],
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:  # fmt: skip
     """Exactly these files, by Spark's own scan.
 
     Args:
         schema: of the columns to read; if it is not given, Spark finds out.
         paths: of the files, with all characters as they are.
+        options: of Spark's reader.
     """
-    reader: Any = (spark.read.schema(schema) if schema else spark.read).options(**_ALL_OF_IT).format(kind)
+    given = {**(options or {}), **_ALL_OF_IT}
+    reader: Any = (spark.read.schema(schema) if schema else spark.read).options(**given).format(kind)
     named = [literally(path) for path in paths]
     with _listed_here(spark, named):
         if len(named) <= _NAMED_PATHS:
@@ -276,13 +303,20 @@ def _scanned(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
     types, source = _types(job), job.source
-    inside = [name for name in wanted if name not in source.partition_columns and name not in FILE_COLUMNS]
-    ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)
     units = [job.units[ordinal] for ordinal in ordinals]
+    inside = [name for name in wanted if name not in source.partition_columns and name not in FILE_COLUMNS]
     partitions = [name for name in wanted if name in source.partition_columns]
-    rows = scanned_files(spark, source.format, ddl, list(dict.fromkeys(unit.path for unit in units)))
-    inner = [f"{quoted(name)} AS s{wanted.index(name)}" for name in inside]
-    inner += [f"{name} AS s{wanted.index(name)}" for name in wanted if name in FILE_COLUMNS]
+    # A line of a csv is all of its columns, in the order of its own header.
+    by_place = source.format == "csv" or (source.format == "orc" and any(one.startswith("_col") for one in inside))
+    columns = (units[0].header or list(source.columns)) if by_place else inside
+    ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in columns)
+    rows = _of_format(spark, source, ddl, list(dict.fromkeys(unit.path for unit in units)))
+    numbered, block_bits = source.format == "parquet", _block_bits(max(unit.size_bytes for unit in units))
+    inner = [f"{_checked(source, name, types)} AS s{wanted.index(name)}" for name in inside if name in columns]
+    inner += [f"CAST(NULL AS {types[name]}) AS s{wanted.index(name)}" for name in inside if name not in columns]
+    inner += [
+        f"{_of_file(name, numbered=numbered)} AS s{wanted.index(name)}" for name in wanted if name in FILE_COLUMNS
+    ]
     if not (located or partitions):
         return rows.selectExpr(*inner, f"CAST(0 AS BIGINT) AS {ORIGIN}")
     # A number is looked up in half the time of a path. Were two paths to have one number, their rows would be doubled,
@@ -290,8 +324,9 @@ def _scanned(
     path = "xxhash64(file_path)"
     # What is null is not looked up.
     looked_up = f"IF({located}, {path}, NULL)" if isinstance(located, str) and not partitions else path
-    place = ["_metadata.file_path AS file_path", "_metadata.row_index AS row_index"]
-    found = rows.selectExpr(*inner, *place).withColumn("path_hash", F.expr(looked_up))
+    row = "_metadata.row_index" if numbered else _place(block_bits)
+    observed = rows.selectExpr(*inner, "_metadata.file_path AS file_path", f"{row} AS row_index")
+    observed = observed.withColumn("path_hash", F.expr(looked_up))
     # As an Arrow table it needs no Python worker.
     known = spark.createDataFrame(
         pa.table(
@@ -307,11 +342,52 @@ def _scanned(
     )
     # A left join: if Spark spells a path differently, the run must stop and not lose rows.
     listed = known.selectExpr("* EXCEPT (listed_path)", "xxhash64(listed_path) AS listed_hash")
-    joined = found.join(F.broadcast(listed), F.expr("path_hash = listed_hash"), "left")
+    joined = observed.join(F.broadcast(listed), F.expr("path_hash = listed_hash"), "left")
     unknown = "CAST(raise_error(concat('skewless: not a listed file: ', file_path)) AS BIGINT)"
     origin = f"shiftleft(coalesce(ordinal, {unknown}), {OFFSET_BITS}) | row_index"
-    columns = [
+    selected = [
         f"CAST(p{partitions.index(name)} AS {types[name]}) AS s{number}" if name in partitions else f"s{number}"
         for number, name in enumerate(wanted)
     ]
-    return joined.selectExpr(*columns, f"IF(path_hash IS NULL, NULL, {origin}) AS {ORIGIN}")
+    placed = joined.selectExpr(*selected, f"IF(path_hash IS NULL, NULL, {origin}) AS {ORIGIN}")
+    if numbered:
+        return placed
+    # Neighbouring blocks are read by one task if they are many; the rows of each are numbered before.
+    blocks = sum(1 + (unit.size_bytes >> block_bits) for unit in units)
+    most = _BLOCKS_PER_SLOT * spark.sparkContext.defaultParallelism
+    return placed.coalesce(most) if blocks > most else placed
+
+
+def _of_format(spark: SparkSession, source: Source, ddl: str, paths: Sequence[str]) -> DataFrame:
+    fixed: dict[str, str] = {}
+    if source.format == "csv":  # Spark compares headers, and counts the values of each line
+        fixed = {"enforceSchema": "false", "columnPruning": source.options.get("columnPruning", "false")}
+    return scanned_files(spark, source.format, ddl, paths, {**source.options, **fixed})
+
+
+def _place(block_bits: int) -> str:
+    """The place of a row in its file, in SQL: its block, and its number among the rows of a partition (33 bits)."""
+    number = f"(monotonically_increasing_id() & {(1 << 33) - 1}L)"
+    start, length, size = (f"_metadata.{one}" for one in ("file_block_start", "file_block_length", "file_size"))
+    short = f"({start} + {length} < {size} AND {length} < {1 << block_bits}L)"
+    error = "CAST(raise_error('skewless: more blocks or rows of a file than can be told apart') AS BIGINT)"
+    place = f"shiftleft(shiftright({start}, {block_bits}), {_ROW_BITS}) | {number}"
+    return f"IF({short} OR {number} >= {1 << _ROW_BITS}L, {error}, {place})"
+
+
+def _of_file(name: str, *, numbered: bool) -> str:
+    if name != "_metadata.row_index" or numbered:
+        return name
+    whole = "_metadata.file_block_length = _metadata.file_size"
+    return f"IF({whole}, monotonically_increasing_id() & {(1 << 33) - 1}L, NULL)"
+
+
+def _checked(source: Source, name: str, types: Mapping[str, str]) -> str:
+    """A column of a file. Spark reads bytes of a csv that are no UTF-8 as U+FFFD: refused, if no encoding is said."""
+    column = quoted(name)
+    if source.format != "csv" or "encoding" in source.options or types[name] != "string":
+        return column
+    told = InputError("input file \0", "text in UTF-8", "other bytes", ENCODING)
+    before, after = map(text_literal, f"skewless.errors.InputError: {told}".split("\0"))
+    sentence = f"concat({before}, _metadata.file_path, {after})"
+    return f"IF(contains({column}, '\ufffd'), raise_error({sentence}), {column})"

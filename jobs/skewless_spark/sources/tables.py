@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
+from pydantic import ValidationError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from skewless.document import sentence_of
 from skewless.errors import InputError
 from skewless.run.objects.location import as_written, open_location
 from skewless.spec.input import Input
@@ -98,16 +100,17 @@ def _options(spark: SparkSession, name: str) -> Mapping[str, str]:
 
 
 def _as_files(provider: str, location: str, columns: Mapping[str, str], options: Mapping[str, str], at: str) -> Input:
-    known = _HARMLESS | ({"header", "sep", "delimiter"} if provider == "csv" else set())
-    odd = next((option for option in options if option not in known), None)
-    if odd is not None:
-        raise InputError(at, "a table without options that change how files are read", f"the option {odd!r}")
     raw: dict[str, Any] = {"path": location, "format": provider}
     if provider in {"csv", "json"}:
         raw["columns"] = dict(columns)
-    if provider == "csv":
-        raw["header"] = options.get("header", "false").lower() == "true"
-        raw["delimiter"] = options.get("sep", options.get("delimiter", ","))
     if provider == "text" and list(columns) != ["value"]:
         raise InputError(at, "a text table with the column 'value'", str(list(columns)))
-    return Input.model_validate(raw)
+    own = {name: value for name, value in options.items() if name not in _HARMLESS}
+    # What a table does not say is as Spark has it.
+    spark = {"header": "false", "escape": "\\", "nullValue": ""} if provider == "csv" else {}
+    if own or spark:
+        raw["options"] = {**spark, **own}
+    try:
+        return Input.model_validate(raw)
+    except ValidationError as err:
+        raise sentence_of(err, Input, at, InputError) from None

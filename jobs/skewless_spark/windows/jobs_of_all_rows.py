@@ -26,7 +26,7 @@ def job_of_all_rows(job: Job, first: int) -> Job:
         Unit(
             path=file.path, rows=0, size_bytes=file.size_bytes, version=file.version, checksum=file.checksum,
             counted=False, values=of_file if pinned else {name: of_file.get(name) for name in names},
-            deletes=file.deletes, inner=file.inner,
+            deletes=file.deletes, inner=file.inner, header=file.header,
         )
         for file, of_file in files
     )  # fmt: skip

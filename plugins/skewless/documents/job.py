@@ -30,9 +30,8 @@ class Unit(InputFile):
     Attributes:
         rows: its rows, without deleted ones: from its own footer and not from the job that reads it, or, not counted,
             an estimate.
-        span: the range, ``start <= at < end``: row groups of a Parquet file, stripes of an ORC file, bytes
-            of a text, where a line belongs to the range that it begins in; None for the whole file.
-        first_row: the row of the file that the range begins with, where rows are counted.
+        span: row groups of a Parquet file, ``start <= at < end``; None for the whole file.
+        first_row: the row of the file that the range begins with.
     """
 
     rows: Count
@@ -88,8 +87,8 @@ class Source(Frozen):
     Attributes:
         columns: Spark SQL type of each column of the files that is read, or, of a csv, of all in order.
         partition_columns: Spark SQL type of each column that paths give.
-        header: of a csv, whether the first line of each file names its columns.
-        reads: with a map, the columns that it reads.
+        options: of Spark's reader.
+        reads: the columns that the job reads, with a map those that it reads; of a field of a struct, the struct.
         selected: with a map that is a select list, that list.
         condition: with a map, the columns in its condition.
         pinned: of an Iceberg or Delta table, what is read of it.
@@ -98,8 +97,7 @@ class Source(Frozen):
     format: FileFormat = "parquet"
     columns: dict[str, str] = Field(default_factory=dict)
     partition_columns: dict[str, str] = Field(default_factory=dict)
-    header: bool = True
-    delimiter: str = ","
+    options: dict[str, str] = Field(default_factory=dict)
     reads: tuple[str, ...] = ()
     selected: tuple[Selected, ...] = ()
     condition: tuple[str, ...] = ()

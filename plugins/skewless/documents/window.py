@@ -30,6 +30,7 @@ class InputFile(Frozen):
         deletes: what says which of its rows a table has deleted: files, or the name of a deletion vector.
         inner: of the columns that the file has in another way, the name in the file: another name, an older
             type, or none, as it was written before the column was added.
+        header: of a csv, the names that its first line has, in order.
     """
 
     path: str
@@ -39,6 +40,7 @@ class InputFile(Frozen):
     values: dict[str, str | None] = Field(default_factory=dict)
     deletes: tuple[str, ...] = ()
     inner: dict[str, str | None] = Field(default_factory=dict)
+    header: tuple[str, ...] = ()
 
 
 class SeenFile(InputFile):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import Tagged, one_of, shortened, unmet
+from skewless.errors import nearest
 
 ColumnName = Annotated[str, Field(min_length=1)]
 #: Our own columns have this prefix wherever they stand beside columns of an input, none of which may have it.
@@ -41,6 +42,31 @@ def refuse_large(name: object, value: object) -> None:
 FileFormat = Literal["parquet", "orc", "csv", "json", "text"]
 
 
+#: Options of Spark's own readers, by format (Spark 4.1, "Data Sources"): it passes over names that it does not know.
+_OF_TEXTS = (
+    "columnNameOfCorruptRecord", "dateFormat", "enableDateTimeParsingFallback", "encoding", "lineSep", "locale", "mode",
+    "multiLine", "timeZone", "timestampFormat", "timestampNTZFormat",
+)  # fmt: skip
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "csv": (
+        *_OF_TEXTS, "charToEscapeQuoteEscaping", "columnPruning", "comment", "emptyValue", "escape", "header",
+        "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "maxCharsPerColumn", "maxColumns", "nanValue",
+        "negativeInf", "nullValue", "positiveInf", "quote", "sep", "unescapedQuoteHandling",
+    ),
+    "json": (
+        *_OF_TEXTS, "allowBackslashEscapingAnyCharacter", "allowComments", "allowNonNumericNumbers",
+        "allowNumericLeadingZeros", "allowSingleQuotes", "allowUnquotedControlChars", "allowUnquotedFieldNames",
+        "dropFieldIfAllNull", "inferTimestamp", "prefersDecimal", "primitivesAsString", "useUnsafeRow",
+    ),
+    "text": ("lineSep", "wholetext"),
+}  # fmt: skip
+#: Options that say which files are read, or what may be wrong with them: a run reads just the files that it has pinned.
+_PINNED = ("path", "paths", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter", "basePath",
+           "ignoreCorruptFiles", "ignoreMissingFiles", "mergeSchema")  # fmt: skip
+#: Options that would have Spark look for types: a run reads the types that it has pinned.
+_TYPED = ("inferSchema", "samplingRatio", "prefersDate", "enforceSchema", "schema")
+
+
 class TableTraits(NamedTuple):
     """What a spec says of tables of a format; what is done with them is in ``skewless_lake.formats``.
 
@@ -68,14 +94,27 @@ def is_named(kind: str) -> bool:
     return kind in TABLES and TABLES[kind].named
 
 
+#: What holds unless options say otherwise. A quoted empty text stays apart from an empty field, which is null: Spark
+#: takes for null what equals ``nullValue``, and for the value of an empty field this one.
+_DEFAULTS = {
+    "csv": {"header": "true", "mode": "FAILFAST", "escape": '"', "nullValue": "\0skewless\0"},
+    "json": {"mode": "FAILFAST"},
+}  # fmt: skip
+
+
+def _as_option(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Input(Tagged):
     """The rows to aggregate: files, or a table that is made of files: of Spark's catalog, of Iceberg or of Delta."""
 
     TAG = WORD = "format"
     FIELDS_OF: ClassVar = {
         **dict.fromkeys(("parquet", "orc"), ("parts", "columns", "schema")),
-        "csv": ("parts", "header", "delimiter", "columns", "schema"),
-        **dict.fromkeys(("json", "text"), ("parts", "columns")),
+        "csv": ("parts", "options", "columns", "schema"),
+        "json": ("parts", "options", "columns"),
+        "text": ("parts", "options", "columns"),
         **dict.fromkeys(TABLES, ("at", "parts")),
         "catalog": (),
     }
@@ -108,10 +147,12 @@ class Input(Tagged):
         "that partitions the table by day or by hour.",
         examples=["date"],
     )  # fmt: skip
-    header: bool = Field(
-        default=True, description="Whether the first line of each file names its columns.", examples=[False]
-    )
-    delimiter: str = Field(default=",", description="One character, or '\\t'.", examples=[";"])
+    options: dict[str, str | bool | int | float] | None = Field(
+        default=None, min_length=1,
+        description="Options of Spark's own reader of csv, json or text, as Spark documents them; a csv has a "
+        "header by default, quotes within quotes are doubled, and what does not parse ends the run.",
+        examples=[{"sep": ";", "encoding": "ISO-8859-1", "multiLine": True, "dateFormat": "dd.MM.yyyy"}],
+    )  # fmt: skip
     columns: dict[ColumnName, str] | None = Field(
         default=None, min_length=1,
         description="Spark SQL type of columns of the files or of their folders; by default files and folders tell "
@@ -132,21 +173,44 @@ class Input(Tagged):
             raise unmet("catalog.namespace.table, like local.lake.clicks", repr(path)[:80])
         return path
 
-    @field_validator("delimiter")
+    @field_validator("options")
     @classmethod
-    def _one_sign(cls, delimiter: str) -> str:
-        sign = {"\\t": "\t"}.get(delimiter, delimiter)
-        if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
-            raise ValueError("should be one ASCII character, no quote and no line end")
-        return sign
+    def _of_its_reader(cls, options: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
+        known = {name.lower(): name for name in OPTIONS.get(info.data.get("format", ""), ())}
+        known |= {"delimiter": "sep", "charset": "encoding"} if "sep" in known else {}
+        for name in options or {}:
+            if name.lower() in map(str.lower, _PINNED):
+                raise unmet("options that do not change which files are read", f"{name}; name the files in path")
+            if name.lower() in map(str.lower, _TYPED):
+                raise unmet("options that do not change the types", f"{name}; say types in columns")
+            if name.lower() not in known:
+                raise unmet("options of Spark's reader", f"{name!r}; {nearest(name, known.values())}")
+        named = [known[name.lower()] for name in options or {}]
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise unmet("each option once", f"{twice!r} twice")
+        return options
 
     @model_validator(mode="after")
     def _named_columns(self) -> Self:
-        if not self.header and self.columns is None:
+        if self.format == "csv" and not self.header and self.columns is None:
             raise unmet("columns for a csv without header", "none")
-        if not self.header and self.missing_columns == "evolve":
+        if self.format == "csv" and not self.header and self.missing_columns == "evolve":
             raise unmet("schema: evolve only with a header", "header: false")
         return self
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options as Spark takes them, by their names there, with our defaults."""
+        known = {"delimiter": "sep", "charset": "encoding"}
+        known |= {name.lower(): name for name in OPTIONS.get(self.format, ())}
+        texts = {known[name.lower()]: _as_option(value) for name, value in (self.options or {}).items()}
+        return {**_DEFAULTS.get(self.format, {}), **texts}
+
+    @property
+    def header(self) -> bool:
+        """Of a csv, whether the first line of each file names its columns."""
+        return self.reader_options.get("header", "false").lower() == "true"
 
     @property
     def named(self) -> bool:

@@ -68,8 +68,8 @@ def fingerprint_of(
     """
     given = spec.input
     # The types of what is read stand for themselves. Without a header, names say where in a line a column is.
-    places = list(given.columns or ()) if not given.header else None
-    read = {"format": given.format, "header": given.header, "delimiter": given.delimiter, "columns": places}
+    places = list(given.columns or ()) if given.format == "csv" and not given.header else None
+    read = {"format": given.format, "options": given.reader_options, "columns": places}
     shapes: dict[str, object] = {
         "the form of states": str(STATE_FORM),
         "the version of Spark": ".".join(engine.split(".")[:2]),

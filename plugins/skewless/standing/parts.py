@@ -50,7 +50,7 @@ def plan_part(
     seen = {
         unit.path: SeenFile(
             path=unit.path, size_bytes=unit.size_bytes, version=unit.version, checksum=unit.checksum,
-            ranks=ranks[unit.path], **of_table(unit),
+            ranks=ranks[unit.path], header=unit.header, **of_table(unit),
         )
         for unit in units
     }  # fmt: skip

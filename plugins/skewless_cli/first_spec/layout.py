@@ -8,18 +8,18 @@ import io
 import os
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 
 from skewless.errors import InputError
 from skewless.run.objects.location import as_written, plain_path
 from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, open_input
-from skewless_spark.sources.formats.spark_types import UNSUPPORTED, spark_type_of
+from skewless_spark.sources.formats.texts import decoded, readable
 
 #: Bytes of a file by which its format, its delimiter and the types of its columns are told.
 _HEAD_BYTES = 1 << 20
@@ -32,8 +32,9 @@ _DELIMITERS = ",;\t|"
 #: A day in a path: 2026-01-31, 20260131, 2026/01/31, year=2026/month=01/day=31.
 _SIGNS = r"[-_.]?|/(?:\w+=)?"
 _DAY = re.compile(rf"(?<!\d)((?:19|20)\d\d)({_SIGNS})(0[1-9]|1[0-2])({_SIGNS})(0[1-9]|[12]\d|3[01])(?!\d)")
-_ZERO_FIRST = r"^[+-]?0\d"
-_IDENTIFIER = re.compile(r"[A-Za-z_][\w .:/()-]*")
+_IDENTIFIER = re.compile(r"[^\W\d][\w .:/()-]*")
+#: By so many rows the delimiter and the header are told.
+_ROWS = 200
 
 
 class Days(NamedTuple):
@@ -143,8 +144,8 @@ def format_of(path: str, files: Sequence[str]) -> str:
             "name it as catalog.namespace.table",
         )  # fmt: skip
     name = files[0]
-    for ending in COMPRESSED:
-        name = name.removesuffix(ending)
+    if name.lower().endswith(COMPRESSED):
+        name = posixpath.splitext(name)[0]
     known = _ENDINGS.get(posixpath.splitext(name)[1].lower())
     if known is not None:
         return known
@@ -168,69 +169,90 @@ def files_at(path: str) -> list[str]:
 
 def head_of(path: str) -> bytes:
     """The first bytes of a file, decompressed; an ``InputError`` if it cannot be read."""
-    try:
-        with open_file(path) as opened:
-            return opened.read(_HEAD_BYTES)
-    except (OSError, EOFError, ValueError) as err:
-        raise InputError(f"input file {path}", "a readable file", str(err)[:200]) from None
+    with readable(path), open_file(path) as opened:
+        return opened.read(_HEAD_BYTES)
 
 
-def csv_fields(path: str) -> dict[str, Any]:
-    """How a CSV is read, as the fields of ``input``: its delimiter, whether it has a header, the types of its columns.
+def csv_options(path: str) -> dict[str, Any]:
+    """Spark's options for a CSV, by its beginning: its character set, its delimiter, lines in fields, its header.
 
     Raises:
-        InputError: it is empty, or no CSV.
+        InputError: it is empty.
     """
-    text = head_of(path).removeprefix(b"\xef\xbb\xbf")
-    whole = text[: text.rfind(b"\n") + 1] or text
-    lines = whole.decode(errors="replace").splitlines()[:200]
-    if not lines:
+    raw = head_of(path)
+    encoding = _encoding(raw)
+    text = decoded(raw, {"encoding": encoding})
+    if len(raw) == _HEAD_BYTES:
+        text = text[: text.rfind("\n") + 1] or text
+    if not text.strip():
         raise InputError(f"input file {path}", "lines of fields", "an empty file", "name another file")
-    delimiter = _delimiter(lines)
-    rows = list(csv.reader(lines, delimiter=delimiter))
-    header = _has_header(rows)
-    types = _types_of_text(path, whole, delimiter, None if header else [f"c{at + 1}" for at in range(len(rows[0]))])
-    declared = types if not header else {name: kind for name, kind in types.items() if kind != "string"}
-    told = {"delimiter": delimiter} if delimiter != "," else {}
-    return {**told, **({} if header else {"header": False}), **({"columns": declared} if declared else {})}
+    rows = {sign: [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign) if row][:_ROWS]
+            for sign in _DELIMITERS}  # fmt: skip
+    # The sign that cuts all rows into the same number of fields, the most; a comma if none does.
+    fields = {sign: len(cut[0]) if len(set(map(len, cut))) == 1 else 0 for sign, cut in rows.items()}
+    best = max(_DELIMITERS, key=lambda sign: fields[sign])
+    sep = best if fields[best] > 1 else ","
+    found: dict[str, Any] = {"sep": sep} if sep != "," else {}
+    if encoding != "UTF-8":
+        found["encoding"] = encoding
+    if any("\n" in value or "\r" in value for row in rows[sep] for value in row):
+        found["multiLine"] = True
+    if not _has_header(rows[sep]):
+        found["header"] = False
+    return found
 
 
-def _delimiter(lines: Sequence[str]) -> str:
-    """The sign that cuts all lines into the same number of fields, the most; a comma if none does."""
-    found = {}
-    for sign in _DELIMITERS:
-        counts = {len(row) for row in csv.reader(lines[:20], delimiter=sign)}
-        found[sign] = counts.pop() if len(counts) == 1 else 0
-    best = max(_DELIMITERS, key=lambda sign: found[sign])
-    return best if found[best] > 1 else ","
+def _encoding(raw: bytes) -> str:
+    """By the mark at the beginning, or UTF-8 if all is; else the character set of western Europe."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    try:
+        raw[: raw.rfind(b"\n") + 1 or None].decode()
+    except UnicodeDecodeError:
+        return "windows-1252" if any(0x80 <= sign < 0xA0 for sign in raw) else "ISO-8859-1"
+    return "UTF-8"
 
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line looks like names: words, each once, none of which is a value further down its column."""
+    """Whether the first row looks like names: words, each once, none of which is a value further down its column."""
     first, rest = rows[0], rows[1:]
     names = all(_IDENTIFIER.fullmatch(name) for name in first) and len(set(first)) == len(first)
     return names and not any(name in {row[at] for row in rest if at < len(row)} for at, name in enumerate(first))
 
 
-def _types_of_text(path: str, text: bytes, delimiter: str, names: list[str] | None) -> dict[str, str]:
-    """The Spark SQL types of the columns of a text, as its lines have them; numbers that begin with 0 are texts."""
+class TextKind(NamedTuple):
+    """A type that texts may be of, with the options of Spark's reader that it needs."""
 
-    def read(**options: Any) -> pa.Table:
-        return pa_csv.read_csv(
-            io.BytesIO(text),
-            pa_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
-            pa_csv.ParseOptions(delimiter=delimiter),
-            pa_csv.ConvertOptions(null_values=[""], strings_can_be_null=True, **options),
-        )
+    kind: str
+    pattern: str
+    options: Mapping[str, str] = MappingProxyType({})
 
-    try:
-        table = read()
-        texts = read(column_types=dict.fromkeys(table.column_names, pa.string()))
-    except pa.ArrowInvalid as err:
-        raise InputError(f"input file {path}", "a CSV", str(err).splitlines()[0][:200], "name its format") from None
-    found = {}
-    for name, kind in zip(table.column_names, table.schema.types, strict=True):
-        told = spark_type_of(kind)
-        coded = told in {"bigint", "double"} and pc.any(pc.match_substring_regex(texts[name], _ZERO_FIRST)).as_py()
-        found[name] = "string" if coded or told.startswith(UNSUPPORTED) else told
-    return found
+
+_INTEGER = r"[+-]?(0|[1-9]\d{0,17})"
+_TIME = r"[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?"
+#: Numbers that begin with 0 are codes, and so texts. The first that fits counts.
+TEXT_KINDS = (
+    TextKind("bigint", _INTEGER),
+    TextKind("double", r"[+-]?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?"),
+    TextKind("boolean", r"(?i:true|false)"),
+    TextKind("date", r"\d{4}-\d\d-\d\d"),
+    TextKind("timestamp", rf"\d{{4}}-\d\d-\d\d{_TIME}"),
+    TextKind("date", r"\d\d\.\d\d\.\d{4}", {"dateFormat": "dd.MM.yyyy"}),
+    TextKind("decimal(18,{scale})", r"[+-]?(\d{1,3}(\.\d{3})+|0|[1-9]\d*)(,\d{1,6})?", {"locale": "de"}),
+)
+
+
+def text_kind(texts: pa.ChunkedArray, kinds: Sequence[TextKind] = TEXT_KINDS) -> TextKind | None:
+    """What all texts of a column are; None if that is just texts.
+
+    >>> text_kind(pa.chunked_array([["2.652,19", "7", None]])).kind
+    'decimal(18,2)'
+    """
+    filled = pc.filter(texts, pc.fill_null(pc.not_equal(texts, ""), fill_value=False))
+    if not len(filled):
+        return None
+    found = next((one for one in kinds if pc.all(pc.match_substring_regex(filled, f"^({one.pattern})$")).as_py()), None)
+    if found is None or "{scale}" not in found.kind:
+        return found
+    scales = pc.utf8_length(pc.replace_substring_regex(filled, r"^[^,]*,?", ""))
+    return found._replace(kind=found.kind.format(scale=pc.max(scales).as_py()))

@@ -5,38 +5,43 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
-from skewless.documents.job import Source, Unit
+from skewless.documents.job import Job, Source, Unit
 from skewless.errors import InputError
 from skewless.spec.input import OWN_PREFIX, Input
 from skewless.spec.part import Part, resolve_path
+from skewless.spec.spec import JobSpec
 from skewless_cli.first_spec.layout import (
+    TEXT_KINDS,
     Days,
-    csv_fields,
+    TextKind,
+    csv_options,
     days_of,
     files_at,
     format_of,
     head_of,
     is_delta,
     is_table_name,
+    text_kind,
 )
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.prepare.key_sample import SAMPLED_ROWS, spread_over
-from skewless_spark.sources.formats.spark_types import UNSUPPORTED
+from skewless_spark.session.session import build_session
+from skewless_spark.sources.formats.spark_types import UNSUPPORTED, fields_within, type_within
+from skewless_spark.sources.formats.texts import first_row
 from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import resolved
-from skewless_spark.sources.ranges import partition_value, read_unit
+from skewless_spark.sources.reading import ORIGIN, source_rows
 
-#: A sample is not larger in memory than about this.
-_SAMPLED_BYTES = 256 << 20
 #: The share of the input in the smallest wave, by default: sources are cut as in a run.
 _SHARE = 0.01
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -44,9 +49,6 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 _KEYS = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
 #: How names of columns begin that are Spark's and ours.
 _OWN = (OWN_PREFIX, "_metadata")
-#: By so many rows the texts of JSON lines are told from times.
-_TIMED_ROWS = 1_000
-_DAY_TEXT, _DAY_LENGTH = re.compile(r"\d{4}-\d\d-\d\d($|[T ]\d\d:\d\d)"), 10
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 #: Names of columns that tell things apart, and are no quantities.
 _IDENTITY = re.compile(
@@ -64,6 +66,7 @@ class Column:
         values: how many different ones there are, null included.
         heaviest: the part of the rows that the most frequent one has.
         constant: whether each file has one value only, by the name of its folder.
+        texts: the values themselves, of texts.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Column:
     values: int = 0
     heaviest: float = 0.0
     constant: bool = False
+    texts: pa.ChunkedArray | None = None
 
     @property
     def skew(self) -> float:
@@ -163,52 +167,48 @@ def profile_of(given: str, root: str, where: str) -> Profile:
         files = files_at(path)
     if fields["format"] == "csv":
         filled = next((file for file in files if head_of(file)), files[0])
-        fields |= csv_fields(filled)
-    found = _sampled(fields, path, days)
+        options = csv_options(filled)
+        fields |= {"options": options} if options else {}
+        if "header" in options:
+            names = first_row(
+                filled, {"sep": ",", "escape": '"', **{one: str(value) for one, value in options.items()}}
+            )
+            fields["columns"] = {f"c{at + 1}": "string" for at in range(len(names))}
+    listing = list_input(Input.model_validate(fields), path, _SHARE)
+    if fields["format"] == "json" and listing.source.columns:
+        fields["columns"] = dict(listing.source.columns)
+    found = _profile(fields, listing, _outside(days))
+    if fields["format"] in {"csv", "json"}:
+        found = _typed(found, keeps_texts=fields.get("options", {}).get("header", True))
     if days is None:
         return found
     return replace(found, day=days.last)
 
 
-def _sampled(fields: dict[str, Any], path: str, days: Days | None) -> Profile:
-    """List files and read a sample of them; a column of a CSV that is not of the type that it seems to be is text."""
-    if fields["format"] == "json":
-        fields |= _with_times(list_input(Input.model_validate(fields), path, _SHARE))
-    while True:
-        listing = list_input(Input.model_validate(fields), path, _SHARE)
-        try:
-            return _profile(fields, listing, _outside(days))
-        except _OddColumn as odd:
-            if odd.args[0] not in fields.get("columns", {}):
-                raise odd.args[1] from None
-            header = fields.get("header", True)
-            columns = {name: kind for name, kind in fields["columns"].items() if not header or name != odd.args[0]}
-            if not header:
-                columns[odd.args[0]] = "string"
-            fields = {name: value for name, value in fields.items() if name != "columns"}
-            fields |= {"columns": columns} if columns else {}
-
-
-def _with_times(listing: Listing) -> dict[str, Any]:
-    """The types of JSON lines as ``input.columns``: whatever looks like a day or a moment is text without them."""
-    types = {name: kind for name, kind in listing.source.columns.items() if not kind.startswith(UNSUPPORTED)}
-    texts = [name for name, kind in types.items() if kind == "string"]
-    filled = [unit for unit in listing.units if unit.rows][:1] if texts else []
-    sample = _table([_rows_of(unit, listing.source, texts, texts, _TIMED_ROWS) for unit in filled])
-    if sample is None:
-        return {"columns": types} if types else {}
-    for name in texts:
-        told = {_kind_of_text(text) for text in sample.column(name).to_pylist() if text is not None}
-        types[name] = told.pop() if len(told) == 1 else "string"
-    return {"columns": types}
-
-
-def _kind_of_text(text: str) -> str:
-    """The type of a text in JSON that may be a time."""
-    with suppress(ValueError):
-        if _DAY_TEXT.match(text):
-            return "date" if dt.datetime.fromisoformat(text) and len(text) == _DAY_LENGTH else "timestamp"
-    return "string"
+def _typed(profile: Profile, *, keeps_texts: bool) -> Profile:
+    """With the types of columns that are texts in CSV or JSON, as all of them in the sample have one."""
+    kinds = TEXT_KINDS if profile.fields["format"] == "csv" else [one for one in TEXT_KINDS if one.kind in _TIMES]
+    columns, found, options = list(profile.columns), dict[str, TextKind](), dict[str, str]()
+    for one in profile.columns:
+        if one.kind == "string" and not one.constant and one.texts is not None:
+            kind = text_kind(one.texts, kinds)
+            # One format of dates serves all of them.
+            if kind and all(options.get(name, value) == value for name, value in kind.options.items()):
+                found[one.name] = kind
+                options |= kind.options
+    if "dateFormat" in options:
+        found = {name: kind for name, kind in found.items() if kind.kind != "date" or kind.options}
+    columns = [replace(one, kind=found[one.name].kind) if one.name in found else one for one in columns]
+    fields = dict(profile.fields)
+    if profile.fields["format"] == "json":
+        declared = {name: found[name].kind if name in found else kind for name, kind in fields["columns"].items()}
+    else:
+        declared = {
+            one.name: one.kind for one in columns if not one.constant and (one.name in found or not keeps_texts)
+        }
+    more = {**fields.pop("options", {}), **options}
+    fields |= ({"options": more} if more else {}) | ({"columns": declared} if declared else {})
+    return replace(profile, fields=fields, columns=tuple(columns))
 
 
 def _outside(days: Days | None) -> set[str]:
@@ -239,10 +239,6 @@ def _day(text: str | None) -> dt.date | None:
     return None
 
 
-class _OddColumn(Exception):  # noqa: N818  # it is caught here, and goes no further
-    """A column that cannot be read as what it seems to be, and the error."""
-
-
 def _profile(fields: dict[str, Any], listing: Listing, outside: set[str]) -> Profile:
     """The columns of a listing, but for some, as a sample of its rows has them."""
     source, units = listing.source, spread_over([unit for unit in listing.units if unit.rows])
@@ -251,63 +247,30 @@ def _profile(fields: dict[str, Any], listing: Listing, outside: set[str]) -> Pro
     # No job may read a column that Spark confuses with another one.
     confused = {name for name in types if lower.count(name.lower()) > 1 or name.lower().startswith(_OWN)}
     left_out = outside | confused
-    names = [name for name, kind in types.items() if name not in left_out and not kind.startswith(UNSUPPORTED)]
-    asked = [name for name in names if name not in source.partition_columns]
-    rows = math.ceil(SAMPLED_ROWS / max(1, len(units)))
-    sample = _table([_rows_of(unit, source, asked, names, rows) for unit in units if asked])
-    found = tuple(_column(name, types[name], sample, constant=name in source.partition_columns) for name in names)
+    within = {name: type_within(types, way) for name, way in fields_within(types).items()}
+    kinds = {name: kind for name, kind in {**types, **within}.items() if not kind.startswith("struct<")}
+    names = [name for name, kind in kinds.items() if name not in left_out and not kind.startswith(UNSUPPORTED)]
+    sample = _sample(fields, source, units, names) if units and names else None
+    found = tuple(_column(name, kinds[name], sample, constant=name in source.partition_columns) for name in names)
     listed = sum(unit.rows or 0 for unit in listing.units)
     return Profile(fields, found, 0 if sample is None else len(sample), listed)
 
 
-def _rows_of(unit: Unit, source: Source, asked: Sequence[str], names: Sequence[str], rows: int) -> pa.Table:
-    """The first rows of a source partition, of one row group or stripe at most; a column that pyarrow lacks is null."""
-    if source.format in {"parquet", "orc"}:
-        first = unit.span[0] if unit.span else 0
-        unit = unit.model_copy(update={"span": (first, first + 1)})
-    try:
-        table = pa.Table.from_batches(_first(unit, source, asked, rows))
-    except InputError:
-        if len(asked) == 1:
-            raise
-        parts = {name: _alone(unit, source, name, rows) for name in asked}
-        whole = max(map(len, parts.values()), default=0)
-        table = pa.table({name: part if len(part) else pa.nulls(whole) for name, part in parts.items()})
-    for name in names:
-        if name not in asked:
-            table = table.append_column(name, pa.repeat(partition_value(unit, source, name), len(table)))
-    return table
-
-
-def _alone(unit: Unit, source: Source, name: str, rows: int) -> pa.Array | pa.ChunkedArray:
-    try:
-        return pa.Table.from_batches(_first(unit, source, [name], rows)).column(name)
-    except InputError as err:
-        if source.format == "csv":
-            raise _OddColumn(name, err) from None
-        return pa.nulls(0)  # only Spark reads it right
-
-
-def _first(unit: Unit, source: Source, asked: Sequence[str], rows: int) -> list[pa.RecordBatch]:
-    return list(_batches(unit, source, asked, rows)) or [pa.RecordBatch.from_arrays([], names=[])]
-
-
-def _batches(unit: Unit, source: Source, asked: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    left_bytes = _SAMPLED_BYTES
-    for batch in read_unit(unit, source, asked):
-        yield batch.slice(0, rows).select(list(asked))
-        rows, left_bytes = rows - len(batch), left_bytes - batch.nbytes
-        if rows <= 0 or left_bytes <= 0:
-            return
-
-
-def _table(parts: Sequence[pa.Table]) -> pa.Table | None:
-    filled = [part for part in parts if len(part)]
-    return pa.concat_tables(filled, promote_options="permissive") if filled else None
+def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:
+    """Some rows of some source partitions, as a run reads them."""
+    spark = SparkSession.getActiveSession() or build_session("skewless init")
+    spec = JobSpec.model_construct(input=Input.model_validate(fields), map=None)
+    job = Job.model_construct(
+        spec=spec, units=tuple(units), source=source, input_path=units[0].path, key_types={}, column_types={}
+    )
+    rows = source_rows(spark, job, range(len(units)), names, located=False).drop(ORIGIN).limit(SAMPLED_ROWS)
+    return rows.toArrow().rename_columns(list(names))
 
 
 def _column(name: str, kind: str, sample: pa.Table | None, *, constant: bool) -> Column:
-    if sample is None or kind.startswith("array<"):
+    if sample is None or kind.startswith(("array<", "map<")):
         return Column(name, kind, constant=constant)
-    counts = pc.value_counts(sample.column(name).combine_chunks()).field("counts")
-    return Column(name, kind, len(counts), (pc.max(counts).as_py() or 0) / max(1, len(sample)), constant)
+    values = sample.column(name)
+    counts = pc.value_counts(values.combine_chunks()).field("counts")
+    heaviest = (pc.max(counts).as_py() or 0) / max(1, len(sample))
+    return Column(name, kind, len(counts), heaviest, constant, values if kind == "string" else None)

@@ -106,8 +106,8 @@ def _unreadable(path: str, err: OSError) -> InputError:
     return InputError(f"input {path}", "a path that can be read", err.strerror or str(err), "mend its permissions")
 
 
-#: The name endings of compressed texts, which are read from their beginning and never cut.
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+#: The name endings of compressed texts that Spark reads, in any case.
+COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 
 
 def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -227,8 +227,8 @@ _WILD = "*?["
 def open_file(path: str) -> IO[bytes]:
     """A file opened for reading in order. A remote file is read ahead, and a compressed file is decompressed."""
     fs, file = open_location(path)
-    compression = "infer" if path.endswith(COMPRESSED) else None
-    opened: IO[bytes] = fs.open(file, "rb", compression=compression)
+    codecs = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
+    opened: IO[bytes] = fs.open(file, "rb", compression=codecs.get(posixpath.splitext(path)[1].lower()))
     return opened
 
 

@@ -11,7 +11,6 @@ from pyarrow import orc
 from skewless.errors import InputError
 from skewless.run.objects.location import for_short_reads
 from skewless_lake.refusals import first_line
-from skewless_spark.sources.formats.orc_footer import tail_of
 from skewless_spark.sources.formats.parquet import Footer, open_parquet, parquet_footer
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spark_type_of
 
@@ -66,9 +65,7 @@ def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
     with fs.open(file, "rb") as opened:
         read = orc.ORCFile(opened)
         types = by_name((field.name, _orc_type(field)) for field in read.schema)
-        stripes, wide = tail_of(opened, size)
-        foreign = frozenset(name for name, kind in types.items() if wide and kind == "string")
-        return Footer(types, sum(rows for rows, _ in stripes) or read.nrows, stripes, foreign)
+        return Footer(types, read.nrows, ())
 
 
 def _orc_type(field: pa.Field) -> str:
@@ -76,6 +73,8 @@ def _orc_type(field: pa.Field) -> str:
     noted = set(_noted(field))
     if noted == {"timestamp_ntz"} and kind == "bigint":
         return "timestamp_ntz"  # in microseconds
+    if "`" in field.name:
+        return f"{UNSUPPORTED}{kind}, whose name Spark does not find in ORC"
     return f"{UNSUPPORTED}{kind} that stands for {min(noted)}" if noted else kind
 
 

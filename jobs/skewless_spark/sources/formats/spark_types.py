@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.errors import SpecError
+from skewless_spark.sources.uris import quoted
 
 #: Assumed types for an input without files, which has no schema.
 EMPTY_KEY_TYPE, EMPTY_COLUMN_TYPE = "string", "bigint"
@@ -39,11 +41,28 @@ def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
     elif pa.types.is_timestamp(kind):
         found = "timestamp" if kind.tz or physical == "INT96" else "timestamp_ntz"
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = spark_type_of(kind.value_type, physical)
-        found = inner if inner.startswith(UNSUPPORTED) else f"array<{inner}>"
+        found = _nested("array", spark_type_of(kind.value_type, physical))
+    elif pa.types.is_map(kind):
+        found = _nested("map", spark_type_of(kind.key_type, physical), spark_type_of(kind.item_type, physical))
+    elif pa.types.is_struct(kind) and kind.num_fields:
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        found = _nested("struct", *(f"{_named(one.name)}:{spark_type_of(one.type, physical)}" for one in fields))
     else:
         found = "binary" if pa.types.is_fixed_size_binary(kind) else _PLAIN_TYPES.get(str(kind), f"{UNSUPPORTED}{kind}")
     return found
+
+
+def _nested(what: str, *inner: str) -> str:
+    text = f"{what}<{','.join(inner)}>"
+    return f"{UNSUPPORTED}{text.replace(UNSUPPORTED, '')}" if UNSUPPORTED in text else text
+
+
+#: A name of a field that needs no quotes within a type.
+EXACT = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def _named(name: str) -> str:
+    return name if EXACT.fullmatch(name) else quoted(name)
 
 
 _PLAIN_TYPES = {
@@ -73,9 +92,63 @@ def arrow_type_of(spark_type: str) -> pa.DataType:
     decimal = DECIMAL.fullmatch(spark_type)
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    if spark_type.startswith("array<"):
-        return pa.list_(arrow_type_of(spark_type[len("array<") : -1]))
-    return _ARROW_TYPES[spark_type]
+    what, _, inner = spark_type.partition("<")
+    if not inner:
+        return _ARROW_TYPES[spark_type]
+    parts = split_type(inner[:-1])
+    if what == "struct":
+        return pa.struct([(name, arrow_type_of(kind)) for name, kind in map(field_of, parts)])
+    kinds = list(map(arrow_type_of, parts))
+    return pa.map_(*kinds) if what == "map" else pa.list_(*kinds)
+
+
+_PIECE = re.compile(r"`(?:[^`]|``)*`|[<>(),]|[^`<>(),]+")
+
+
+def split_type(inner: str) -> list[str]:
+    """What stands between the brackets of a type, cut at its own commas."""
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(inner):
+        depth += (piece in "<(") - (piece in ">)")
+        if piece == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts
+
+
+def field_of(text: str) -> tuple[str, str]:
+    """Name and type of a field of a struct, as ``split_type`` has it."""
+    if text.startswith("`"):
+        name = re.match(r"`((?:[^`]|``)*)`", text)
+        return (name[1].replace("``", "`"), text[name.end() + 1 :]) if name else ("", text)
+    name_, _, kind = text.partition(":")
+    return name_, kind
+
+
+def fields_within(types: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The fields of structs, by the names that a spec has for them, each with its way: column, field, field ...
+
+    >>> fields_within({"user": "struct<id:string,at:struct<x:int>>"})
+    {'user.id': ('user', 'id'), 'user.at': ('user', 'at'), 'user.at.x': ('user', 'at', 'x')}
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    waiting = [((name,), kind) for name, kind in types.items()]
+    while waiting:
+        way, kind = waiting.pop(0)
+        if kind.startswith("struct<"):
+            inner = [((*way, name), inner) for name, inner in map(field_of, split_type(kind[len("struct<") : -1]))]
+            found |= {".".join(one): one for one, _ in inner if ".".join(one) not in types}
+            waiting += inner
+    return found
+
+
+def type_within(types: Mapping[str, str], way: Sequence[str]) -> str:
+    """The type at the end of a way of ``fields_within``."""
+    kind = types[way[0]]
+    for name in way[1:]:
+        kind = dict(map(field_of, split_type(kind[len("struct<") : -1])))[name]
+    return kind
 
 
 def declared_type(text: str, at: str, *, nested: bool) -> str:
@@ -84,16 +157,19 @@ def declared_type(text: str, at: str, *, nested: bool) -> str:
     Raises:
         SpecError: it is not a type that a text can hold.
     """
-    plain = re.sub(r"\s+", "", text).lower()
-    plain = _SYNONYMS.get(plain, plain)
-    decimal = DECIMAL.fullmatch(plain)
-    if nested and plain.startswith("array<") and plain.endswith(">"):
-        return f"array<{declared_type(plain[len('array<') : -1], at, nested=True)}>"
-    good = plain in _ARROW_TYPES and plain != "binary"
+    plain = re.sub(r"(`(?:[^`]|``)*`)|\s+", lambda piece: piece[1] or "", text)
+    what, _, inner = plain.partition("<")
+    what = _SYNONYMS.get(what.lower(), what.lower())
+    if nested and inner.endswith(">") and what in {"array", "map", "struct"}:
+        parts = [("", one) if what != "struct" else field_of(one) for one in split_type(inner[:-1])]
+        kinds = [(_named(name), declared_type(kind, at, nested=True)) for name, kind in parts]
+        return f"{what}<{','.join(f'{name}:{kind}' if what == 'struct' else kind for name, kind in kinds)}>"
+    decimal = DECIMAL.fullmatch(what)
+    good = not inner and what in _ARROW_TYPES and what != "binary"
     if not good and not (decimal and int(decimal[2]) <= int(decimal[1]) <= 38):
         known = ", ".join(sorted({*_ARROW_TYPES} - {"binary"}))
         raise SpecError(at, "a type that a text can hold", repr(text), f"these are {known} and decimal(p,s)")
-    return plain
+    return what
 
 
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
@@ -112,6 +188,12 @@ def cast_text(texts: pa.Array, spark_type: str) -> pa.Array:
         return pc.coalesce(pc.cast(pc.if_else(zoned, texts, None), kind), pc.assume_timezone(plain, "UTC"))
     if spark_type == "binary":
         return texts.view(pa.binary())
+    if spark_type.startswith("decimal"):  # Arrow's own cast wraps large numbers around (apache/arrow#49817)
+        try:
+            values = [None if text is None else Decimal(text) for text in texts.to_pylist()]
+        except InvalidOperation as err:
+            raise pa.ArrowInvalid(str(err)) from None
+        return pa.array(values, arrow_type_of(spark_type))
     return texts if spark_type == "string" else pc.cast(texts, arrow_type_of(spark_type))
 
 
