@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from skewless.documents.job import Job
@@ -21,7 +20,7 @@ from skewless_spark.prepare.key_sample import sample_keys
 from skewless_spark.sources import ranges
 from skewless_spark.sources.reading import _for_spark
 from tests.differential.rows import rows_of
-from tests.differential.ways import job_of, types_of
+from tests.differential.ways import job_of, types_of, whole
 
 #: Microseconds and days of 9999-12-31 and 0001-01-01.
 LAST, FIRST, FIRST_DAY = 253_402_300_799_999_999, -62_135_596_800_000_000, -719_162
@@ -59,21 +58,6 @@ def in_footer(path: Path, old: list[int], new: list[int]) -> None:
     start = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
     assert bytes(old) in raw[start:]
     path.write_bytes(raw[:start] + bytes(new).join(raw[start:].rsplit(bytes(old), 1)))
-
-
-@pytest.mark.parametrize("claimed", [0, 5, 9])
-def test_rows_are_those_of_the_stripes_whatever_the_footer_claims(tmp_path: Path, claimed: int) -> None:
-    path = tmp_path / "a.orc"
-    orc.write_table(pa.table({"id": pa.array(range(6))}), path)
-    raw = path.read_bytes()
-    number = bytes([0x30, 6])  # its field 6; the last such bytes are of the postscript
-    place = raw.rindex(number, 0, raw.rindex(number))
-    path.write_bytes(raw[: place + 1] + bytes([claimed]) + raw[place + 2 :])
-    assert orc.ORCFile(path).nrows == claimed
-    given = {"path": str(path), "format": "orc"}
-    job = job_of(given, types_of(given, tmp_path), tmp_path, cut=False)
-    assert job.rows == 6
-    assert read(job, "id")["id"].to_pylist() == list(range(6))
 
 
 @pytest.mark.parametrize("claimed", [0, 5, 9])
@@ -210,31 +194,6 @@ def test_a_logical_type_that_is_yet_to_come_is_left_to_pyarrow(tmp_path: Path) -
     assert not any(_for_spark(job, unit) for unit in job.units)
 
 
-def with_old_dates(spark: SparkSession, folder: Path, writer: str) -> Path:
-    """Dates around the change of calendars and at the ends of what there is, in ORC."""
-    days = [*range(-719_170, -719_150), *range(-141_440, -141_420), *range(-719_162, 20_000, 997), None, 2_932_896]
-    table = pa.table({"id": range(len(days)), "day": pa.array(days, pa.int32()).cast(pa.date32())})
-    (folder / "in").mkdir()
-    if writer == "arrow":
-        orc.write_table(table, folder / "in" / "a.orc")
-        return folder / "in"
-    pq.write_table(table, folder / "a.parquet")
-    rows = spark.read.parquet(str(folder / "a.parquet")).coalesce(1).write.mode("overwrite")
-    rows.option("orc.proleptic.gregorian", value=writer == "new").orc(str(folder / "in"))
-    return folder / "in"
-
-
-@pytest.mark.parametrize("writer", ["arrow", "old", "new"])
-def test_dates_of_orc_are_those_that_spark_reads_there(spark: SparkSession, tmp_path: Path, writer: str) -> None:
-    path = with_old_dates(spark, tmp_path, writer)
-    given = {"path": str(path), "format": "orc"}
-    job = job_of(given, types_of(given, tmp_path), tmp_path, cut=False)
-    found = read(job, "id", "day").sort_by("id")["day"].cast(pa.int32()).to_pylist()
-    asked = spark.read.orc(str(path)).orderBy("id").selectExpr("unix_date(day) AS day").toArrow()["day"].to_pylist()
-    assert found == asked
-    assert min(day for day in found if day is not None) < -719_000
-
-
 def test_times_and_intervals_that_orc_has_as_numbers_are_told_by_the_notes_of_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -247,20 +206,8 @@ def test_times_and_intervals_that_orc_has_as_numbers_are_told_by_the_notes_of_sp
     given = {"path": str(tmp_path / "in"), "format": "orc"}
     types = types_of(given, tmp_path)
     assert types == {"wall": "timestamp_ntz", "t": "timestamp", "id": "bigint", "s": "string", "ls": "array<string>"}
-    found = read(job_of(given, types, tmp_path, cut=False), "wall", "id")
+    found = whole(spark, job_of(given, types, tmp_path, cut=False), ["wall", "id"])
     assert found.to_pylist() == [{"wall": dt.datetime(2026, 1, 2, 3, 4, 5, 123456), "id": 7}]  # noqa: DTZ001
-
-
-def test_an_old_date_within_a_list_of_orc_is_refused(tmp_path: Path) -> None:
-    days = pa.array([[-719_162]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
-    (tmp_path / "in").mkdir()
-    orc.write_table(pa.table({"id": [1], "days": days}), tmp_path / "in" / "a.orc")
-    given = {"path": str(tmp_path / "in"), "format": "orc"}
-    job = job_of(given, types_of(given, tmp_path), tmp_path, cut=False)
-    with pytest.raises(
-        InputError, match=r"a\.orc: expected dates before 1582 in columns of their own, but got .*'days'"
-    ):
-        read(job, "id", "days")
 
 
 @pytest.mark.parametrize(("codec", "groups"), [("brotli", 1), ("lz4", 1), ("lz4", 2)])

@@ -6,7 +6,6 @@ import bz2
 import gzip
 import io
 import json
-import lzma
 import math
 import random
 import shutil
@@ -38,7 +37,7 @@ KINDS_OF: dict[str, tuple[str, ...]] = {
     "delta": tuple(name for name in _ALL if name != "old date"),
     "iceberg": tuple(name for name in _ALL if name not in {"old date", "tinyint", "smallint"}),
 }
-COMPRESSIONS = {"": lambda content: content, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress,
+COMPRESSIONS = {"": lambda content: content, ".gz": gzip.compress, ".bz2": bz2.compress,
                 ".zst": zstandard.ZstdCompressor().compress}  # fmt: skip
 
 
@@ -179,7 +178,7 @@ def draw_writing(chance: random.Random, kind: str) -> dict[str, Any]:
     if kind == "parquet":
         how |= {"writer": chance.choice(["pyarrow", "pyarrow", "duckdb", "polars"]), "old": chance.random() < 0.2}
     if kind in {"csv", "json", "text"}:
-        how |= {"compression": chance.choice(["", "", "", ".gz", ".bz2", ".xz", ".zst"])}
+        how |= {"compression": chance.choice(["", "", "", ".gz", ".bz2", ".zst"])}
         how |= {"end": "\n" if chance.random() < 0.8 else "\r\n"}
     if kind == "csv":
         how |= {"delimiter": chance.choice([",", ",", ";", "\t", "|"]), "header": chance.random() < 0.7}

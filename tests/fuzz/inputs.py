@@ -91,8 +91,9 @@ def section_of(how: Mapping[str, Any], columns: Mapping[str, Kind], path: str) -
     if how["format"] != "parquet":
         section["format"] = how["format"]
     if how["format"] == "csv":
-        section |= {"delimiter": how["delimiter"].replace("\t", "\\t")} if how["delimiter"] != "," else {}
-        section |= {} if how["header"] else {"header": False}
+        options = {"sep": how["delimiter"]} if how["delimiter"] != "," else {}
+        options |= {} if how["header"] else {"header": False}
+        section |= {"options": options} if options else {}
     if how["format"] in {"csv", "json"}:
         section["columns"] = {name: kind.spark for name, kind in columns.items()}
     return section

@@ -6,7 +6,9 @@ import datetime as dt
 import gzip
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyarrow import orc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -112,9 +114,9 @@ INPUTS: dict[str, tuple[Callable[[Path], str], dict[str, Any]]] = {
     "a Parquet file": (as_parquet, {"path": "{here}/clicks.parquet", "format": "parquet"}),
     "an ORC file": (as_orc, {"format": "orc"}),
     "a file without an ending": (without_ending, {"format": "parquet"}),
-    "CSV": (as_csv, {"format": "csv", "delimiter": ",", "header": True}),
-    "CSV by semicolons": (lambda folder: as_csv(folder, delimiter=";"), {"format": "csv", "delimiter": ";"}),
-    "TSV": (lambda folder: as_csv(folder, name="c.tsv", delimiter="\t"), {"format": "csv", "delimiter": "\t"}),
+    "CSV": (as_csv, {"format": "csv", "options": None}),
+    "CSV by semicolons": (lambda folder: as_csv(folder, delimiter=";"), {"format": "csv", "options": {"sep": ";"}}),
+    "TSV": (lambda folder: as_csv(folder, name="c.tsv", delimiter="\t"), {"format": "csv", "options": {"sep": "\t"}}),
     "JSON lines, compressed": (as_json, {"format": "json"}),
     "folders date=": (lambda folder: in_days(folder, "date=%Y-%m-%d"), {"path": "{here}/clicks/date={{date}}"}),
     "folders dt=": (lambda folder: in_days(folder, "dt=%Y%m%d"), {"path": "{here}/clicks/dt={{date:%Y%m%d}}"}),
@@ -171,7 +173,7 @@ def test_a_csv_without_a_header_has_columns_by_numbers_and_codes_stay_texts(here
     (tmp_path / "codes.csv").write_text("\n".join(lines))
     spec, _ = written(here, "codes.csv")
     assert spec.input.columns == {"c1": "string", "c2": "bigint", "c3": "boolean"}
-    assert (spec.input.header, spec.key) == (False, ("c1",))
+    assert (spec.input.options, spec.key) == ({"header": False}, ("c1",))
 
 
 def test_a_column_of_a_csv_that_is_odd_further_down_is_text(here: Command, tmp_path: Path) -> None:
@@ -179,6 +181,63 @@ def test_a_column_of_a_csv_that_is_odd_further_down_is_text(here: Command, tmp_p
     (tmp_path / "late.csv").write_text("\n".join(["shop,price", *lines, "1,none", *lines]))
     spec, _ = written(here, "late.csv")
     assert spec.input.columns == {"shop": "bigint"}
+
+
+def nested_json(folder: Path) -> tuple[str, Counter[str]]:
+    users = [f"u{number}" for number in np.minimum(np.random.default_rng(1).zipf(1.3, 900), 40)]
+    rows = [{"user": {"id": user, "plan": "a"}, "tags": ["x"], "ms": at, "at": f"2026-11-03T00:00:{at % 60:02}Z"}
+            for at, user in enumerate(users)]  # fmt: skip
+    (folder / "events.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return "events.json", Counter(users)
+
+
+def german_csv(folder: Path) -> tuple[str, Counter[str]]:
+    shops = ["Köln", "Köln", "München", "Zürich", "Köln"] * 60
+    lines = [f"{shop};{at % 9 + 1}.652,{at % 90 + 10};{at % 28 + 1:02}.02.2026" for at, shop in enumerate(shops)]
+    (folder / "umsatz.csv").write_bytes("\ufeff".encode() + "\r\n".join(["Filiale;Betrag;Tag", *lines, ""]).encode())
+    return "umsatz.csv", Counter(shops)
+
+
+def latin_csv(folder: Path) -> tuple[str, Counter[str]]:
+    shops = ["Café\nMitte", "Café\nMitte", "Bar", "Küche"] * 60
+    lines = [f'"{shop}",{at}' for at, shop in enumerate(shops)]
+    (folder / "orte.csv").write_bytes("\n".join(["ort,wert", *lines, ""]).encode("latin-1"))
+    return "orte.csv", Counter(shops)
+
+
+#: A file that no default reads right, what its spec says of it, and the key.
+JOURNEYS: dict[str, tuple[Callable[[Path], tuple[str, Counter[str]]], dict[str, Any], str]] = {
+    "nested JSON": (nested_json, {}, "user.id"),
+    "a German CSV with a mark": (german_csv, {"sep": ";", "dateFormat": "dd.MM.yyyy", "locale": "de"}, "Filiale"),
+    "Latin-1 with lines in fields": (latin_csv, {"encoding": "ISO-8859-1", "multiLine": True}, "ort"),
+}
+
+
+@pytest.mark.parametrize("name", JOURNEYS)
+@pytest.mark.parametrize("output", ["folder", "table"])
+def test_a_file_is_published_from_init_on_without_a_change(
+    here: Command, tmp_path: Path, name: str, output: str
+) -> None:
+    make, options, key = JOURNEYS[name]
+    file, expected = make(tmp_path)
+    spec, _ = written(here, file)
+    assert (spec.input.options or {}, spec.key) == (options, (key,))
+    path = Path("specs", f"{spec.name}.yaml")
+    if output == "table":
+        text = path.read_text(encoding="utf-8")
+        assert text.count("\noutput:") == 1
+        path.write_text(text.partition("\noutput:")[0] + "\noutput: {format: delta, path: table}\n", encoding="utf-8")
+    done = here("run", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    if output == "table":
+        found = DeltaTable(str(tmp_path / "data" / "table")).to_pyarrow_table()
+    else:
+        found = pq.read_table(next((tmp_path / "data").rglob("*.parquet")).parent, partitioning=None)
+    assert dict(zip(found[key].to_pylist(), found["row_count"].to_pylist(), strict=True)) == expected
+    if key == "Filiale":
+        assert sum(found["betrag_sum"].to_pylist()) == sum(
+            Decimal(f"{at % 9 + 1}652.{at % 90 + 10}") for at in range(300)
+        )
 
 
 def test_each_line_says_what_it_is_and_the_file_of_the_dag_names_the_spec(here: Command, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.store import StatesStore
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.sources.partition_columns import types_of
-from skewless_spark.sources.ranges import partition_value, read_unit
+from skewless_spark.sources.ranges import partition_value
 from skewless_spark.sources.reading import read_units
 from tests.spark.scenario import DATE
 from tests.spark.test_inputs import write
@@ -72,7 +72,7 @@ def test_no_two_folders_are_one_key_to_spark(spark: SparkSession) -> None:
     assert len({(row["n"], row["value"]) for row in found if row["value"] is not None}) == len(rows)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "json"])
+@pytest.mark.parametrize("kind", ["parquet", "orc", "csv"])
 def test_a_value_that_would_lose_its_zeros_is_a_text_and_odd_digits_are_refused(tmp_path: Path, kind: str) -> None:
     put(tmp_path / "in", "00123", "123", kind=kind)
     columns = {"v": "bigint"} if kind == "csv" else None
@@ -112,10 +112,8 @@ def test_a_csv_without_a_header_may_declare_its_folders_too(tmp_path: Path) -> N
     (tmp_path / "in" / "store=007").mkdir(parents=True)
     (tmp_path / "in" / "store=007" / "x.csv").write_text("a,1\nb,2\n")
     columns = {"store": "string", "k": "string", "v": "bigint"}
-    job = frozen(tmp_path / "in", format="csv", header=False, columns=columns)
+    job = frozen(tmp_path / "in", format="csv", options={"header": False}, columns=columns)
     assert (job.source.columns, job.source.partition_columns) == ({"k": "string", "v": "bigint"}, {"store": "string"})
-    (batch,) = read_unit(job.units[0], job.source, ["k", "v"])
-    assert batch.to_pylist() == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
 
 
 def begun(job: Job) -> str:

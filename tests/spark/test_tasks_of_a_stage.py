@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,9 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(folder: Path, file_format: str, rows: int) -> dict[str, Any]:
-    """Write rows as one large file that is cut, or as several small ones; what a spec says of them."""
+    """Write rows as several small files; what a spec says of them."""
     keys = [f"k{row % KEYS if row % 2 else 0}" for row in range(rows)]
-    if file_format == "parquet":
-        write_input(folder, pa.table({"key": keys, "value": pa.array(range(rows), pa.int64())}), files=8)
-    else:
-        folder.mkdir()
-        lines = (json.dumps({"key": key, "value": row}) for row, key in enumerate(keys))
-        (folder / "all.json").write_text("\n".join(lines) + "\n")
+    write_input(folder, pa.table({"key": keys, "value": pa.array(range(rows), pa.int64())}), files=8)
     return {"path": str(folder), "format": file_format}
 
 
@@ -72,10 +66,8 @@ def tasks_of(report: StageReport) -> int:
 @pytest.mark.parametrize("engine", mostly_long(ENGINES, "staged"))
 @pytest.mark.parametrize(
     ("file_format", "rows", "waves"),
-    mostly_long(
-        [("parquet", 2_000, [1]), ("parquet", 2_000, [1, 1]), ("json", 30_000, [1, 1])], ("parquet", 2_000, [1, 1])
-    ),
-    ids=["a backlog", "whole files and a backlog", "parts of a cut file and a backlog"],
+    mostly_long([("parquet", 2_000, [1]), ("parquet", 2_000, [1, 1])], ("parquet", 2_000, [1, 1])),
+    ids=["a backlog", "whole files and a backlog"],
 )
 def test_a_stage_has_few_tasks(
     spark: SparkSession, tmp_path: Path, engine: str, file_format: str, rows: int, waves: list[int]
@@ -84,7 +76,6 @@ def test_a_stage_has_few_tasks(
     total = {"total": {"function": "sum", "column": "value"}}
     spec = spec_of(tmp_path / "input", "key", total, input=source, routing={**ROUTING, "waves": waves})
     run = prepared(tmp_path, spec)
-    assert any(unit.span for unit in run.job().units) == (file_format == "json")
     first = run_stage(spark, run, 0)
     assert run.committed(stage_step(0)).of_kind(BACKLOG)
     plan = go_on(run, engine).next_plan

@@ -24,7 +24,7 @@ GOOD: dict[str, Any] = {
     "name": "tokens",
     "description": "d",
     "schedule": {"cron": "0 2 * * *", "timezone": "Europe/Zurich"},
-    "input": {"path": "corpus/{date}", "format": "csv", "columns": {"ms": "bigint"}, "header": True},
+    "input": {"path": "corpus/{date}", "format": "csv", "columns": {"ms": "bigint"}, "options": {"header": True}},
     "map": {"select": ["explode(pages) AS page", "ms"], "where": "ms IS NOT NULL"},
     "key": ["site", "page"],
     "aggregates": {"n": "count", "slow": {"function": "approx_percentile", "column": "ms", "percentages": [0.5, 1]}},

@@ -44,7 +44,7 @@ SPEC: dict[str, Any] = {
     "input": {
         "path": "/lake/date={date}",
         "format": "csv",
-        "header": False,
+        "options": {"header": False},
         "columns": {"page": "string", "ms": "int"},
     },
     "window": 7,
@@ -59,8 +59,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "the order of a key": {"key": ["ms", "page"]},
     "no text": {"input": {"path": SPEC["input"]["path"]}},
     "the format": {"input": {"path": SPEC["input"]["path"], "format": "orc"}},
-    "the header": {"input": {**SPEC["input"], "header": True}},
-    "the delimiter": {"input": {**SPEC["input"], "delimiter": ";"}},
+    "the header": {"input": {**SPEC["input"], "options": {"header": True}}},
+    "the delimiter": {"input": {**SPEC["input"], "options": {"header": False, "sep": ";"}}},
     "the columns of a file": {"input": {**SPEC["input"], "columns": {"before": "int", "page": "string", "ms": "int"}}},
     "an option": {"aggregates": {**SPEC["aggregates"], "shape": {**SPEC["aggregates"]["shape"], "bins": 9}}},
     "the column of an aggregate": {

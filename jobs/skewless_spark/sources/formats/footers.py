@@ -1,4 +1,4 @@
-"""The footers of Parquet and ORC files: the columns, and the rows of each row group or stripe."""
+"""The footers of Parquet and ORC files: the columns, and the rows of each row group."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ class Footer(NamedTuple):
     """What the footer of a file says, of Parquet or ORC.
 
     Attributes:
-        rows: the rows of the whole file: those of its row groups or stripes, whatever else it says.
-        pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
+        rows: the rows of the whole file: of Parquet those of its row groups, whatever else it says.
+        pieces: ``(rows, bytes)`` of each row group, in order; empty of ORC.
         foreign: the columns that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of
-            bytes, pages in a codec that Spark lacks, texts of ORC that are too wide for Spark's own scan.
+            bytes, pages in a codec that Spark lacks.
         whole: whether the file must not be cut: only Spark reads it right, as dates or times may be in the calendar of
             before 1582, or integers are packed as DuckDB packs them.
         wide: whether it may have rows that are too wide for Spark's own scan.
@@ -237,18 +237,28 @@ def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], int96: Collectio
     """
     arrays = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        if name in old:
-            _require_new(_values(array), path, name)
-        if name in int96:
-            _require_years(_values(array), path, name)
+        for leaf in _values(array) if name in old or name in int96 else ():
+            if name in old:
+                _require_new(leaf, path, name)
+            if name in int96:
+                _require_years(leaf, path, name)
         arrays.append(_in_microseconds(array, path, name) if _within(array.type, _in_nanoseconds) else array)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _values(array: pa.Array) -> pa.Array:
-    while pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-        array = array.flatten()
-    return array
+def _values(array: pa.Array) -> Iterator[pa.Array]:
+    """The single values within arrays, structs and maps."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            yield from _values(array.field(number))
+    elif pa.types.is_map(kind):
+        yield from _values(array.keys)
+        yield from _values(array.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _values(array.flatten())
+    else:
+        yield array
 
 
 def _require_years(array: pa.Array, path: str, name: str) -> None:
@@ -290,4 +300,8 @@ def _in_microseconds(array: pa.Array, path: str, name: str) -> pa.Array:
 def _coarser(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_coarser(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(kind.field(at).name, _coarser(kind.field(at).type)) for at in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(_coarser(kind.key_type), _coarser(kind.item_type))
     return pa.timestamp("us", kind.tz) if _in_nanoseconds(kind) else kind

@@ -133,7 +133,7 @@ def fields_within(types: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     {'user.id': ('user', 'id'), 'user.at': ('user', 'at'), 'user.at.x': ('user', 'at', 'x')}
     """
     found: dict[str, tuple[str, ...]] = {}
-    waiting = [((name,), kind) for name, kind in types.items()]
+    waiting: list[tuple[tuple[str, ...], str]] = [((name,), kind) for name, kind in types.items()]
     while waiting:
         way, kind = waiting.pop(0)
         if kind.startswith("struct<"):

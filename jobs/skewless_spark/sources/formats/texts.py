@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -126,17 +127,19 @@ def json_types(spark: SparkSession, path: str, sample: bytes, options: Mapping[s
         lines = [line for line in decoded(sample, options).splitlines() if line.strip()]
         if not lines:
             return {}
-        listed = spark.range(1).select(F.schema_of_json(F.lit(f"[{','.join(lines)}]"), dict(options)))
+        # A row that is made of constants needs no Spark job.
+        listed = spark.sql("SELECT 1").select(F.schema_of_json(F.lit("[" + ",\n".join(lines) + "\n]"), dict(options)))
         kind = DataType.fromDDL(str(listed.collect()[0][0]))
-    except PySparkException as err:
+    except (PySparkException, Py4JJavaError) as err:
         raise InputError(f"input file {path}", "a JSON object in each line", _first_line(err)) from None
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
         raise InputError(f"input file {path}", "a JSON object in each line", f"values of type {type_text(kind)}")
     return {one.name: type_text(one.dataType) for one in kind.elementType}
 
 
-def _first_line(err: PySparkException) -> str:
-    return next((line.strip()[:200] for line in str(err).splitlines() if line.strip()), "others")
+def _first_line(err: Exception) -> str:
+    text = str(err.java_exception.getMessage()) if isinstance(err, Py4JJavaError) else str(err)
+    return next((line.strip()[:200] for line in text.splitlines() if line.strip()), "others")
 
 
 def type_text(kind: DataType) -> str:
