@@ -176,7 +176,9 @@ class Input(Tagged):
     @field_validator("options")
     @classmethod
     def _of_its_reader(cls, options: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
-        known = {name.lower(): name for name in OPTIONS.get(info.data.get("format", ""), ())}
+        if (kind := info.data.get("format", "")) not in OPTIONS:  # which is refused as a whole
+            return options
+        known = {name.lower(): name for name in OPTIONS[kind]}
         known |= {"delimiter": "sep", "charset": "encoding"} if "sep" in known else {}
         for name in options or {}:
             if name.lower() in map(str.lower, _PINNED):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from skewless_spark.sources.formats.texts import first_row
 from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import resolved
+from skewless_spark.sources.ranges import partition_value, read_unit
 from skewless_spark.sources.reading import ORIGIN, source_rows
 
 #: The share of the input in the smallest wave, by default: sources are cut as in a run.
@@ -201,7 +203,9 @@ def _typed(profile: Profile, *, keeps_texts: bool) -> Profile:
     columns = [replace(one, kind=found[one.name].kind) if one.name in found else one for one in columns]
     fields = dict(profile.fields)
     if profile.fields["format"] == "json":
-        declared = {name: found[name].kind if name in found else kind for name, kind in fields["columns"].items()}
+        declared = {
+            name: found[name].kind if name in found else kind for name, kind in fields.get("columns", {}).items()
+        }
     else:
         declared = {
             one.name: one.kind for one in columns if not one.constant and (one.name in found or not keeps_texts)
@@ -258,6 +262,9 @@ def _profile(fields: dict[str, Any], listing: Listing, outside: set[str]) -> Pro
 
 def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:
     """Some rows of some source partitions, as a run reads them."""
+    if source.format == "parquet":
+        with suppress(InputError):  # some columns are read right by Spark alone
+            return _first_rows(source, units, names)
     spark = SparkSession.getActiveSession() or build_session("skewless init")
     spec = JobSpec.model_construct(input=Input.model_validate(fields), map=None)
     job = Job.model_construct(
@@ -265,6 +272,25 @@ def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names
     )
     rows = source_rows(spark, job, range(len(units)), names, located=False).drop(ORIGIN).limit(SAMPLED_ROWS)
     return rows.toArrow().rename_columns(list(names))
+
+
+def _first_rows(source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:
+    """The first rows of each source partition, without a JVM."""
+    ways = {name: fields_within(source.columns).get(name, (name,)) for name in names}
+    roots = list(dict.fromkeys(way[0] for way in ways.values() if way[0] not in source.partition_columns))
+    parts, rows = [], math.ceil(SAMPLED_ROWS / len(units))
+    for unit in units:
+        first = unit.span[0] if unit.span else 0
+        group = unit.model_copy(update={"span": (first, first + 1)})
+        for batch in islice(read_unit(group, source, roots), 1):
+            own = batch.slice(0, rows)
+            columns = [
+                pa.repeat(partition_value(unit, source, name), len(own)) if name in source.partition_columns
+                else pc.struct_field(own.column(way[0]), list(way[1:])) if way[1:] else own.column(name)
+                for name, way in ways.items()
+            ]  # fmt: skip
+            parts.append(pa.table(columns, names=list(names)))
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _column(name: str, kind: str, sample: pa.Table | None, *, constant: bool) -> Column:

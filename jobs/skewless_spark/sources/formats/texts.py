@@ -128,7 +128,7 @@ def json_types(spark: SparkSession, path: str, sample: bytes, options: Mapping[s
         if not lines:
             return {}
         # A row that is made of constants needs no Spark job.
-        listed = spark.sql("SELECT 1").select(F.schema_of_json(F.lit("[" + ",\n".join(lines) + "\n]"), dict(options)))
+        listed = spark.sql("VALUES 1").select(F.schema_of_json(F.lit("[" + ",\n".join(lines) + "\n]"), dict(options)))
         kind = DataType.fromDDL(str(listed.collect()[0][0]))
     except (PySparkException, Py4JJavaError) as err:
         raise InputError(f"input file {path}", "a JSON object in each line", _first_line(err)) from None
