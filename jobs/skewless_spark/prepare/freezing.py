@@ -55,12 +55,8 @@ def needs_session(spec: JobSpec) -> bool:
     """
     of_result = spec.output.format == "csv" or any(column.name in spec.aggregates for column in spec.output.order)
     of_input = spec.input.format == "catalog" or (spec.input.format in UNTOLD and asks_rows(spec))
-    return of_result or of_input or infers(spec) or (spec.map is not None and spec.map.select is not None)
-
-
-def infers(spec: JobSpec) -> bool:
-    """Whether Spark has to look at the input for its columns."""
-    return spec.input.format == "json" and spec.input.columns is None
+    fields = spec.input.format == "json" and spec.input.columns is None
+    return of_result or of_input or fields or (spec.map is not None and spec.map.select is not None)
 
 
 def freeze(
