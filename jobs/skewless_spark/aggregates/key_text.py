@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.errors import InputError
+from skewless_spark.sources.uris import text_literal
 
 #: Column types a key may have, by the first word of the Spark SQL type.
 KEY_TYPES = (
@@ -28,11 +29,6 @@ KEY_TYPES = (
 #: A value of a key column has at most this many bytes. A row is copied several times on its way through a shuffle, a
 #: hash map and a Python worker, and none of their buffers holds two gigabytes; real keys are far shorter.
 LONGEST_KEY = 64 << 20
-
-
-def text_literal(text: str) -> str:
-    """A text as a literal in SQL. Its bytes are written as digits, whatever quotes and backslashes are in it."""
-    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def bounded(column: str, spark_type: str, name: str) -> str:

@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 from skewless.documents.job import LARGEST_SPLIT_BYTES, Job, Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import OFFSET_BITS
-from skewless_spark.aggregates.key_text import text_literal
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.queries import map_in_batches
@@ -27,7 +26,7 @@ from skewless_spark.sources.formats.spark_types import fields_within
 from skewless_spark.sources.formats.texts import ENCODING
 from skewless_spark.sources.lake.tables import READERS
 from skewless_spark.sources.ranges import read_parts
-from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, literally, quoted
+from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, literally, quoted, text_literal
 
 #: The origin of a row: source partition and offset in one integer (``skewless.routing.hashing.pack_origin``).
 ORIGIN = "origin"

@@ -40,3 +40,8 @@ def as_spark_says(path: str) -> str:
 
 def _percent(sign: str) -> str:
     return "".join(f"%{byte:02X}" for byte in sign.encode()) if sign.isascii() or sign.isspace() else sign
+
+
+def text_literal(text: str) -> str:
+    """A text as a literal in SQL. Its bytes are written as digits, whatever quotes and backslashes are in it."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
