@@ -84,8 +84,8 @@ def test_each_row_has_a_place_that_orders_its_file_and_is_the_same_on_each_clust
         assert found[0] == found[1]
     finally:
         spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
-        for one, value in before.items():
-            spark.conf.unset(one) if value is None else spark.conf.set(one, value)
+        for one, was in before.items():
+            spark.conf.unset(one) if was is None else spark.conf.set(one, was)
 
 
 def test_a_part_of_a_file_that_no_place_can_tell_apart_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
@@ -307,7 +307,8 @@ def test_a_column_that_has_the_whole_name_comes_before_a_field_of_a_struct(spark
 
 def test_reading_costs_no_spark_job_more_than_plain_spark_needs(spark: SparkSession, tmp_path: Path) -> None:
     """Headers and the fields of JSON are looked at without a job, whatever the number of files."""
-    (tmp_path / "csv").mkdir(), (tmp_path / "json").mkdir()
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "json").mkdir()
     for number in range(20):
         write("csv", tmp_path / "csv" / f"{number}.csv", range(100))
         write("json", tmp_path / "json" / f"{number}.json", range(100))
