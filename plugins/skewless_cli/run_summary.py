@@ -14,7 +14,7 @@ from skewless.publication.records import publication_of, superseded_by
 from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.result import WINDOW_COLUMN
-from skewless.standing.kept_merges import choice_of
+from skewless.standing.tree import plan_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,12 +121,12 @@ def comparison_as_object(found: Comparison) -> dict[str, Any]:
     return {**found.model_dump(mode="json", exclude={"version"}), "found": found.found}
 
 
-def _window_plan(run: RunDirectory) -> list[dict[str, str]] | None:
-    """How the states of each window became one: the way that was chosen; None until the result is merged."""
-    choice = choice_of(run)
-    if choice is None:
+def _window_plan(run: RunDirectory) -> list[dict[str, Any]] | None:
+    """The parts and nodes whose states each window was merged of; None until the result is merged."""
+    plan = plan_of(run)
+    if plan is None:
         return None
-    return [one.model_dump(include={"window", "action", "sentence"}) for one in choice.candidates if one.chosen]
+    return [{"window": window, "merged": list(names)} for window, names in plan.results.items()]
 
 
 def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:

@@ -16,7 +16,7 @@ from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.step_names import LastStep, last_step_of
 from skewless.run.step_times import times_of, waterfall
-from skewless.standing.kept_merges import choice_of
+from skewless.standing.tree import plan_of
 from skewless_cli import run_summary, say
 
 #: The signs of a value that are shown at most.
@@ -164,16 +164,13 @@ def _ledger(run: RunDirectory, console: Console) -> None:
 
 
 def _states(run: RunDirectory, console: Console) -> None:
-    """How the states of each window became one, and why not otherwise."""
-    choice = choice_of(run)
-    if choice is None:
+    """Of how many states each window was merged."""
+    plan = plan_of(run)
+    if plan is None:
         return
-    say(console, f"states of parts: {choice.sentence}")
-    for way in choice.candidates:
-        if not way.chosen:
-            say(console, f"  window {way.window}, not {way.action}: {way.sentence}")
-    for one in choice.passed_over:
-        say(console, f"  passed over: {one}")
+    say(console, f"states of parts: {plan.sentence}")
+    for fault in plan.passed_over:
+        say(console, f"  passed over: {fault}")
 
 
 def _quality(run: RunDirectory, console: Console) -> None:

@@ -37,7 +37,7 @@ from skewless.run.directory import (
     RunDirectory,
 )  # fmt: skip
 from skewless.spec.result import Window
-from skewless.standing.window_choice import WindowCandidate, WindowChoice
+from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
 from skewless_airflow.web.rendering.words import day, required_words
@@ -124,16 +124,10 @@ def _of_window(location: str, simulation: Simulation) -> None:
     lines = PartLines(parts=tuple(of_days))
     attempt = run.new_attempt(RESULT_STEP)
     attempt.write(PART_LINES, lines)
-    refused, chosen = (
-        WindowCandidate(window="4", action=action, possible=action != "subtract", chosen=action == "running merges",
-                        seconds=1.25, merges=2, states=800, sentence=f"{action}: {EVIL}")
-        for action in ("subtract", "running merges")
-    )  # fmt: skip
-    ids = tuple((day, 1) for day in days)
-    choice = WindowChoice(
-        parts=ids, candidates=(refused, chosen), steps=(), results={"4": "x"}, sentence=f"running merges, {EVIL}"
+    plan = WindowPlan(
+        parts=tuple(f"{day}@1" for day in days), made={}, results={"4": ("a", "b")}, passed_over=(f"a ({EVIL})",)
     )
-    attempt.write(WINDOW_CHOICE, choice)
+    attempt.write(WINDOW_CHOICE, plan)
     attempt.commit([], {"rows": 21_200, "keys": 400})
     newest = dt.datetime(2026, 11, 20, 23, 59, 58, tzinfo=dt.UTC)
     measured = WindowQuality(freshness=(Freshness(part="2026-11-20", newest=newest),))
@@ -281,9 +275,8 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
     ):  # fmt: skip
         assert words in text, words
     assert text.count('<rect class="late"') == 1
-    assert "running merges, &lt;img" in text
-    assert re.search(r'<tr class="chosen"><td data-is="window">4<td class="top">✓ running merges<.*1\.2 s', text)
-    assert re.search(r'<td class="top">subtract<td class="n" data-is="tonight">not possible', text)
+    assert "window 4: a merge of 2 states; 0 merged states of several parts made" in text
+    assert "Not used: a (&lt;img" in text
     assert "This job has no window" in _page(viewer, "finished", "parts")
     assert "There is nothing to show yet" in _page(viewer, "triggered", "parts")
     found = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/window").json()["run"]["window"]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.native import SYNONYMS
-from skewless_spark.windows import merge
+from skewless_spark.windows import kept_states
 from tests.fuzz.aggregates import CONCATENABLE, EXTREMES, MERGEABLE, PAIRS
 from tests.fuzz.nights import run_nights
 from tests.fuzz.trial import run_trial
@@ -38,7 +38,7 @@ def test_many_random_runs_are_what_plain_python_says(spark: SparkSession, tmp_pa
 def test_after_each_night_the_result_is_that_of_all_rows(
     spark: SparkSession, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "MOST_ADDITIONS", 1 + number % 3)  # few sequences have more
+    monkeypatch.setattr(kept_states, "MOST_ADDITIONS", 1 + number % 3)  # few sequences have more
     outcome = run_nights(spark, SEED, number, tmp_path / "nights", most=7 if number else 2)
     assert not outcome.bad, f"make fuzz SEED={SEED} ONLY=nights-{number}\n{outcome}"
 

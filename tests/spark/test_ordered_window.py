@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory
-from skewless.standing.kept_merges import choice_of
+from skewless.standing.tree import plan_of
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
@@ -62,8 +62,8 @@ class Days:
         pq.write_table(table, path, row_group_size=100)
         self._rows[day, name] = table.to_pylist()
 
-    def night(self, day: int, window: int, way: str = "") -> tuple[list[dict[str, Any]], RunDirectory]:
-        """The result of a day, and its run; the states of its parts are merged in a way, where that is possible."""
+    def night(self, day: int, window: int) -> tuple[list[dict[str, Any]], RunDirectory]:
+        """The result of a day, and its run."""
         self._runs += 1
         run = RunDirectory(str(self._folder / "runs" / str(self._runs)))
         output = {"path": str(self._folder / "published"), "files": 2}
@@ -71,7 +71,7 @@ class Days:
         spec = spec_of(path, "key", ORDERED, window={"length": window, "keep": 7}, routing=ROUTING, output=output)
         prepare(run, spec, FIRST + dt.timedelta(days=day), str(self._folder))
         run_stages(self._spark, run, Quiet())
-        merge_states(self._spark, run, way)
+        merge_states(self._spark, run)
         return result_of(run).to_pylist(), run
 
     def of_one_thread(self, days: Iterable[int]) -> dict[str | None, dict[str, Any]]:
@@ -132,22 +132,22 @@ def test_sessions_over_five_midnights_with_a_late_file_are_those_of_one_thread(
 
 
 @pytest.mark.long
-def test_ordered_states_go_on_from_the_merges_of_other_nights(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever way the states are merged in, and also after a late file in a part that was merged."""
+def test_ordered_states_go_on_from_the_nodes_of_other_nights(spark: SparkSession, tmp_path: Path) -> None:
+    """Also after a late file in a part of a node."""
     days = Days(spark, tmp_path)
     for day in range(7):
         days.put(day, "b", 120)
-    taken = []
-    ways = ["running merges", "running merges", "touched keys", "running merges", "merge all"]
-    for day, way in zip([4, 5, 5, 6, 6], ways, strict=True):
-        if way == "touched keys":
+    nodes = set[str]()
+    for night, day in enumerate([4, 5, 5, 6, 6]):
+        if night == 2:
             days.put(3, "a", 50)
-        result, run = days.night(day, window=5, way=way)
+        result, run = days.night(day, window=5)
         require_one_thread_s(result, days.of_one_thread(range(day - 4, day + 1)))
-        choice = choice_of(run)
-        assert choice
-        taken += [one.action for one in choice.candidates if one.chosen]
-    assert {"running merges", "merge all"} <= set(taken), taken
+        plan = plan_of(run)
+        assert plan
+        assert night < 4 or not plan.made, "all are kept"
+        nodes |= set(plan.made)
+    assert len(nodes) > 3
 
 
 def test_an_aggregate_whose_states_follow_no_order_is_refused_with_what_to_define(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,15 @@ from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
-from skewless.standing.kept_merges import choice_of
 from skewless.standing.store import StatesStore
+from skewless.standing.tree import plan_of
 from skewless_cli import run_summary, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.windows import copied_states, merge
+from skewless_spark.windows import kept_states
 from tests.spark.clusters import shares
 from tests.spark.damage import turn_bit_of_largest_page
 from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, window_of
@@ -93,16 +94,14 @@ class Lake:
         aggregates = given.pop("aggregates", AGGREGATES)
         return spec_of(self.folder / "lake" / "date={date}", "key", aggregates, **given)
 
-    def night(
-        self, day: int, spec: JobSpec | None = None, *, publish: bool = False, preferred: str = ""
-    ) -> RunDirectory:
-        """Run the job of a day to its merged result, or to its publication; states are merged in the preferred way."""
+    def night(self, day: int, spec: JobSpec | None = None, *, publish: bool = False) -> RunDirectory:
+        """Run the job of a day to its merged result, or to its publication."""
         run = self.prepared(day, spec or self.spec())
         if publish:
             run_pipeline(self.spark, run, Quiet())
         else:
             run_stages(self.spark, run, Quiet())
-            merge_states(self.spark, run, preferred)
+            merge_states(self.spark, run)
         return run
 
     def prepared(self, day: int, spec: JobSpec) -> RunDirectory:
@@ -177,8 +176,8 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
     run = lake.prepared(1, lake.spec(**fields))
     run_stages(spark, run, Quiet())
     found, jobs_run = [], []
-    for most in (copied_states.MOST_BYTES, -1):
-        monkeypatch.setattr(copied_states, "MOST_BYTES", most)
+    for most in (kept_states.COPIED_BYTES, -1):
+        monkeypatch.setattr(kept_states, "COPIED_BYTES", most)
         jobs = JobsSeen(spark)
         Path(run.path("result/COMMIT.json")).unlink(missing_ok=True)
         merge_states(spark, run)
@@ -269,7 +268,7 @@ def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake:
 def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "MOST_ADDITIONS", 2)
+    monkeypatch.setattr(kept_states, "MOST_ADDITIONS", 2)
     additions: list[int] = []
     for name in "bac":
         lake.put(0, name, rows=50)
@@ -310,37 +309,59 @@ def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None
 EXACT = {name: AGGREGATES[name] for name in ("n", "total", "mean", "counted")}
 
 
-def test_a_night_goes_on_from_the_merge_of_the_night_before(lake: Lake) -> None:
-    """Two parts leave, one of them since it was added to; a damaged merge is dropped by the run that reads it."""
+def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None:
+    """A part leaves, and a late file comes; merged states that are damaged are made anew by the run that reads them."""
     spec = lake.spec(aggregates=EXACT, window=4, engine="combine")
     for day in range(4):
         lake.put(day, "b", rows=100)
-    lake.night(3, spec, preferred="subtract")
+    store = StatesStore(window_of(lake.night(3, spec)).store)
+    before = store.merges()
     lake.put(4, "b", rows=100)
     lake.put(2, "a", rows=30)
-    run = lake.night(4, spec, preferred="subtract")
+    run = lake.night(4, spec)
     result = as_rows(result_of(run))
     assert result == lake.whole(range(1, 5), EXACT)
     assert run_summary.ledger_of(run).balanced
-    choice = choice_of(run)
-    assert choice is not None
-    assert choice.sentence == "window 4: subtract, a merge of 4 parts, 1 taken out and 2 added"
-    (told,) = run_summary.as_object(run)["window_plan"]
-    assert (told["window"], told["action"]) == ("4", "subtract")
-    assert told["sentence"].startswith("a merge of 4 parts, 1 taken out and 2 added: ")
-    assert f"states of parts: {choice.sentence}\n  window 4, not merge all: 4 parts at once: " in shown(run)
+    plan = plan_of(run)
+    assert plan is not None
+    assert set(plan.made) == store.merges() - before
+    (window,) = run_summary.as_object(run)["window_plan"]
+    assert window == {"window": "4", "merged": list(plan.results["4"])}
+    assert f"states of parts: {plan.sentence}\n" in shown(run)
 
-    window = window_of(run)
-    store = StatesStore(window.store)
-    (name,) = store.merges()
+    name = next(iter(set(plan.results["4"]) & store.merges()))
     states = Path(store.path(store.merge(name).states[0].path))
-    raw = bytearray(states.read_bytes())
-    raw[100] ^= 1
-    states.write_bytes(bytes(raw))
+    content = bytearray(states.read_bytes())
+    content[100] ^= 1
+    states.write_bytes(bytes(content))
     Path(run.path("result/COMMIT.json")).unlink()
-    merge_states(lake.spark, run, "subtract")
+    merge_states(lake.spark, run)
     assert as_rows(result_of(run)) == result
-    assert name not in store.merges()
+    assert store.path(store.merge(name).states[0].path) != str(states), "it was made anew"
+
+
+@pytest.mark.long
+def test_a_night_has_as_many_jobs_for_a_window_of_200_parts_as_for_one_of_7(lake: Lake) -> None:
+    """On its first night, and on one with late files in three parts; and its result is that of all rows."""
+    for day in range(202):
+        lake.put(day, "b", rows=20)
+    counted = dict[int, list[int]]()
+    for length in (7, 200):
+        spec = lake.spec(aggregates=EXACT, window=length, engine="combine", name=f"job{length}")
+        counted[length] = []
+        for day in (200, 201):
+            jobs = JobsSeen(lake.spark)
+            run = lake.night(day, spec)
+            counted[length].append(len(jobs.jobs()))
+            for late in (day, day - 3, day - 5):
+                lake.put(late, f"late{length}", rows=10)
+        plan = plan_of(run)
+        assert plan is not None
+        assert len(plan.results[str(length)]) <= 2 * math.log2(length)
+        assert run_summary.ledger_of(run).balanced
+    assert counted[7] == counted[200], counted
+    run = lake.night(201, spec)
+    assert as_rows(result_of(run)) == lake.whole(range(2, 202), EXACT)
 
 
 @pytest.mark.long
@@ -357,7 +378,9 @@ def test_states_that_are_damaged_are_made_anew_tonight_or_by_the_next_run(lake: 
     now = window_of(second)
     assert "version 1 cannot be used" in now.parts[0].reasons[0]
     assert as_rows(result_of(second)) == right
-    # A bit that turned within a page is seen by who reads it: the merge.
+    # A bit that turned within a page is seen by who reads it: the merge, unless it reads a node over the part.
+    for name in store.merges():
+        store.forget_merge(name)
     turn_bit_of_largest_page(states[1])
     with pytest.raises(RunDirectoryError) as err:
         lake.night(2)

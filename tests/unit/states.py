@@ -5,19 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.store import Numbered, StatesStore, open_states
-from skewless.standing.window_choice import MergeStep
 
-#: Of each key, how often each file is in its state.
-Counts = dict[Any, Counter[Any]]
 NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 #: The shortest file that ends as a Parquet file does: behind an empty footer.
 FILE = b"PAR1" + bytes(4) + b"PAR1"
@@ -62,27 +56,3 @@ def window_of(store: StatesStore) -> JobWindow:
         base = {"base": newest.number, "base_states": newest.version.states, "base_rows": newest.version.rows}
         parts.append(WindowPart.model_validate({"name": name, "place": at, "files": newest.version.files, **base}))
     return JobWindow(store=str(store), fingerprint="", shapes={}, windows=(WindowSpan(),), parts=tuple(parts))
-
-
-def merged(many: Iterable[Counts], sign: int = 1) -> Counts:
-    """States of many parts, merged."""
-    total: Counts = {}
-    for states in many:
-        for key, seen in states.items():
-            of = total.setdefault(key, Counter())
-            for name, count in seen.items():
-                of[name] += sign * count
-    return total
-
-
-def follow(step: MergeStep, read: Callable[[str], Counts]) -> Counts:
-    """What a step of a night's plan makes of states that are read by their names."""
-    added = merged(map(read, step.add))
-    if step.copy_from:
-        touched = {key for name in step.touched_by for key in read(name)}
-        copied = {key: seen for key, seen in read(step.copy_from).items() if key not in touched}
-        return copied | {key: seen for key, seen in added.items() if key in touched}
-    left = merged([added, merged(map(read, step.subtract), -1)])
-    assert all(count >= 0 for seen in left.values() for count in seen.values()), "only what is there is taken out"
-    kept = {key: Counter({name: count for name, count in seen.items() if count}) for key, seen in left.items()}
-    return {key: seen for key, seen in kept.items() if seen}

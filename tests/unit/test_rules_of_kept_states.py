@@ -23,12 +23,13 @@ from skewless.standing.fingerprint import Fingerprint, code_alone, fingerprint_o
 from skewless.standing.parts import follow_rewrites, next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.store import (
-    KeptMerge,
     MergedPart,
+    MergedParts,
     Numbered,
     StatesStore,
     is_to_come,
     merge_path,
+    node_name,
     open_states,
     version_path,
     why_anew,
@@ -166,16 +167,18 @@ def test_a_version_in_the_place_of_another_parts_is_refused(tmp_path: Path) -> N
     assert store.newest("2026-11-21")[0] is None
 
 
-def test_a_running_merge_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
+def test_a_node_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    merged = [MergedPart(part=day, number=1, states="0" * 64) for day in ("2026-11-19", PART, "2026-11-21")]
+    merged = [MergedPart(part=day, states="0" * 64) for day in ("2026-11-19", PART, "2026-11-21")]
     one, other = (
-        KeptMerge(fingerprint="f", run="r", parts=tuple(parts), rows=2, states=()) for parts in (merged[:2], merged[1:])
+        MergedParts(fingerprint="f", run="r", parts=tuple(parts), rows=2, states=())
+        for parts in (merged[:2], merged[1:])
     )
     store.keep_merge(one)
-    Path(store.path(merge_path(one.name))).rename(store.path(merge_path(other.name)))
-    with pytest.raises(DocumentError, match="running merge 2026-11-20@1"):
-        store.merge(other.name)
+    names = [node_name(node.parts) for node in (one, other)]
+    Path(store.path(merge_path(names[0]))).rename(store.path(merge_path(names[1])))
+    with pytest.raises(DocumentError, match=r"merged states 2026-11-20\+1"):
+        store.merge(names[1])
 
 
 @pytest.mark.parametrize(

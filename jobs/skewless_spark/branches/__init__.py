@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -27,13 +28,14 @@ def union_of(parts: list[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 
-def merge_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
+def merge_in_order(in_order: DataFrame, columns: JobColumns, also: Sequence[str] = ()) -> DataFrame:
     """One row per key, or key in a part: its rows, its merged native states, and its Python states as a list.
 
-    The states of stages and tasks come with those of a key side by side, in their order.
+    The states of stages and tasks come with those of a key side by side, in their order; columns ``also`` follow
+    from these.
     """
     rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
-    return in_order.groupBy(*columns.groups).agg(
+    return in_order.groupBy(*columns.groups, *also).agg(
         rows, *(state for one in branches_of(columns) for state in one.merges())
     )
 

@@ -16,7 +16,7 @@ from skewless_spark.sources.reading import read_units
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files
 from skewless_spark.windows.jobs_of_all_rows import job_of_all_rows, jobs_of_all_rows
-from skewless_spark.windows.merge import of_window
+from skewless_spark.windows.nodes import with_window
 
 
 def results_of_all_rows(spark: SparkSession, job: Job) -> DataFrame:
@@ -34,7 +34,7 @@ def results_of_all_rows(spark: SparkSession, job: Job) -> DataFrame:
         # Each partition has all rows of its keys, in the order of the input.
         placed = rows.repartition(job.spec.output.files, *columns.keys)
         results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)
-        found.append(of_window(of_job, results, length))
+        found.append(with_window(of_job, results, length))
     return reduce(DataFrame.unionAll, found)
 
 
@@ -52,12 +52,12 @@ def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
         files = [file for one in newest[span.first :] if one is not None for file in one.version.states]
         if files:
             merged = _merged(read_files(spark, store, files), columns)
-            found.append(evaluate(of_window(columns, merged, span.length), columns, told=True))
+            found.append(evaluate(with_window(columns, merged, span.length), columns, told=True))
     if found:
         return reduce(DataFrame.unionAll, found)
     nothing = JobColumns.of(job_of_all_rows(columns.job, len(window.parts)))
     results = evaluated_rows(read_units(spark, nothing.job, (), nothing.inputs), nothing)
-    return of_window(columns, results, None)
+    return with_window(columns, results, None)
 
 
 def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:

@@ -12,13 +12,12 @@ from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
-from skewless.documents.ledger import PartLine, require_all_processed
+from skewless.documents.ledger import require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunDirectory, stage_step
 from skewless.spec.result import WINDOW_COLUMN
 from skewless_spark.branches import evaluate, merge_in_order, results_in_order, union_of
-from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, write_copies
@@ -42,21 +41,17 @@ from skewless_spark.states.committed_files import (
     write_files,
     written,
 )
-from skewless_spark.windows.merge import drop_merges, keep_states, lines_of, of_window, over_windows, set_aside_damaged
+from skewless_spark.windows.kept_states import keep_states, lines_of, set_aside_damaged
+from skewless_spark.windows.nodes import over_windows, with_window
 
 log = logging.getLogger(__name__)
 
 #: States of at most this many bytes that need no merging are not shuffled only to become more files.
 UNSHUFFLED_BYTES = 64 << 20
-#: States of parts are kept in files of about this size: each file costs every later night some five milliseconds.
-STATES_FILE_BYTES = 4 << 20
 
 
-def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") -> StepCommit:
+def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
     """Commit the result of a run, unless it is committed already.
-
-    Args:
-        preferred: with a window, a way of merging its states that is taken wherever it is possible (``plan_windows``).
 
     Returns:
         The commit of the result. Its counts are ``rows``, the input rows that the states stand for, and ``keys``,
@@ -66,56 +61,38 @@ def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") ->
         LedgerError: input or backlog has not been processed, so the result would lack rows.
         FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
-    found = run.commit_of(RESULT_STEP)
-    if found:
-        return found
+    if commit := run.commit_of(RESULT_STEP):
+        return commit
     with leased_step(run, RESULT_STEP) as fence:
-        if found := run.commit_of(RESULT_STEP):
-            return found
+        if commit := run.commit_of(RESULT_STEP):
+            return commit
         try:
-            return _merge(spark, run, fence, preferred)
+            return _merge(spark, run, fence)
         except Exception as err:
             # Whatever read a damaged page: what can be made again is set aside.
             if (window := run.job().window) is None or not of_a_file(err) or not set_aside_damaged(run, window):
                 raise
             log.warning("the merge begins anew: %s", sentence_for(err))
-            return _merge(spark, run, fence, preferred)
+            return _merge(spark, run, fence)
 
 
-def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferred: str) -> StepCommit:
+def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepCommit:
     job, reports = run.job(), run.reports()
     require_all_processed(job, reports, f"merge of {run}")
-    lines: list[PartLine] = []
-    columns = JobColumns.of(job)
-    attempt = run.new_attempt(RESULT_STEP, fence)
-    choice = None
-    evaluated = run.committed(stage_step(0)).of_kind(EVALUATED)
-    if evaluated:
-        counts = _committed_in_stage(spark, run, attempt, columns, evaluated, reports[0])
+    columns, attempt = JobColumns.of(job), run.new_attempt(RESULT_STEP, fence)
+    if evaluated := run.committed(stage_step(0)).of_kind(EVALUATED):
+        counts = _write_evaluated(spark, run, attempt, columns, evaluated, reports[0])
+    elif job.window is None:
+        results = _results(_states(spark, run, len(reports)), columns)
+        counts = _counts(_write(spark, attempt, columns, results, sum(report.processed_rows for report in reports)))
     else:
-        processed = sum(report.processed_rows for report in reports)
-        states = _states(spark, run, len(reports))
-        if job.window is None:
-            results = _results(states, columns)
-        else:
-            merged, one_each = _states_of_parts(run, reports, states, columns)
-            versions, lines = keep_states(run, columns, attempt, merged, one_each, processed)
-            processed += job.window.unchanged_rows
-            choice, over = over_windows(spark, columns, attempt, versions, preferred)
-            results = evaluate(of_window(columns, merged, None) if over is None else over, columns)
-        of_windows = _written(spark, attempt, columns, results, processed)
-        if job.window is not None:
-            attempt.write(PART_LINES, lines_of(columns, lines, of_windows))
-        counts = _counts(of_windows)
+        counts = _write_windows(spark, run, attempt, columns, reports)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
-        commit = attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
+        return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
     except LostRaceError as err:
         log.warning("%s", err)
         return run.committed(RESULT_STEP)
-    if choice is not None:
-        drop_merges(run, columns.window, choice)
-    return commit
 
 
 def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
@@ -132,13 +109,34 @@ def result_schema(spark: SparkSession, job: Job) -> StructType:
     """The columns that the result of a job will have. Nothing is read."""
     columns = JobColumns.of(job)
     states = empty_states(spark, columns).withColumn("stage", F.lit(0))
-    if job.window is None:
-        return columns.named(_results(states, columns)).schema
+    results = _results(states, columns) if job.window is None else _no_results(states, columns)
+    return columns.named(results).schema
+
+
+def _no_results(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """What a window without rows has."""
     merged = merge_in_order(_in_key_order(states, columns), columns)
-    return columns.named(evaluate(of_window(columns, merged, None), columns)).schema
+    return evaluate(with_window(columns, merged, None), columns)
 
 
-def _written(
+def _write_windows(
+    spark: SparkSession, run: RunDirectory, attempt: Attempt, columns: JobColumns, reports: Sequence[StageReport]
+) -> dict[str, int]:
+    """Keep the states of the parts that were reduced, and write the results of each window, merged of kept states."""
+    states, processed = _states(spark, run, len(reports)), sum(report.processed_rows for report in reports)
+    committed = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
+    one_each = _one_state_each(run, reports) and not columns.python
+    files = of_kinds(committed, NATIVE) if one_each else [file for file in committed if file.kind != BACKLOG]
+    versions, lines = keep_states(run, columns, attempt, states, files, one_each=one_each, rows=processed)
+    merged = over_windows(spark, columns, attempt, versions)
+    results = _no_results(states, columns) if merged is None else evaluate(merged, columns)
+    rows = processed + columns.window.unchanged_rows
+    of_windows = _write(spark, attempt, columns, results, rows)
+    attempt.write(PART_LINES, lines_of(columns, lines, of_windows))
+    return _counts(of_windows)
+
+
+def _write(
     spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
 ) -> list[tuple[int, int]]:
     """Write results with Spark; the input rows that those of each window stand for, and how many these are."""
@@ -161,7 +159,7 @@ def _counts(of_windows: Sequence[tuple[int, int]]) -> dict[str, int]:
     return {"rows": of_windows[-1][0], "keys": sum(keys for _, keys in of_windows)}
 
 
-def _committed_in_stage(
+def _write_evaluated(
     spark: SparkSession,
     run: RunDirectory,
     attempt: Attempt,
@@ -179,7 +177,7 @@ def _committed_in_stage(
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
     results = results.coalesce(in_files) if small else results.repartition(in_files, *columns.keys)
-    return _counts(_written(spark, attempt, columns, results, report.processed_rows))
+    return _counts(_write(spark, attempt, columns, results, report.processed_rows))
 
 
 def _one_state_each(run: RunDirectory, reports: Sequence[StageReport]) -> bool:
@@ -217,23 +215,6 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
         return empty_states(spark, columns).withColumn("stage", F.lit(0))
     # A key whose rows were all left over has counts, but no state yet.
     return union_of(parts).where(F.col("rows").isNull() | (F.col("rows") > 0))
-
-
-def _states_of_parts(
-    run: RunDirectory, reports: Sequence[StageReport], states: DataFrame, columns: JobColumns
-) -> tuple[DataFrame, list[CommittedFile]]:
-    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list.
-
-    Also the files of the only stage, if these have one row for each.
-    """
-    files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
-    size = sum(file.size_bytes for file in files if file.kind != BACKLOG)
-    partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
-    one_each = _one_state_each(run, reports) and not columns.python
-    if not one_each:
-        return merge_in_order(_in_key_order(states, columns, partitions), columns), []
-    made = states.select(*columns.groups, "rows", *Native(columns).names).coalesce(partitions)
-    return made.sortWithinPartitions(*columns.groups), of_kinds(files, NATIVE)
 
 
 def _results(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:

@@ -19,12 +19,13 @@ from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory, commit_path
 from skewless.run.storage import Storage
 from skewless.standing.store import (
+    DAMAGED,
     FINGERPRINT,
     STATES_STEP,
     StatesStore,
-    dropped_path,
     merge_path,
     names_in,
+    states_checksum,
     version_path,
 )
 
@@ -166,6 +167,7 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
     except (DocumentError, RunDirectoryError):
         kept_files, released, readable = set(), [], False
     gone += _doomed_files(store, released, "no run under way needs what it names")
+    kept_states = set[tuple[str, str]]()
     kept_parts = set[str]() if unused else store.kept_parts(limits.parts, now)
     for part in store.parts():
         for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
@@ -174,17 +176,25 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
                 gone += _doomed_files(store, [path], why)
                 continue
             try:
-                kept_files.update(file.path for file in store.version(part, number).states)
+                version = store.version(part, number)
+                kept_files.update(file.path for file in version.states)
+                kept_states.add((part, states_checksum(version)))
             except (DocumentError, RunDirectoryError):
                 readable &= not store.exists(path)
-    for name in store.held_merges():
-        merged, why = _merged(store, name, kept_parts)
-        ages = _ages(store, [merge_path(name), dropped_path(name)], now)
-        if why and all(age > limits.grace for age in ages.values()):
-            gone += _doomed_files(store, ages, why)
+    for name in sorted(store.merges()):
+        try:
+            merge = store.merge(name)
+        except (DocumentError, RunDirectoryError):
+            merge = None
+        current = merge is not None and {(one.part, one.states) for one in merge.parts} <= kept_states
+        if not current and (old := _older(store, [merge_path(name)], now, limits)):
+            gone += _doomed_files(store, old, "the merged states are damaged, or not of states that are kept")
+        elif merge is None:
+            readable = False
         else:
-            kept_files |= merged or set()
-            readable &= merged is not None
+            kept_files.update(file.path for file in merge.states)
+    damaged = [f"{DAMAGED}/{name}" for name in names_in(store, DAMAGED)]
+    gone += _doomed_files(store, _older(store, damaged, now, limits), "the damage was found long ago")
     return gone if not readable else [*gone, *_unnamed(store, now, limits, kept_files)]
 
 
@@ -193,9 +203,8 @@ def _unnamed(store: StatesStore, now: dt.datetime, limits: StatesLimits, kept: s
         path = str(full)[len(store.root) + 1 :]
         if _checked_by(path) in kept:
             continue
-        for age in _ages(store, [path], now).values():
-            if age > limits.grace:
-                yield Doomed(str(full), int(about["size"]), "no version names it")
+        if _older(store, [path], now, limits):
+            yield Doomed(str(full), int(about["size"]), "no version names it")
 
 
 def _ages(store: StatesStore, paths: Iterable[str], now: dt.datetime) -> dict[str, dt.timedelta]:
@@ -207,27 +216,16 @@ def _ages(store: StatesStore, paths: Iterable[str], now: dt.datetime) -> dict[st
     return found
 
 
+def _older(store: StatesStore, paths: Iterable[str], now: dt.datetime, limits: StatesLimits) -> list[str]:
+    return [path for path, age in _ages(store, paths, now).items() if age > limits.grace]
+
+
 def _doomed_files(store: StatesStore, paths: Iterable[str], why: str) -> Iterator[Doomed]:
     """Files of a store that are to be removed; without those that another prune has removed already."""
     for path in paths:
         full = f"{store.root}/{path}"
         with suppress(FileNotFoundError):
             yield Doomed(full, int(store.fs.size(full)), why)
-
-
-def _merged(store: StatesStore, name: str, kept_parts: set[str]) -> tuple[set[str] | None, str]:
-    """The files of a running merge, None if nobody knows them; and why it can be removed, empty if it stays."""
-    if not store.exists(merge_path(name)):
-        return set(), "it is of no running merge"
-    try:
-        merge = store.merge(name)
-    except (DocumentError, RunDirectoryError):
-        return None, "the running merge is damaged"
-    files = {file.path for file in merge.states}
-    if store.exists(dropped_path(name)):
-        return files, "no night needs the running merge any more"
-    old = merge.parts[-1].part not in kept_parts
-    return files, "the states of its newest part are not kept any more" if old else ""
 
 
 def _checked_by(path: str) -> str:

@@ -3,7 +3,8 @@
     STORE/FINGERPRINT/fingerprint.json
     STORE/FINGERPRINT/parts/2026-11-20/versions/0007.json     the units, the rows, and the files with states
     STORE/FINGERPRINT/states/attempts/ID/...                  the files, which count once a version names them
-    STORE/FINGERPRINT/merges/2026-11-14@1+6-1b2c....json      several versions merged into one, see ``kept_merges``
+    STORE/FINGERPRINT/merges/2026-11-14+7-1b2c....json        the states of several parts merged, see ``tree``
+    STORE/FINGERPRINT/damaged/2026-11-20@7.json               a run has found damage in the files of this version
 
 A version is written once, and the first writer wins: who comes second takes the next number. Each version is whole in
 itself, so it does not matter which of two runs was first.
@@ -16,7 +17,8 @@ import hashlib
 import posixpath
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +32,6 @@ from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.folder import sync_file, sync_folder
 from skewless.run.storage import Storage
 from skewless.standing.fingerprint import Fingerprint, changed_shapes
-from skewless.standing.window_choice import name_of
 
 FINGERPRINT = "fingerprint.json"
 #: The step, in terms of ``Attempt``, whose files are states.
@@ -48,19 +49,14 @@ class Numbered(NamedTuple):
 
 
 class MergedPart(Frozen):
-    """A version of a part that is in a running merge.
-
-    Attributes:
-        states: the ``states_checksum`` of the version: a number is given twice if all versions of a part were removed.
-    """
+    """A part whose states are in a node: ``states`` is the ``states_checksum`` of its version."""
 
     part: str
-    number: Count
     states: str
 
 
-class KeptMerge(Document):
-    """A running merge: the states of several part versions, oldest first, as one state for each key.
+class MergedParts(Document):
+    """A node: the states of several parts, oldest first, as one state for each key.
 
     Attributes:
         rows: that the states stand for: the sum of the rows of the versions.
@@ -73,14 +69,9 @@ class KeptMerge(Document):
     rows: Count
     states: tuple[CommittedFile, ...]
 
-    @property
-    def name(self) -> str:
-        """The same for the same versions."""
-        return name_of([(one.part, one.number) for one in self.parts])
 
-
-class DroppedMerge(Document):
-    """A running merge that no night to come needs, and the run directory of the night that said so."""
+class DamagedVersion(Document):
+    """A version whose files cannot be read to their end, and the run directory that found it."""
 
     name: str
     run: str
@@ -96,10 +87,6 @@ class StatesStore(Storage):
     def parts(self) -> list[str]:
         """The names of the parts that have states, sorted."""
         return sorted(name for name in names_in(self, "parts") if _PART.fullmatch(name))
-
-    def newer_parts(self, than: str, now: dt.datetime) -> list[str]:
-        """The parts after one that has come, as far as they have come, too; after one that is to come, all."""
-        return [part for part in self.parts() if part > than and is_to_come(part, now) <= is_to_come(than, now)]
 
     def kept_parts(self, most: int | None, now: dt.datetime) -> set[str]:
         """So many of the newest parts, or all; those that are to come are not counted, and are kept."""
@@ -135,7 +122,7 @@ class StatesStore(Storage):
     def usable(self, part: str, number: int) -> PartVersion:
         """A version of a part whose files have the lengths and footers that it names; errors as of ``version``."""
         version = self.version(part, number)
-        if self.exists(aside := dropped_path(name_of(((part, number),)))):
+        if self.exists(aside := damaged_path(part, number)):
             raise RunDirectoryError.saying(
                 self.path(aside), "a run has found damage in its files", "the part is reduced anew"
             )
@@ -177,32 +164,37 @@ class StatesStore(Storage):
         for folder in sorted(folders):
             sync_folder(folder)
 
-    def merges(self) -> list[str]:
-        """The names of the running merges that are kept, sorted; without those that were dropped."""
-        kept, dropped = (self._documents_in(folder) for folder in (_MERGES, _DROPPED))
-        return sorted(kept - dropped)
+    def set_aside(self, part: str, number: int, run: str) -> None:
+        """Say that a version cannot be used."""
+        self.write_once(damaged_path(part, number), DamagedVersion(name=f"{part}@{number}", run=run))
 
-    def merge(self, name: str) -> KeptMerge:
-        """A running merge; errors as of ``version``."""
-        merge = self.read(merge_path(name), KeptMerge)
-        self.require_its_own(merge_path(name), f"running merge {name}", merge.name == name, f"{merge.name[:80]!r}")
+    def merges(self) -> set[str]:
+        """The names of the nodes that are kept."""
+        return {name.removesuffix(".json") for name in names_in(self, _MERGES) if name.endswith(".json")}
+
+    def merge(self, name: str) -> MergedParts:
+        """A node; errors as of ``version``."""
+        merge = self.read(merge_path(name), MergedParts)
+        own = node_name(merge.parts)
+        self.require_its_own(merge_path(name), f"merged states {name}", own == name, f"{own[:80]!r}")
         return merge
 
-    def keep_merge(self, merge: KeptMerge) -> None:
-        """Keep a running merge, unless there is one of these versions."""
+    def usable_merge(self, name: str) -> MergedParts:
+        """A node whose files have the lengths and footers that it names; errors as of ``version``."""
+        merge = self.merge(name)
+        for file in merge.states:
+            self.verify(file)
+        return merge
+
+    def keep_merge(self, merge: MergedParts) -> None:
+        """Keep a node, unless there is one of these states."""
         self._keep_on_disk(file.path for file in merge.states)
-        self.write_once(merge_path(merge.name), merge)
+        self.write_once(merge_path(node_name(merge.parts)), merge)
 
-    def drop_merge(self, name: str, run: str) -> None:
-        """Say that no night to come needs a running merge, or a version by its name. Whoever reads it now can go on."""
-        self.write_once(dropped_path(name), DroppedMerge(name=name, run=run))
-
-    def held_merges(self) -> list[str]:
-        """The names of all running merges, dropped or not, sorted."""
-        return sorted(self._documents_in(_MERGES) | self._documents_in(_DROPPED))
-
-    def _documents_in(self, folder: str) -> set[str]:
-        return {name.removesuffix(".json") for name in names_in(self, folder) if name.endswith(".json")}
+    def forget_merge(self, name: str) -> None:
+        """Have a node made anew. Whoever reads it now can go on: a prune removes its files a while later."""
+        with suppress(FileNotFoundError):
+            self.fs.rm(f"{self.root}/{merge_path(name)}")
 
 
 def open_states(location: str, fingerprint: Fingerprint) -> StatesStore:
@@ -246,17 +238,23 @@ def version_path(part: str, number: int) -> str:
     return f"parts/{part}/versions/{number:04d}.json"
 
 
-_MERGES, _DROPPED = "merges", "dropped"
+_MERGES, DAMAGED = "merges", "damaged"
 
 
 def merge_path(name: str) -> str:
-    """Where a running merge is, below the store of its fingerprint."""
+    """Where a node is, below the store of its fingerprint."""
     return f"{_MERGES}/{name}.json"
 
 
-def dropped_path(name: str) -> str:
-    """Where it is said that a running merge is dropped."""
-    return f"{_DROPPED}/{name}.json"
+def damaged_path(part: str, number: int) -> str:
+    """Where it is said that a version is damaged."""
+    return f"{DAMAGED}/{part}@{number}.json"
+
+
+def node_name(parts: Sequence[MergedPart]) -> str:
+    """The name of the merged states of some parts: equal states have equal names, in any run."""
+    content = "\n".join(f"{one.part} {one.states}" for one in parts)
+    return f"{parts[0].part}+{len(parts) - 1}-{hashlib.sha256(content.encode()).hexdigest()[:24]}"
 
 
 def states_checksum(version: PartVersion) -> str:

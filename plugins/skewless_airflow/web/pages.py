@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request, status
 from skewless.errors import SkewlessError
 from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
-from skewless.standing.kept_merges import choice_of
+from skewless.standing.tree import plan_of
 from skewless_airflow.web.airflow_runs import (
     AirflowRun,
     airflow_run,
@@ -199,7 +199,7 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
         job=job,
         window=window,
         saved=saving(window, read_stages(directory)) if window else None,
-        choice=choice_of(directory) if window else None,
+        plan=plan_of(directory) if window else None,
         measured=report.window if report else None,
         finality=directory.finality(),
         most=_MOST_PARTS,

@@ -1,15 +1,16 @@
-"""Running merges in a real store: what was kept, lost, damaged or pruned, the result is that of all parts."""
+"""The tree of merged states over the parts of a window: whatever was kept or lost, a result is that of all parts."""
 
 from __future__ import annotations
 
 import datetime as dt
 import itertools
 import json
+import math
 import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,40 +21,91 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from skewless.documents.commit import CommittedFile
-from skewless.documents.job import Algebra
 from skewless.documents.window import PartVersion, SeenFile, WindowSpan
 from skewless.errors import DocumentError
 from skewless.run.directory import Attempt
 from skewless.run.storage import file_checksum
 from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.kept_merges import NightPlan, kept_merge, plan_night, unsettled
 from skewless.standing.retention import StatesLimits, doomed_states, remove_states
 from skewless.standing.store import (
     STATES_STEP,
+    MergedPart,
+    MergedParts,
     Numbered,
     StatesStore,
     borrow_states,
-    dropped_path,
     merge_path,
     open_states,
+    states_checksum,
     version_path,
 )
-from skewless.standing.window_choice import name_of
+from skewless.standing.tree import NightPlan, aligned_spans, cover, pieces_of, plan_night, spans_to_make
 from tests.object_stores import BUCKET, as_client, object_server
 from tests.tiers import mostly_long
-from tests.unit.states import Counts, follow, merged
 
-EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
-FLOATS = {"mean": Algebra(mergeable=True, ordered=False)}
-WAYS = ["merge all", "running merges", "subtract", "touched keys"]
+#: Of each key, how often each file is in its state.
+Counts = dict[str, Counter[str]]
 LIMITS = StatesLimits(parts=9)
+
+
+@given(first=st.integers(-50, 5000), length=st.integers(1, 1000))
+def test_a_window_is_a_merge_of_at_most_twice_the_logarithm_of_its_parts(first: int, length: int) -> None:
+    nodes = list(aligned_spans(range(first, first + length)))
+    spans = cover((0, length), nodes)
+    assert [at for span in spans for at in range(*span)] == list(range(length))
+    assert len(spans) <= max(1, 2 * math.log2(length))
+    assert len(nodes) < length, "they are as many as the parts, at most"
+
+
+@given(first=st.integers(0, 5000), length=st.integers(2, 1000), late=st.integers(0, 999))
+def test_a_late_file_spoils_the_logarithm_of_the_parts_and_little_is_read_for_it(
+    first: int, length: int, late: int
+) -> None:
+    at = late % length
+    nodes = list(aligned_spans(range(first, first + length)))
+    kept = {span for span in nodes if not span[0] <= at < span[1]}
+    made = spans_to_make(nodes, kept, grows=True)
+    assert len(made) <= math.log2(length)
+    pieces = pieces_of(made, kept)
+    assert len(pieces) <= len(made) + 1
+    assert pieces.get((at, at + 1), ()) == tuple(range(len(made)))
+
+
+@given(places=st.sets(st.integers(0, 300), min_size=1, max_size=60), kept=st.sets(st.integers(0, 60)))
+def test_nodes_are_made_of_pieces_that_are_read_once(places: set[int], kept: set[int]) -> None:
+    """Also where many days have no files, and whatever is kept."""
+    nodes = list(aligned_spans(sorted(places)))
+    known = {span for at, span in enumerate(nodes) if at in kept}
+    made = spans_to_make(nodes, known, grows=True)
+    pieces = pieces_of(made, known)
+    assert all(one in known or one[1] - one[0] == 1 for one in pieces)
+    for number, node in enumerate(made):
+        own = sorted(piece for piece, within in pieces.items() if number in within)
+        assert [at for span in own for at in range(*span)] == list(range(*node))
+    read = [at for span in pieces for at in range(*span)]
+    assert len(read) == len(set(read))
+
+
+def test_nodes_that_leave_with_the_oldest_part_are_made_only_while_the_window_grows() -> None:
+    nodes = list(aligned_spans(range(8)))
+    assert spans_to_make(nodes, set(), grows=False) == [(2, 4), (4, 6), (6, 8), (4, 8)]
+    assert spans_to_make(nodes, {(4, 8)}, grows=True) == [(0, 2), (2, 4), (4, 6), (6, 8), (0, 4), (0, 8)]
+
+
+def merged(many: Sequence[Counts]) -> Counts:
+    """States of many parts, merged."""
+    total: Counts = {}
+    for states in many:
+        for key, seen in states.items():
+            total.setdefault(key, Counter()).update(seen)
+    return total
 
 
 class Nights:
     """Nights with a window of five parts, and the files of their states, which are written and read."""
 
-    def __init__(self, folder: Path, algebra: Mapping[str, Algebra] = EXACT) -> None:
-        self.folder, self.algebra = folder, algebra
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         fingerprint = Fingerprint(shapes={})
         self.store: StatesStore = open_states(str(folder), fingerprint)
         self.store.begin(fingerprint)
@@ -74,48 +126,47 @@ class Nights:
         loaded = [json.loads(Path(self.store.path(file.path)).read_text()) for file in files]
         return merged([{key: Counter(seen) for key, seen in one.items()} for one in loaded])
 
-    def change(self, day: int, keys: Sequence[int], *, add: bool = False) -> Numbered:
-        """A part comes, is reduced anew, or is added to."""
+    def change(self, day: int, keys: Sequence[int], *, add: bool = False, states: bool = True) -> Numbered:
+        """A part comes, is reduced anew, or is added to; without ``states`` only its files are other ones."""
         content = f"{day}-{next(self._attempts)}"
         seen = [SeenFile(path=content, size_bytes=1, ranks=(next(self._attempts),))]
-        files = self.write({str(key): Counter([content]) for key in keys})
-        before = self.store.newest(part(day))[0] if add else None
-        if before is not None:
+        before = self.store.newest(part(day))[0]
+        files = self.write({str(key): Counter([content]) for key in keys}) if states else ()
+        if before is not None and (add or not states):
             seen, files = [*before.version.files, *seen], (*before.version.states, *files)
         rows = sum(file.rows for file in files)
         return self.store.commit(
             PartVersion(part=part(day), fingerprint="f", run=content, files=tuple(seen), rows=rows, states=files)
         )
 
-    def plan(self, last: int, preferred: str = "", held_parts: int = 9) -> NightPlan | None:
-        found = [self.store.newest(part(day))[0] for day in range(last - 4, last + 1)]
-        self.parts = [one for one in found if one is not None]
-        if not self.parts or self.parts[-1].version.part != part(last):
+    def plan(self, last: int) -> NightPlan | None:
+        newest = {day: self.store.newest(part(day))[0] for day in range(last - 4, last + 1)}
+        self.parts = [one for one in newest.values() if one is not None]
+        if newest[last] is None:
             return None
         windows = [WindowSpan(length=1, first=len(self.parts) - 1), WindowSpan(length=5)]
-        return plan_night(
-            self.store, self.parts, windows, self.algebra,
-            held_parts=held_parts, now=dt.datetime.now(tz=dt.UTC), preferred=preferred,
-        )  # fmt: skip
+        return plan_night(self.store, self.parts, [day for day, one in newest.items() if one], windows)
 
-    def follow(self, plan: NightPlan) -> None:
-        """Do what the plan says; the result is that of all parts."""
-        found = dict(plan.files)
-        for step in plan.choice.steps:
-            files = self.write(follow(step, lambda name: self.read(found[name])))
-            found[step.makes] = files
-            if step.keep:
-                self.store.keep_merge(kept_merge(plan.choice, step, self.parts, files, "run"))
-        whole = [self.read(one.version.states) for one in self.parts]
-        assert self.read(found[plan.choice.results["5"]]) == merged(whole)
-        assert self.read(found[plan.choice.results["1"]]) == whole[-1]
-        for name in plan.choice.dropped:
-            self.store.drop_merge(name, "run")
-
-    def night(self, last: int, preferred: str = "") -> NightPlan:
-        plan = self.plan(last, preferred)
-        assert plan is not None
-        self.follow(plan)
+    def night(self, last: int) -> NightPlan | None:
+        """Make what is planned, and keep it; the results are those of all parts."""
+        plan = self.plan(last)
+        if plan is None:
+            return None
+        files, whole = dict(plan.files), [self.read(one.version.states) for one in self.parts]
+        for number, (name, span) in enumerate(plan.document.made.items()):
+            pieces = [piece for piece, nodes in plan.pieces.items() if number in nodes]
+            states = merged([self.read(plan.files[piece]) for piece in pieces])
+            assert states == merged(whole[slice(*span)])
+            files[name] = self.write(states)
+            parts = tuple(
+                MergedPart(part=one.version.part, states=states_checksum(one.version))
+                for one in self.parts[slice(*span)]
+            )
+            self.store.keep_merge(MergedParts(fingerprint="f", run="r", parts=parts, rows=0, states=files[name]))
+            assert name in self.store.merges()
+        for window, names in plan.document.results.items():
+            wanted = whole[-1:] if window == "1" else whole
+            assert merged([self.read(files[name]) for name in names]) == merged(wanted)
         return plan
 
     def prune(self, days: int) -> list[str]:
@@ -130,18 +181,12 @@ def part(day: int) -> str:
     return f"2026-10-{day:02}"
 
 
-def chosen(plan: NightPlan, window: str = "5") -> str:
-    (action,) = (one.action for one in plan.choice.candidates if one.chosen and one.window == window)
-    return action
-
-
 KEYS = st.lists(st.integers(0, 5), max_size=4, unique=True)
 EVENTS = st.one_of(
     st.tuples(st.just("night"), KEYS),
     st.tuples(st.just("night"), KEYS),
     st.tuples(st.sampled_from(["change", "add"]), KEYS, st.integers(0, 6)),
-    st.tuples(st.just("backfill"), KEYS, st.integers(1, 6)),
-    st.tuples(st.just("again"), KEYS),
+    st.tuples(st.just("backfill"), KEYS, st.integers(0, 6)),
     st.tuples(st.just("cut a document"), KEYS, st.integers(0, 5)),
     st.tuples(st.just("lose states"), KEYS, st.integers(0, 5)),
     st.tuples(st.just("prune"), KEYS, st.sampled_from([0, 8])),
@@ -149,7 +194,7 @@ EVENTS = st.one_of(
 
 
 def harm(nights: Nights, how: str, merge: str) -> None:
-    """Damage a running merge that is not damaged yet."""
+    """Damage a node that is not damaged yet."""
     with suppress(DocumentError):
         for file in nights.store.merge(merge).states if how == "lose states" else ():
             Path(nights.store.path(file.path)).unlink(missing_ok=True)
@@ -158,98 +203,75 @@ def harm(nights: Nights, how: str, merge: str) -> None:
         document.write_bytes(document.read_bytes()[:-9])
 
 
-@pytest.mark.parametrize("nights", [5, pytest.param(60, marks=pytest.mark.long)])
-@pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
-def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(
-    algebra: Mapping[str, Algebra], nights: int
-) -> None:
-    ways: Counter[str] = Counter()
-
+@pytest.mark.parametrize("nights", [20, pytest.param(200, marks=pytest.mark.long)])
+def test_whatever_became_of_nodes_the_result_is_that_of_all_parts(nights: int) -> None:
     @settings(max_examples=nights, phases=[Phase.generate], deadline=None)
-    @given(preferred=st.sampled_from(["", *WAYS]), events=st.lists(EVENTS, min_size=8, max_size=20))
-    def check(preferred: str, events: list[tuple[object, ...]]) -> None:
+    @given(events=st.lists(EVENTS, min_size=8, max_size=20))
+    def check(events: list[tuple[str, list[int], int]]) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            nights, today = Nights(Path(folder), algebra), 5
+            nights, today = Nights(Path(folder)), 5
             nights.change(today, [0])
             for event, keys, *number in events:
-                assert isinstance(keys, list)
                 back = number[0] if number else 0
-                assert isinstance(back, int)
                 if event == "night":
                     today += 1
                     nights.change(today, keys)
-                    ways[chosen(nights.night(today, preferred))] += 1
-                elif event == "again":
-                    nights.night(today, preferred)
+                    nights.night(today)
                 elif event in {"change", "add"} and nights.store.newest(part(today - back))[0]:
                     nights.change(today - back, keys, add=event == "add")
-                elif event == "backfill" and (plan := nights.plan(today - back, preferred)):
-                    assert not any(step.keep for step in plan.choice.steps)
-                    assert not plan.choice.dropped
-                    nights.follow(plan)
+                elif event == "backfill":
+                    nights.night(today - back)
                 elif event == "prune":
                     nights.prune(back)
-                elif event in {"cut a document", "lose states"} and (names := nights.store.merges()):
+                elif event in {"cut a document", "lose states"} and (names := sorted(nights.store.merges())):
                     harm(nights, event, names[back % len(names)])
-            nights.night(today, preferred)
+            nights.night(today)
 
     check()
-    possible = set(WAYS) if algebra is EXACT else set(WAYS) - {"subtract"}
-    assert nights < 60 or all(ways[way] > 5 for way in possible), ways
 
 
-def three_nights(folder: Path, preferred: str = "subtract") -> Nights:
-    """Nights of which the last one has a part that left."""
+def some_nights(folder: Path) -> Nights:
+    """Nights of which the last one has six days behind it."""
     nights = Nights(folder)
     for day in range(1, 7):
         nights.change(day, [day % 3, 7])
-        if day > 3:
-            nights.night(day, preferred)
+        assert nights.night(day)
     return nights
 
 
-def test_a_running_merge_that_is_damaged_is_passed_over_with_a_sentence(tmp_path: Path) -> None:
-    nights = three_nights(tmp_path)
-    (name,) = nights.store.merges()
-    nights.change(7, [1])
-    plan = nights.plan(7, "subtract")
+def test_a_node_that_is_damaged_is_passed_over_with_a_sentence_and_made_anew(tmp_path: Path) -> None:
+    nights = some_nights(tmp_path)
+    plan = nights.night(6)
     assert plan is not None
-    assert name in plan.choice.steps[0].add
+    assert not plan.document.made, "all nodes of the night are kept"
+    name = next(one for one in plan.document.results["5"][1:] if "+" in one)
     (file,) = nights.store.merge(name).states
     states = Path(nights.store.path(file.path))
     states.write_bytes(states.read_bytes().replace(b"1", b"2"))  # as long as it was
-    plan = nights.night(7, "subtract")
-    assert plan.choice.steps[0].add[0] == f"{part(3)}@1"
-    assert plan.choice.passed_over[0].startswith(f"{name} (")
-    assert "other content" in plan.choice.passed_over[0]
+    plan = nights.night(6)
+    assert plan is not None
+    assert name in plan.document.made
+    assert plan.document.passed_over[0].startswith(f"{name} (")
+    assert "other content" in plan.document.passed_over[0]
+    again = nights.plan(6)
+    assert again is not None
+    assert not again.document.made
 
 
-def test_states_that_a_prune_may_remove_at_any_time_are_not_subtracted(tmp_path: Path) -> None:
-    nights = three_nights(tmp_path)
-    nights.change(7, [1])
-    few, enough = nights.plan(7, "subtract", held_parts=5), nights.plan(7, "subtract", held_parts=6)
-    assert few is not None
-    assert enough is not None
-    assert not few.choice.steps[0].subtract
-    assert enough.choice.steps[0].subtract == (f"{part(2)}@1",)
-    nights.change(3, [1, 2])
-    both = nights.plan(7, "subtract")
-    assert both is not None
-    assert both.choice.steps[0].subtract == (f"{part(2)}@1", f"{part(3)}@1")
-    aged(nights, version_path(part(3), 2), 6)
-    old = nights.plan(7, "subtract")
-    assert old is not None
-    assert not old.choice.steps[0].subtract
-
-
-def test_a_number_that_a_version_is_given_again_is_another_version(tmp_path: Path) -> None:
-    """All versions of a part were removed, and it was reduced anew: its first version is not the one in the merges."""
-    nights = three_nights(tmp_path)
-    Path(nights.store.path(f"parts/{part(4)}/versions/0001.json")).unlink()
-    assert nights.change(4, [0, 1, 2]).number == 1
-    nights.change(7, [1])
-    plan = nights.night(7, "subtract")
-    assert not plan.choice.steps[0].subtract
+def test_a_node_stands_for_states_and_not_for_the_number_of_a_version(tmp_path: Path) -> None:
+    """Numbers begin anew if all versions of a part were removed; and compaction makes a version of the same states."""
+    nights = some_nights(tmp_path)
+    nights.change(5, [], states=False)
+    plan = nights.night(6)
+    assert plan is not None
+    assert not plan.document.made
+    for number in (1, 2):
+        Path(nights.store.path(version_path(part(5), number))).unlink()
+    assert nights.change(5, [0, 1, 2]).number == 1
+    plan = nights.night(6)
+    assert plan is not None
+    assert all(first <= 3 < end for first, end in plan.document.made.values())
+    assert plan.document.made
 
 
 def aged(nights: Nights, path: str, days: float) -> None:
@@ -257,25 +279,31 @@ def aged(nights: Nights, path: str, days: float) -> None:
     os.utime(nights.store.path(path), (moment, moment))
 
 
-def test_a_dropped_merge_stays_as_long_as_a_run_may_read_it(tmp_path: Path) -> None:
-    nights = three_nights(tmp_path)
-    dropped = sorted(set(nights.store.held_merges()) - set(nights.store.merges()))
-    assert len(dropped) == 2
-    for name in dropped:
-        aged(nights, merge_path(name), 30)
-    aged(nights, dropped_path(dropped[0]), 8)
-    states = nights.store.merge(dropped[0]).states[0].path
-    aged(nights, states, 30)
-    (kept,) = nights.store.merges()
-    aged(nights, merge_path(kept), 30)
-    assert nights.prune(0) == [merge_path(dropped[0]), dropped_path(dropped[0]), states]
-    assert nights.store.held_merges() == sorted({*dropped[1:], kept})
-    nights.read(nights.store.merge(kept).states)
+def test_a_node_goes_when_the_states_that_it_is_of_are_not_kept_any_more(tmp_path: Path) -> None:
+    nights = some_nights(tmp_path)
+    before = nights.store.merges()
+    nights.change(4, [1])
+    nights.night(6)
+    assert nights.prune(0) == [], "a run may read what was replaced"
+    spoiled = {name for name in before if part(4) in {one.part for one in nights.store.merge(name).parts}}
+    assert spoiled
+    files = [file.path for name in spoiled for file in nights.store.merge(name).states]
+    gone = nights.prune(8)
+    assert {merge_path(name) for name in spoiled} <= set(gone)
+    assert set(files) <= set(gone)
+    assert spoiled.isdisjoint(nights.store.merges())
+    plan = nights.plan(6)
+    assert plan is not None
+    assert not plan.document.made, "those of the newest states stay"
+    for day in range(7, 16):
+        nights.change(day, [1])
+    assert not set(nights.prune(30)) & {merge_path(name) for name in before & spoiled}
+    assert nights.store.merges() == set(), "nine newer parts are kept"
 
 
-def test_a_damaged_merge_keeps_all_files_for_a_while_and_then_goes(tmp_path: Path) -> None:
-    nights = three_nights(tmp_path)
-    (name,) = nights.store.merges()
+def test_a_damaged_node_keeps_all_files_for_a_while_and_then_goes(tmp_path: Path) -> None:
+    nights = some_nights(tmp_path)
+    name = min(nights.store.merges())
     document = Path(nights.store.path(merge_path(name)))
     document.write_bytes(document.read_bytes()[:-9])
     unnamed = nights.write({})[0].path
@@ -286,49 +314,18 @@ def test_a_damaged_merge_keeps_all_files_for_a_while_and_then_goes(tmp_path: Pat
     assert not Path(nights.store.path(unnamed)).exists()
 
 
-def test_merges_go_with_the_parts_that_are_kept(tmp_path: Path) -> None:
-    """Nobody dropped them: the job has been given a shorter window, or its last night was killed."""
-    nights = three_nights(tmp_path)
-    (name,) = nights.store.merges()
-    for day in range(7, 16):
-        nights.change(day, [1])
-    assert merge_path(name) in nights.prune(8)
-
-
-def test_a_run_of_a_day_that_is_to_come_changes_nothing_for_the_nights_after_it(tmp_path: Path) -> None:
+def test_a_day_that_is_to_come_takes_no_place_of_those_that_are_kept(tmp_path: Path) -> None:
     """Somebody has written 2099 for 2026."""
-    nights = three_nights(tmp_path)
-    kept, now = nights.store.merges(), dt.datetime.now(tz=dt.UTC)
+    nights = some_nights(tmp_path)
     files = nights.write({"7": Counter(["typo"])})
     nights.store.commit(
         PartVersion(part="2099-01-01", fingerprint="f", run="typo", files=(), rows=1, states=files)
     )  # fmt: skip
     (Path(nights.store.root) / "parts" / ".DS_Store").touch()
-    typo, _ = nights.store.newest("2099-01-01")
-    assert typo is not None
-    plan = plan_night(nights.store, [typo], [WindowSpan(length=5)], EXACT, held_parts=9, now=now)
-    assert not plan.choice.dropped
-    nights.change(7, [1])
-    plan = nights.night(7, "subtract")
-    assert plan.choice.steps[0].subtract == (f"{part(2)}@1",)
-    assert [one for one in nights.store.merges() if one not in kept] == [plan.choice.results["5"]]
-    assert plan.choice.dropped == tuple(kept)
-    assert not nights.store.newer_parts(part(7), now)
-    assert nights.store.newer_parts("2098-12-31", now) == ["2099-01-01"]
-    for day in range(8, 11):
+    for day in range(7, 11):
         nights.change(day, [1])
     gone = {path for path in nights.prune(8) if path.startswith("parts/")}
     assert gone == {version_path(part(1), 1)}, "nine that have come are kept, and the one to come is not one of them"
-
-
-def test_late_rows_are_expected_where_the_last_parts_had_some() -> None:
-    def parts(*numbers: int) -> list[Numbered]:
-        version = PartVersion(part="p", fingerprint="f", run="r", files=(), rows=0, states=())
-        return [Numbered(number, version) for number in numbers]
-
-    assert unsettled(parts(1)) == 0
-    assert unsettled(parts(1, 1, 4, 1, 1)) == 0, "one late file"
-    assert unsettled(parts(9, 9, 3, 3, 3, 3, 3, 2, 1)) == 3, "every part changes twice, on the two nights after its own"
 
 
 # Kept states that are damaged are passed over, whatever befell which file; they are on the disk before they count.
@@ -394,7 +391,7 @@ def test_a_version_of_which_any_file_is_damaged_is_passed_over(store: StatesStor
                 out.write(whole)
     assert store.commit(version_of(store, "r2", "late")) == newer
     # A run that has read a damaged page says so.
-    store.drop_merge(name_of(((PART, 2),)), "r3")
+    store.set_aside(PART, 2, "r3")
     assert store.newest(PART)[0] == older
     assert store.commit(version_of(store, "r2", "anew")).number == 3
 

@@ -1,0 +1,273 @@
+"""The states of the parts of a night: one state for each part and key, in the store of standing states.
+
+The states of all parts are written at once: by Arrow where they are few and have one row for each part and key already,
+else by one Spark job. Then a version of each part that has new states is committed: its earlier states, unless it was
+reduced anew, and the new ones. A part whose units all are known has none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Job
+from skewless.documents.ledger import PartLine, PartLines, WindowLine
+from skewless.documents.window import JobWindow, PartVersion, WindowPart
+from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
+from skewless.run.directory import Attempt, RunDirectory
+from skewless.standing.fingerprint import Fingerprint
+from skewless.standing.parts import next_version
+from skewless.standing.store import STATES_STEP, MergedParts, Numbered, StatesStore
+from skewless_spark.branches import PLACE, merge_in_order, merges_kept
+from skewless_spark.branches.native import Native
+from skewless_spark.session.queries import planned_once
+from skewless_spark.sources.formats.files import in_threads
+from skewless_spark.sources.formats.parquet import open_parquet
+from skewless_spark.stage.routing import TASK
+from skewless_spark.states.as_spark import AsSpark
+from skewless_spark.states.columns import PART, JobColumns
+from skewless_spark.states.committed_files import read_files, readable, write_files
+from skewless_spark.windows.nodes import STATES_FILE_BYTES, number_of_writers, written_by
+
+log = logging.getLogger(__name__)
+
+_DATA = "data"
+#: How many additions a part may have beside each other. Each leaves files of its own. A merge of a window reads all of
+#: them, and a key has a state in each: so the next addition writes the states of the part anew, one for each key.
+MOST_ADDITIONS = 8
+#: States of at most this many bytes are copied by Arrow; all are in memory meanwhile. A Spark job takes two seconds and
+#: a half of a night in a new process, most of it to compile its code.
+COPIED_BYTES = 32 << 20
+#: Every task writes a file for each part, unless these were more. Then the states of a part are sent to few tasks.
+_MOST_FILES = 64
+_FILE = "file"
+
+
+def keep_states(
+    run: RunDirectory,
+    columns: JobColumns,
+    attempt: Attempt,
+    states: DataFrame,
+    files: Sequence[CommittedFile],
+    *,
+    one_each: bool,
+    rows: int,
+) -> tuple[list[Numbered], list[PartLine]]:
+    """Write tonight's states into the store, and commit a version of each part that has some.
+
+    Args:
+        states: of the stages, with their stage.
+        files: that they are read from.
+        one_each: whether there is one native state, and nothing else, for each part and key.
+
+    Returns:
+        The version of each part of the window with its number, oldest first, and its rows.
+
+    Raises:
+        LedgerError: the states do not stand for the rows that were processed; no version is committed.
+    """
+    job, window = columns.job, columns.window
+    store = StatesStore(window.store)
+    store.begin(Fingerprint(shapes=window.shapes))
+    crowded = crowded_parts(window) if rows else {}
+    kept = Attempt(store, STATES_STEP, attempt.ident)
+    if rows and (crowded or not one_each or not _copy(run, files, columns, kept)):
+        size = sum(file.size_bytes for file in files)
+        merged = _of_parts(states, columns, size, one_each=one_each)
+        cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
+        placed = with_kept_states(columns, merged, crowded).withColumn(PLACE, F.expr(f"CASE {cases} END"))
+        with planned_once(merged.sparkSession):
+            write_files(placed, kept, _DATA, PART)
+    made = written_by(kept, _DATA, PART) if rows else {}
+    for at, part in crowded.items():
+        of_part, count = made[at]
+        made[at] = (of_part, count - part.base_rows)
+    _require_all(columns, made, rows)
+    versions, lines = [], []
+    for at, part in enumerate(window.parts):
+        of_part, count = made.get(at, ([], 0))
+        # The kept states of a crowded part are among those that were written tonight.
+        standing = part.model_copy(update={"base_states": ()}) if at in crowded else part
+        versions.append(next_version(window, standing, str(run), of_part, count))
+        line = PartLine(
+            part=part.name, unchanged_rows=part.base_rows, new_rows=count,
+            taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,
+        )  # fmt: skip
+        lines.append(line)
+
+    def committed(pair: tuple[WindowPart, PartVersion]) -> Numbered:
+        part, version = pair
+        return store.commit(version) if part.changed or part.rewritten else Numbered(part.base or 0, version)
+
+    return list(in_threads(committed, zip(window.parts, versions, strict=True))), lines
+
+
+def lines_of(columns: JobColumns, parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]) -> PartLines:
+    """The lines of the parts and windows of a result.
+
+    Args:
+        counts: for each window, rows of the input in it, and keys.
+    """
+    lines = [
+        WindowLine(
+            name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :])
+        )
+        for span, (rows, keys) in zip(columns.window.windows, counts, strict=True)
+    ]  # fmt: skip
+    return PartLines(parts=tuple(parts), windows=tuple(lines))
+
+
+def set_aside_damaged(run: RunDirectory, window: JobWindow) -> bool:
+    """Set aside what cannot be read to its end of the states that are kept; whether the merge can begin anew.
+
+    It can without nodes, and without a version that this run has added itself.
+
+    Raises:
+        RunDirectoryError: the run goes on from a version that is damaged, and was listed with it.
+    """
+    store, damaged, lost = StatesStore(window.store), False, list[RunDirectoryError]()
+    for name in sorted(store.merges()):
+        if (fault := _fault(store, partial(store.merge, name))) is not None:
+            log.warning("merged states %s are not used any more: %s", name, fault)
+            store.forget_merge(name)
+            damaged = True
+    for part in window.parts:
+        based = [] if part.base is None else [part.base]
+        for number in {*store.numbers(part.name)[-1:], *based}:
+            if (fault := _fault(store, partial(store.version, part.name, number))) is None:
+                continue
+            store.set_aside(part.name, number, str(run))
+            damaged = True
+            if number == part.base:
+                words = f"version {number}, from which this run goes on, cannot be read ({str(fault).rstrip('.')})"
+                hint = "begin a new run directory: the rows of the part are read again"
+                lost.append(RunDirectoryError.saying(f"states of part {part.name}", words, hint))
+    if lost:
+        raise lost[0]
+    return damaged
+
+
+def _fault(store: StatesStore, document: Callable[[], PartVersion | MergedParts]) -> SkewlessError | None:
+    try:
+        for file in document().states:
+            store.verify(file)
+            with readable(store, file), store.fs.open(f"{store.root}/{file.path}", "rb") as opened:
+                for _ in open_parquet(opened).iter_batches():
+                    pass
+    except (DocumentError, RunDirectoryError) as err:
+        return err
+    return None
+
+
+def _of_parts(states: DataFrame, columns: JobColumns, size_bytes: int, *, one_each: bool) -> DataFrame:
+    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
+    groups, most = columns.groups, columns.job.spec.output.files
+    partitions = min(most, -(-size_bytes // STATES_FILE_BYTES) or 1)
+    if len(columns.window.reduced) * partitions <= _MOST_FILES:
+        if one_each:
+            made = states.select(*groups, "rows", *Native(columns).names).coalesce(partitions)
+            return made.sortWithinPartitions(*groups)
+        keyed = states.repartition(partitions, *groups)
+        return merge_in_order(keyed.sortWithinPartitions(*groups, "stage", TASK), columns)
+    listed = [_listed(columns.job, part) for part in columns.window.parts]
+    shares = (size_bytes * rows // (sum(listed) or 1) for rows in listed)
+    in_files = ", ".join(str(min(most, -(-share // STATES_FILE_BYTES) or 1)) for share in shares)
+    number = F.expr(f"pmod(xxhash64({', '.join(columns.keys)}), array({in_files})[{PART}])")
+    keyed = states.withColumn(_FILE, number).repartition(most, PART, _FILE)
+    if one_each:
+        return keyed.select(*groups, "rows", *Native(columns).names).sortWithinPartitions(*groups)
+    in_order = keyed.sortWithinPartitions(*groups, _FILE, "stage", TASK)
+    return merge_in_order(in_order, columns, also=(_FILE,)).drop(_FILE)
+
+
+def _copy(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns, attempt: Attempt) -> bool:
+    """Write the states of each part by Arrow into a file of its own, in the order of keys, with the place of the part.
+
+    Returns:
+        Whether that was done: the states are few, and Arrow writes their columns as Spark does.
+
+    Raises:
+        RunDirectoryError: a file is not the one that was committed, or is damaged.
+    """
+    if sum(file.size_bytes for file in files) > COPIED_BYTES:
+        return False
+    names = [*columns.keys, "rows", *Native(columns).names]
+    as_spark = AsSpark.of(run, files, {name: name for name in names})
+    if as_spark is None:
+        return False
+    noted = None if as_spark.noted is None else StructType([*as_spark.noted]).add(PLACE, LongType())
+    kept = as_spark._replace(kind=as_spark.kind.append(pa.field(PLACE, pa.int64())), noted=noted)
+    store, window = attempt.run, columns.window
+
+    def read(file: CommittedFile) -> pa.Table:
+        with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+            return open_parquet(opened).read([PART, *names], use_threads=False)
+
+    def write(at: int, rows: pa.Table) -> None:
+        places = pa.array(np.full(len(rows), window.parts[at].place))
+        target = f"{store.root}/{attempt.folder}/{_DATA}/{PART}={at}"
+        store.fs.makedirs(target, exist_ok=True)
+        with store.fs.open(f"{target}/part-00000.parquet", "wb") as out, kept.writer(out) as writer:
+            writer.write_table(pa.Table.from_arrays([*rows.columns, places], schema=kept.kind))
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        states = pa.concat_tables(pool.map(read, files))
+        # As Spark sorts, with null first.
+        flags = {
+            f"{key}-{at}": one for key in columns.keys for at, one in enumerate((states[key].is_valid(), states[key]))
+        }
+        order = pa.table({PART: states[PART], **flags})
+        states = states.take(pc.sort_indices(order, [(name, "ascending") for name in order.column_names]))
+        numbers, begins = np.unique(states[PART].to_numpy(), return_index=True)
+        slices = zip(numbers, begins, [*begins[1:], len(states)], strict=True)
+        for written in [
+            pool.submit(write, int(at), states.slice(first, end - first).select(names)) for at, first, end in slices
+        ]:
+            written.result()
+    return True
+
+
+def _require_all(columns: JobColumns, made: Mapping[int, tuple[list[CommittedFile], int]], rows: int) -> None:
+    job = columns.job
+    for at, part in enumerate(columns.window.parts):
+        seen, listed = made.get(at, ([], 0))[1], _listed(job, part)
+        if job.counted and seen != listed:
+            raise LedgerError(
+                f"part {part.name}", f"{listed:,} rows in its new states", f"{seen:,}", "nothing was committed"
+            )
+    if (seen := sum(count for _, count in made.values())) != rows:
+        raise LedgerError("states of the parts", f"the {rows:,} rows processed", f"{seen:,}", "nothing was committed")
+
+
+def _listed(job: Job, part: WindowPart) -> int:
+    return sum(unit.rows for unit in job.units[slice(*part.units)])
+
+
+def crowded_parts(window: JobWindow) -> dict[int, WindowPart]:
+    """The parts that are added to tonight and have had many additions, by their positions."""
+    reduced = ((at, window.parts[at]) for at in window.reduced)
+    return {at: part for at, part in reduced if number_of_writers(part.base_states) >= MOST_ADDITIONS}
+
+
+def with_kept_states(columns: JobColumns, made: DataFrame, crowded: Mapping[int, WindowPart]) -> DataFrame:
+    """Tonight's states, merged with the kept ones of some parts."""
+    if not crowded:
+        return made
+    store, states = StatesStore(columns.window.store), made
+    for at, part in crowded.items():
+        kept = read_files(made.sparkSession, store, part.base_states).withColumn(PART, F.lit(at))
+        states = states.unionByName(kept.select(*made.columns))
+    # In an order that is always the same, as where a window is merged.
+    keyed = states.repartition(columns.job.spec.output.files, *columns.groups)
+    in_order = keyed.sortWithinPartitions(*columns.groups, "rows")
+    return in_order.groupBy(*columns.groups).agg(*merges_kept(states, columns, place=None))

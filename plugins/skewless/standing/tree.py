@@ -1,0 +1,168 @@
+"""Merged states in a tree over the parts of a window: of 2, 4, 8 ... parts that are aligned by their places.
+
+A node has the parts of the places ``size * n <= place < size * (n + 1)``, where size is a power of two, and is made of
+its two halves (a segment tree: de Berg and others, "Computational Geometry", section 10.3). So a window of n parts is a
+merge of at most ``2 * log2(n)`` states, and a part that changes spoils ``log2(n)`` nodes. All nodes within the longest
+window of a night are made, unless they are kept: all windows use them, and those of the nights to come.
+
+    STORE/FINGERPRINT/merges/NAME.json     the states of which parts a node is made of, and the files with its own
+
+A node only saves time. One that is damaged, or whose files are gone, is forgotten, and made anew of its parts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from pydantic import Field
+
+from skewless.columns import column
+from skewless.document import Count, Document
+from skewless.documents.commit import CommittedFile
+from skewless.documents.window import WindowSpan
+from skewless.errors import DocumentError, RunDirectoryError
+from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
+from skewless.standing.store import MergedPart, Numbered, StatesStore, node_name, states_checksum
+
+#: The positions ``first <= at < end`` of parts of a window, oldest first.
+Span = tuple[int, int]
+
+
+class WindowPlan(Document):
+    """Of which states the results of a night are merged: ``windows.json``.
+
+    Attributes:
+        parts: the part versions of the longest window, ``2026-11-20@3``, oldest first.
+        made: the nodes that the night makes, by name, each with the span of its parts.
+        results: for each window, by its length or ``all``, the parts and nodes whose states are merged.
+        passed_over: nodes that could not be used, each with the reason.
+    """
+
+    parts: tuple[str, ...] = Field(min_length=1)
+    made: dict[str, tuple[Count, Count]]
+    results: dict[str, tuple[str, ...]]
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """How many states each window is merged of."""
+        merges = (f"window {window}: a merge of {len(names):,} states" for window, names in self.results.items())
+        return f"{'; '.join(merges)}; {len(self.made):,} merged states of several parts made"
+
+
+class NightPlan(NamedTuple):
+    """The plan of a night's merges.
+
+    Attributes:
+        files: of each part and each kept node that is read, by name.
+        pieces: what the nodes to be made are merged of, by name: the positions, in ``document.made``, of those nodes.
+        place_of: the place of the oldest part of each piece, which its states have.
+    """
+
+    document: WindowPlan
+    files: dict[str, tuple[CommittedFile, ...]]
+    pieces: dict[str, tuple[int, ...]]
+    place_of: dict[str, int]
+
+
+def plan_night(
+    store: StatesStore, parts: Sequence[Numbered], places: Sequence[int], windows: Sequence[WindowSpan]
+) -> NightPlan:
+    """Choose what is merged. Every file of a node that the plan reads was looked at.
+
+    Args:
+        parts: the versions of the longest window, oldest first, each with its place.
+        windows: each is an end of the longest one.
+    """
+    merged = [MergedPart(part=one.version.part, states=states_checksum(one.version)) for one in parts]
+    names = {span: node_name(merged[slice(*span)]) for span in aligned_spans(places)}
+    # In this order: another run commits the versions of its parts before it keeps nodes of them.
+    listing, faults = store.merges(), list[str]()
+    nodes = {span for span, name in names.items() if name in listing}
+    names |= {(at, at + 1): f"{one.version.part}@{one.number}" for at, one in enumerate(parts)}
+    files = {names[at, at + 1]: one.version.states for at, one in enumerate(parts)}
+    length = windows[-1].length
+    grows = length is None or places[-1] - places[0] + 1 < length
+    while True:
+        made = spans_to_make(names, nodes, grows=grows)
+        results = {one.name: cover((one.first, len(parts)), nodes | set(made)) for one in windows}
+        pieces = pieces_of(made, nodes)
+        read = {span for spans in (*results.values(), pieces) for span in spans} & nodes
+        faulty = set[Span]()
+        for span in read:
+            try:
+                files[names[span]] = store.usable_merge(names[span]).states
+            except (DocumentError, RunDirectoryError) as err:
+                faults.append(f"{names[span]} ({err})")
+                store.forget_merge(names[span])
+                faulty.add(span)
+        nodes -= faulty
+        if not faulty:
+            break
+    document = WindowPlan(
+        parts=tuple(names[at, at + 1] for at in range(len(parts))),
+        made={names[span]: span for span in made},
+        results={window: tuple(names[span] for span in spans) for window, spans in results.items()},
+        passed_over=tuple(faults),
+    )
+    return NightPlan(
+        document, files, {names[span]: within for span, within in pieces.items()},
+        {names[span]: places[span[0]] for span in pieces},
+    )  # fmt: skip
+
+
+def aligned_spans(places: Sequence[int]) -> Iterator[Span]:
+    """The nodes within some ascending places that have at least two parts, each once, smaller ones first."""
+    size, seen = 2, set[Span]()
+    while size <= places[-1] - places[0] + 1:
+        for begin in range(-(-places[0] // size) * size, places[-1] - size + 2, size):
+            span = bisect_left(places, begin), bisect_left(places, begin + size)
+            if span[1] - span[0] > 1 and span not in seen:
+                seen.add(span)
+                yield span
+        size *= 2
+
+
+def spans_to_make(spans: Iterable[Span], kept: AbstractSet[Span], *, grows: bool) -> list[Span]:
+    """The nodes that are not kept; without those that leave tomorrow with the oldest part, unless the window grows."""
+    return [span for span in spans if span[1] - span[0] > 1 and span not in kept and (grows or span[0] > 0)]
+
+
+def cover(whole: Span, nodes: Iterable[Span]) -> list[Span]:
+    """The fewest nodes and single parts that make up a span. Nodes never overlap without one having the other."""
+    longest = dict[int, int]()
+    for first, end in nodes:
+        if end <= whole[1]:
+            longest[first] = max(end, longest.get(first, end))
+    spans, at = list[Span](), whole[0]
+    while at < whole[1]:
+        spans.append((at, longest.get(at, at + 1)))
+        at = spans[-1][1]
+    return spans
+
+
+def pieces_of(made: Sequence[Span], kept: Iterable[Span]) -> dict[Span, tuple[int, ...]]:
+    """What nodes are made of, each read once: kept nodes and single parts, each with the numbers of the nodes over it.
+
+    A kept node that has a node to be made within it is no piece.
+    """
+    whole = [node for node in kept if not any(node[0] <= one[0] and one[1] <= node[1] for one in made)]
+    largest = [
+        one for one in made if not any(other != one and other[0] <= one[0] <= one[1] <= other[1] for other in made)
+    ]
+    pieces = (piece for one in largest for piece in cover(one, whole))
+    return {
+        (first, end): tuple(number for number, one in enumerate(made) if one[0] <= first and end <= one[1])
+        for first, end in pieces
+    }
+
+
+def plan_of(run: RunDirectory) -> WindowPlan | None:
+    """Of what a run merged the results of its windows; None without a window, or before the result is committed."""
+    commit = run.commit_of(RESULT_STEP) if run.job().window else None
+    if commit is None or not any(path.endswith(f"/{WINDOW_CHOICE}") for path in column(commit.files, "path")):
+        return None
+    return run.committed_document(commit, WINDOW_CHOICE, WindowPlan)
