@@ -162,8 +162,8 @@ def test_a_column_may_have_any_name_from_inside(spark: SparkSession, tmp_path: P
 
 #: Of kept states and their merge, of what goes to Python and comes from it.
 _OF_WINDOWS = (
-    "route_key", "part", "place", "leaving", "newest", "standing", "states", "rows", "python_rows", "task", "whole",
-    "kept", "s0", "c0", "m0", "origin", "origin_index",
+    "route_key", "part", "place", "node", "begin", "file", "newest", "standing", "states", "rows", "python_rows",
+    "task", "whole", "kept", "s0", "c0", "m0", "origin", "origin_index",
 )  # fmt: skip
 
 

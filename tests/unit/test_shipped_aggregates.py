@@ -80,22 +80,6 @@ def test_value_counts_are_those_of_a_counter() -> None:
     check()
 
 
-@given(parts=st.lists(WORDS, min_size=1, max_size=4), leaving=st.sets(st.integers(0, 3)))
-def test_value_counts_without_some_parts_are_those_of_the_others(parts: list[Rows], leaving: set[int]) -> None:
-    """Bit for bit: a value all of whose rows were taken out is not there with a count of 0."""
-    states = [fed("value_counts", [*part, (2, None)], pa.string(), "string").state() for part in parts]
-    slid, rest = (SHIPPED["value_counts"].accumulator(NoOptions(), ["string"]) for _ in range(2))
-    for state in states:
-        slid.merge(state, np.arange(3), 3)
-    rest.merge(states[0].slice(0, 0), np.arange(0), 3)
-    for n, state in enumerate(states):
-        if n in leaving:
-            slid.subtract(state, np.arange(3), 3)
-        else:
-            rest.merge(state, np.arange(3), 3)
-    assert slid.state().equals(rest.state())
-
-
 def test_value_counts_know_one_zero_and_one_nan() -> None:
     rows = [(0, 0.0), (0, -0.0), (0, math.nan), (0, -math.nan), (0, 1.0)]
     (result,) = fed("value_counts", rows, pa.float64(), "double").evaluate().to_pylist()

@@ -56,11 +56,6 @@ class BoundAggregate(Generic[D_co]):
         return _counts_rows(self.definition, self.columns)
 
     @property
-    def invertible(self) -> bool:
-        """Whether rows can be taken out of its states again, bit for bit."""
-        return _invertible(self.definition, self.spark_types)
-
-    @property
     def arrow_types(self) -> ArrowTypes:
         """The Arrow types of a Python aggregate with these options and columns."""
         if not isinstance(self.definition, PythonAggregate):
@@ -125,7 +120,6 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
         algebra[name] = Algebra(
             mergeable=definition.mergeable,
             ordered=definition.ordered,
-            invertible=_invertible(definition, [types[column] for column, _ in arguments]),
             state_bytes=0 if counts_rows else definition.state_bytes,
             setup_seconds=getattr(definition, "setup_seconds", 0.0),
             row_seconds=0.0 if counts_rows else row_seconds,
@@ -182,12 +176,6 @@ def concatenable(definition: Aggregate) -> bool:
 
 def _counts_rows(definition: Aggregate, arguments: Sequence[object]) -> bool:
     return isinstance(definition, NativeAggregate) and definition.of_rows and not arguments
-
-
-def _invertible(definition: Aggregate, spark_types: Sequence[str]) -> bool:
-    if isinstance(definition, NativeAggregate):
-        return definition.invertible(spark_types)
-    return definition.invertible
 
 
 def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:

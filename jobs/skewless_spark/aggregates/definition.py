@@ -52,11 +52,6 @@ class NativeAggregate:
             merging states in any order gives the same bits. Then Spark may combine states before they are sent.
         any_order: whether merging states in any order gives the same bits, or a sketch within its stated error, also
             where ``combines_exactly`` is not true.
-        invertible: whether, for arguments of some Spark SQL types, rows can be taken out of a state again by their own
-            state, so that what is left has the bits of a state that never saw them. A state then has an exact sum, and
-            says how many values are in it.
-        inverse: of an invertible one: the state columns which, merged with others, take the rows of these ones out of
-            them. Arguments as for ``evaluate``.
         agrees: of one whose result may depend on how its rows were divided and merged: whether a result may be of the
             rows that a state saw, both within their stated error. Its arguments are the result, the state columns,
             the options, the Spark SQL type of ``column``, and the number of rows. None if there is one right result,
@@ -80,8 +75,6 @@ class NativeAggregate:
     reads_origin: bool = False
     combines_exactly: Callable[[Sequence[str]], bool] = lambda _: False
     any_order: bool = False
-    invertible: Callable[[Sequence[str]], bool] = lambda _: False
-    inverse: Callable[[Sequence[Column], Any, str], Sequence[Column]] | None = None
     agrees: Callable[[Column, Sequence[Column], Any, str, Column], Column] | None = None
     shown: Callable[[Column, Any, str], Column] = lambda result, _, __: result
     published: NativeAggregate | None = None

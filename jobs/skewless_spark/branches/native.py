@@ -159,14 +159,6 @@ class Native:
         del states, place
         return self.merges()
 
-    def leaving(self, added: DataFrame) -> tuple[DataFrame, list[Column]]:
-        """States that stay, and states of rows which, merged with them, take these rows out of them."""
-        return added, self._by_state(
-            lambda one: one.definition.inverse(  # type: ignore[misc]
-                [F.col(name) for name in self.columns.states(one)], one.options, one.spark_type
-            )
-        )
-
 
 def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> str:
     """In SQL, the column ``SLOT``: the slot of a key on the ring; null for a null key."""

@@ -17,8 +17,8 @@ from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluat
 from skewless_spark.states.python_reduction import Leaves, reduce_batches, states_schema
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
-#: The states of a key as a list; and those whose rows are taken out of the others of their key.
-STATES, LEAVING = "states", "leaving"
+#: The states of a key as a list.
+STATES = "states"
 
 
 class Python:
@@ -115,12 +115,7 @@ class Python:
         """The same over lists of parts, in the order of a column; without one they are of one part."""
         if place is None:
             return [F.flatten(F.sort_array(F.collect_list(STATES))).alias(STATES)]
-        return [_list_of(name, place).alias(name) for name in (STATES, LEAVING) if name in states.columns]
-
-    def leaving(self, added: DataFrame) -> tuple[DataFrame, list[Column]]:
-        """States that stay, and states of rows that are to be taken out of them: lists of their own."""
-        nothing = F.array().cast(added.schema[STATES].dataType)
-        return added.withColumn(LEAVING, nothing), [nothing.alias(STATES), F.col(STATES).alias(LEAVING)]
+        return [_list_of(STATES, place).alias(STATES)] if STATES in states.columns else []
 
     def to_evaluate(self) -> list[Column]:
         """Accumulators that open keys need the text of a key, and so do error messages."""

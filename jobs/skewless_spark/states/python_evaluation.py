@@ -36,7 +36,7 @@ def evaluate_batches(
             flat = states.flatten()
             groups = _parents(states)
             texts = batch.column("route_key").cast(pa.string(), safe=False)
-            results = [_outcome(call, "evaluate", [(flat.field(call.state), groups)], texts) for call in calls]
+            results = [_outcome(call, "evaluate", flat.field(call.state), groups, texts) for call in calls]
             columns = [*(batch.column(name) for name in passed), *results]
             names = [*passed, *(call.result for call in calls)]
             yield pa.RecordBatch.from_arrays(columns, names=names)
@@ -45,24 +45,20 @@ def evaluate_batches(
 
 
 def merge_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: make each key's list of states a list of one state, without the rows of states that leave.
+    """For ``mapInArrow``: make each key's list of states a list of one state.
 
-    The batches have one row per key: the ``passed`` columns, ``route_key``, ``states`` as for ``evaluate_batches``, and
-    perhaps ``leaving``, a list of the same type. The result has the passed columns and ``states``. All states of a key
-    are merged before any is subtracted.
+    The batches have one row per key: the ``passed`` columns, ``route_key`` and ``states`` as for ``evaluate_batches``.
+    The result has the passed columns and ``states``.
     """
 
     def merge(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            lists = [batch.column(name) for name in ("states", "leaving") if name in batch.schema.names]
+            lists = batch.column("states")
+            flat, groups = lists.flatten(), _parents(lists)
             texts = batch.column("route_key").cast(pa.string(), safe=False)
-            kind = lists[0].type
-            states = [
-                _outcome(call, "state", [(one.flatten().field(call.state), _parents(one)) for one in lists], texts)
-                for call in calls
-            ]
+            states = [_outcome(call, "state", flat.field(call.state), groups, texts) for call in calls]
             merged = pa.StructArray.from_arrays(states, names=[call.state for call in calls])
-            ones = pa.ListArray.from_arrays(np.arange(len(texts) + 1, dtype=np.int32), merged).cast(kind)
+            ones = pa.ListArray.from_arrays(np.arange(len(texts) + 1, dtype=np.int32), merged).cast(lists.type)
             columns = [*(batch.column(name) for name in passed), ones]
             yield pa.RecordBatch.from_arrays(columns, names=[*passed, "states"])
 
@@ -70,9 +66,9 @@ def merge_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callabl
 
 
 def _outcome(
-    call: PythonCall, what: Literal["state", "evaluate"], lists: Sequence[tuple[pa.Array, Groups]], texts: pa.Array
+    call: PythonCall, what: Literal["state", "evaluate"], states: pa.Array, groups: Groups, texts: pa.Array
 ) -> pa.Array:
-    """The state or the result of each key: of the first list merged, of the second one subtracted."""
+    """The merged state or the result of each key."""
     accumulator, total = call.accumulator(), len(texts)
 
     def text_of(group: int) -> str | None:
@@ -80,9 +76,8 @@ def _outcome(
 
     if call.definition.open_to_evaluate:
         guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, 0), text_of)
-    for (states, groups), adds in zip(lists, ("merge", "subtract"), strict=False):
-        of_call = states.cast(call.types.state)
-        guarded(call, adds, accumulator, partial(getattr(accumulator, adds), of_call, groups, total), text_of)
+    of_call = states.cast(call.types.state)
+    guarded(call, "merge", accumulator, partial(accumulator.merge, of_call, groups, total), text_of)
     found = guarded(call, what, accumulator, getattr(accumulator, what), text_of)
     if call.definition.open_to_evaluate:
         guarded(call, "close_keys", accumulator, accumulator.close_keys, text_of)
@@ -118,7 +113,7 @@ def evaluate_in_order(
                 at = at[np.append(np.diff(groups[at]) != 0, True)]
             of_states = groups[at]
             states = [(call, batch[call.state].take(pa.array(at))) for call in calls]
-            results = [_outcome(call, "evaluate", [(one, of_states)], texts) for call, one in states]
+            results = [_outcome(call, "evaluate", one, of_states, texts) for call, one in states]
             labels = batch.select(keys).take(pa.array(first_rows))
             columns = [*labels.columns, pa.array(rows.astype(np.int64)), *results]
             names = [*keys, "rows", *(call.result for call in calls)]

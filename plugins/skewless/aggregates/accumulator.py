@@ -58,17 +58,6 @@ class GroupsAccumulator(ABC):
             groups: the group of each state, shape ``(states,)``; one group may have several.
         """
 
-    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-        """Take out the rows of states that were merged before; null states count as empty.
-
-        What is left has the bits of an accumulator that never saw these rows. Only an aggregate that is declared
-        ``invertible`` has it.
-
-        Args:
-            states: as in ``merge``; each was merged into its group, by itself or within another state.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no subtract: declare the aggregate invertible=False")
-
     @abstractmethod
     def state(self) -> pa.Array:
         """One state per group, shape ``(groups_total,)``, of the aggregate's state type."""
@@ -106,10 +95,6 @@ class Accumulator(ABC):
     @abstractmethod
     def merge(self, state: Any) -> None:
         """Take in a state that ``state`` gave, never None."""
-
-    def subtract(self, state: Any) -> None:
-        """Take out the rows of a state that was merged before, never None; see ``GroupsAccumulator.subtract``."""
-        raise NotImplementedError(f"{type(self).__name__} has no subtract: declare the aggregate invertible=False")
 
     @abstractmethod
     def state(self) -> Any:

@@ -46,12 +46,6 @@ class PerKey(GroupsAccumulator):
         for one, state in self._at_work(states, groups):
             one.merge(state)
 
-    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-        """See ``GroupsAccumulator.subtract``."""
-        self._reach(groups_total)
-        for one, state in self._at_work(states, groups):
-            one.subtract(state)
-
     def state(self) -> pa.Array:
         """See ``GroupsAccumulator.state``."""
         return pa.array([one.state() for one in self._each()], self.types.state)

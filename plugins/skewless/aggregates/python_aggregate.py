@@ -50,9 +50,6 @@ class PythonAggregate:
         concatenable: of one that is not mergeable: whether ``merge`` takes the state of the rows that come next. States
             of consecutive stretches of a key's rows, merged in the order of the rows, then give the state of all of
             them; so a window keeps a state of each part, and reads none of its rows again.
-        invertible: whether its accumulator has ``subtract``: whether rows can be taken out of a state again, so that
-            what is left has the bits of a state that never saw them. Counts and exact sums can; sketches cannot, nor
-            can sums of floating-point numbers, which are rounded. It must be mergeable, and not ordered.
         instead: of one that is not mergeable, the name of one that is, and that could serve in its place; "" if there
             is none.
         options: the pydantic model (strict, frozen, extra="forbid") of its options.
@@ -79,7 +76,6 @@ class PythonAggregate:
     mergeable: bool
     ordered: bool = False
     concatenable: bool = False
-    invertible: bool = False
     instead: str = ""
     options: type[BaseModel] = NoOptions
     accepts: Accepts = anything
@@ -97,14 +93,6 @@ class PythonAggregate:
 
     def __post_init__(self) -> None:
         """Refuse an algebra that contradicts itself."""
-        if self.invertible and (self.ordered or not self.mergeable):
-            came = "mergeable=False" if not self.mergeable else "ordered=True"
-            raise AggregateError(
-                f"aggregate {self.name!r}, invertible=True",
-                "mergeable=True and ordered=False",
-                came,
-                "mend one of them",
-            )
         if self.concatenable and self.mergeable:
             raise AggregateError(
                 f"aggregate {self.name!r}, concatenable=True",

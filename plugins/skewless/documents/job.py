@@ -124,7 +124,6 @@ class Algebra(Frozen):
     Attributes:
         mergeable: whether states of one key may be merged.
         ordered: whether the rows of a key must be seen in the order of the input.
-        invertible: whether rows can be taken out of a state again by their own state, bit for bit.
         setup_seconds: for each key that a task opens, as the aggregate declares it.
         row_seconds: of one core for a row, about; None where only running it can tell.
         reads: the columns that it takes: of the input or, with a map, of the mapped rows.
@@ -132,7 +131,6 @@ class Algebra(Frozen):
 
     mergeable: bool
     ordered: bool
-    invertible: bool = False
     state_bytes: int = Field(default=16, ge=0, le=LARGEST_COUNT)
     setup_seconds: float = Field(default=0.0, ge=0)
     row_seconds: float | None = Field(default=None, ge=0)

@@ -22,7 +22,7 @@ from skewless.aggregates.argument_types import (
 )
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Options, merged_by, negated, the_state
+from skewless_spark.aggregates.native.simple_states import Options, merged_by, the_state
 
 COUNT = NativeAggregate(
     "count",
@@ -33,8 +33,6 @@ COUNT = NativeAggregate(
     needs_column=False,
     of_rows=True,
     combines_exactly=lambda _: True,
-    invertible=lambda _: True,
-    inverse=negated,
 )
 COUNT_IF = replace(
     COUNT, name="count_if", accepts=boolean_required, needs_column=True, of_rows=False,
@@ -105,7 +103,5 @@ HISTOGRAM = NativeAggregate(
     evaluate=_evaluate_histogram,
     options=HistogramOptions,
     state_bytes=64,
-    invertible=lambda _: True,
-    inverse=negated,
     any_order=True,
 )

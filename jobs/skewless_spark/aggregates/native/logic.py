@@ -40,13 +40,6 @@ def _evaluate_xor(states: Sequence[Column], options: object, spark_type: str) ->
     return F.when(count > 0, bits)
 
 
-def _inverse_xor(states: Sequence[Column], options: object, spark_type: str) -> tuple[Column, Column]:
-    """Bits take themselves out."""
-    del options, spark_type
-    bits, count = states
-    return bits, -count
-
-
 BIT_XOR = NativeAggregate(
     "bit_xor",
     accepts=integer_required,
@@ -54,6 +47,4 @@ BIT_XOR = NativeAggregate(
     merge=_merge_xor,
     evaluate=_evaluate_xor,
     combines_exactly=lambda _: True,
-    invertible=lambda _: True,
-    inverse=_inverse_xor,
 )

@@ -43,12 +43,6 @@ def merged_by(function: Callable[[str], Column]) -> Callable[[Sequence[str], obj
     return lambda states, _, __: tuple(function(name) for name in states)
 
 
-def negated(states: Sequence[Column], options: object, spark_type: str) -> Sequence[Column]:
-    """For ``inverse``: all state columns are exact sums or counts."""
-    del options, spark_type
-    return tuple(-state for state in states)
-
-
 def publishing(definition: NativeAggregate, **fields: Any) -> NativeAggregate:
     """The aggregate, and what it is with ``publish: state``: other in some fields, and its result is its state."""
     return replace(definition, published=replace(definition, **{"evaluate": the_state, **fields}))

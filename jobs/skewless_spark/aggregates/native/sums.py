@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, number_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import negated, no_floats
+from skewless_spark.aggregates.native.simple_states import no_floats
 
 #: The exact sum of integers has two columns: ``high * 2**32 + low``, where ``0 <= low < 2**32``.
 _BITS = 32
@@ -126,13 +126,6 @@ def _decimal_mean(total: Column, count: Column, precision: int, scale: int) -> C
 
 
 SUM = NativeAggregate(
-    "sum",
-    accepts=number_required,
-    update=_update_sum,
-    merge=_merge,
-    evaluate=_evaluate_sum,
-    combines_exactly=no_floats,
-    invertible=no_floats,
-    inverse=negated,
+    "sum", accepts=number_required, update=_update_sum, merge=_merge, evaluate=_evaluate_sum, combines_exactly=no_floats
 )
 AVG = replace(SUM, name="avg", update=_update_avg, evaluate=_evaluate_avg)

@@ -40,12 +40,6 @@ class ValueCounts(GroupsAccumulator):
         values, counts = pairs.flatten()
         self._add(of_pair, values, counts, groups_total)
 
-    def subtract(self, states: pa.Array, groups: Ints, groups_total: int) -> None:
-        """See ``GroupsAccumulator.subtract``."""
-        of_pair, pairs = flattened(states, groups)
-        values, counts = pairs.flatten()
-        self._add(of_pair, values, pc.negate(counts), groups_total)
-
     def state(self) -> pa.Array:
         """The most frequent value first; equally frequent ones in their own order."""
         kind = self.types.state
@@ -60,9 +54,7 @@ class ValueCounts(GroupsAccumulator):
 
     def counted(self, *order: tuple[str, str]) -> pa.Table:
         """Columns group, value and count, by group and then as they are to be ordered."""
-        table = self._count()
-        left = table.filter(pc.not_equal(table.column("count"), 0))  # all rows of the others were taken out
-        return left.sort_by([("group", "ascending"), *order]).combine_chunks()
+        return self._count().sort_by([("group", "ascending"), *order]).combine_chunks()
 
     def _add(self, groups: Ints, values: pa.Array, counts: pa.Array, groups_total: int) -> None:
         self._groups_total = groups_total
@@ -97,7 +89,6 @@ def _counts_type(options: Any, spark_type: str) -> pa.DataType:
 VALUE_COUNTS = PythonAggregate(
     name="value_counts",
     mergeable=True,
-    invertible=True,
     accepts=plain_required,
     argument_type=column_type,
     state_type=_counts_type,
