@@ -12,6 +12,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
@@ -476,7 +477,7 @@ def doctor(
             typer.echo(str(finding))
     good = all(finding.state != "wrong" for finding in findings)
     if as_json:
-        _print_json({"good": good, "checks": [finding.as_object() for finding in findings]})
+        _print_json({"good": good, "checks": [asdict(finding) for finding in findings]})
     if not good:
         raise typer.Exit(2)
 

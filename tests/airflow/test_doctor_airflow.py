@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from skewless_cli.doctor.airflow import check_airflow
-from skewless_cli.doctor.finding import Finding, Surroundings
+from skewless_cli.doctor import Finding, Surroundings, check_airflow
 from tests import airflow_setting
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -39,23 +38,23 @@ def test_a_database_a_plugin_and_the_connections_of_all_specs_are_good_or_have_a
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_NORTH", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_EAST", json.dumps({"conn_type": "spark_connect", "host": "sc://east"}))
-    told = found(tmp_path)
-    assert {subject: one.state for subject, one in told.items()} == {
+    lines = found(tmp_path)
+    assert {subject: one.state for subject, one in lines.items()} == {
         "Airflow": "good", "Airflow's plugin skewless": "good", "Airflow's connection spark_default": "wrong",
         "Airflow's connection spark_north": "good", "Airflow's connection spark_east": "wrong",
         "Airflow's connection spark_west": "wrong",
     }  # fmt: skip
     for name, host in (("west", "spark://HOST:7077"), ("default", "'local[*]'")):
         add = f"airflow connections add spark_{name} --conn-type spark --conn-host {host}"
-        assert told[f"Airflow's connection spark_{name}"].remedy == add
-    assert "'spark_connect'" in told["Airflow's connection spark_east"].told
-    assert told["Airflow's connection spark_north"].told == "Spark at local[2]"
+        assert lines[f"Airflow's connection spark_{name}"].remedy == add
+    assert "'spark_connect'" in lines["Airflow's connection spark_east"].fact
+    assert lines["Airflow's connection spark_north"].fact == "Spark at local[2]"
 
 
 def test_a_database_without_tables_is_to_be_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path / 'empty.db'}")
-    (told,) = found().values()
-    assert (told.subject, told.state, told.remedy) == ("Airflow", "wrong", "airflow db migrate")
+    (line,) = found().values()
+    assert (line.subject, line.state, line.remedy) == ("Airflow", "wrong", "airflow db migrate")
 
 
 def test_the_dag_of_a_first_spec_has_no_import_error(tmp_path: Path) -> None:

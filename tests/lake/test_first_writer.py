@@ -17,8 +17,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.objects.files import ObjectFiles
 from skewless.run.objects.location import as_written, open_location
 from skewless.run.storage import content_checksum
-from skewless_cli.doctor import Surroundings
-from skewless_cli.doctor.places import check_places
+from skewless_cli.doctor import Surroundings, check_places
 from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import KINDS, ObjectServer, as_client, object_server
 from tests.processes import side_by_side
@@ -197,8 +196,8 @@ def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_writte
                 "s3://lake: two writers of one object have both won, as the store ignores the condition "
                 "If-None-Match; choose a store that honours it, or a folder of a shared file system."
             )
-        (told,) = check_places(Surroundings("s3://lake", ""))
-        assert (told.state, "have both won" in told.told) == ("wrong", True)
+        (line,) = check_places(Surroundings("s3://lake", ""))
+        assert (line.state, "have both won" in line.fact) == ("wrong", True)
         assert server.keys() == []
         won, errors = racing("s3://lake/race", 1)
         assert won == []

@@ -18,8 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from typer.testing import CliRunner
 
-from skewless_cli.doctor import Surroundings, airflow, catalog, installation, places
-from skewless_cli.doctor.finding import Finding
+from skewless_cli import doctor
+from skewless_cli.doctor import Finding, Surroundings
 from skewless_cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -62,30 +62,22 @@ def bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_java_is_that_of_the_path_and_old_enough(bare_path: Path, says: str, state: str) -> None:
     program(bare_path / "java", says)
-    assert found(installation.check_java)["Java"].state == state
+    assert found(doctor.check_programs)["Java"].state == state
 
 
-def test_java_home_comes_before_the_path_and_one_without_java_is_led_to_it(
-    bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_home_comes_before_the_path(bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = program(tmp_path / "jdk" / "bin" / "java", 'openjdk version "17.0.9"')
     (bare_path / "java").symlink_to(good)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    told = found(installation.check_java)["Java"]
-    assert (told.state, told.remedy) == ("wrong", f"export JAVA_HOME={tmp_path / 'jdk'}")
+    line = found(doctor.check_programs)["Java"]
+    assert (line.state, line.remedy) == ("wrong", "apt-get install openjdk-17-jre-headless, and let JAVA_HOME name it")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     (bare_path / "java").unlink()
-    assert found(installation.check_java)["Java"].told == f"17.0.9, {good}"
-
-
-@pytest.mark.usefixtures("bare_path")
-def test_without_any_java_there_is_the_command_that_installs_one() -> None:
-    told = found(installation.check_java)["Java"]
-    assert (told.state, told.remedy) == ("wrong", "apt-get install openjdk-17-jre-headless")
+    assert found(doctor.check_programs)["Java"].fact == f"17.0.9, {good}"
 
 
 def test_each_extra_is_known_by_a_package_that_it_asks_for() -> None:
-    for extra, package in installation.EXTRAS.items():
+    for extra, package in doctor.EXTRAS.items():
         assert package in {canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]}, extra
 
 
@@ -94,23 +86,18 @@ def test_a_package_of_another_version_than_its_extra_asks_for_is_told_with_the_c
 ) -> None:
     write_package(tmp_path, "obstore", "0.1", {})
     monkeypatch.syspath_prepend(str(tmp_path))
-    told = found(installation.check_packages)["extra object-stores"]
-    assert told.state == "wrong"
-    assert "obstore is 0.1, but it needs obstore" in told.told
+    line = found(doctor.check_packages)["extra object-stores"]
+    assert line.state == "wrong"
+    assert "obstore is 0.1, but it needs obstore" in line.fact
     (wanted,) = EXTRAS["object-stores"]
-    assert f" install '{Requirement(wanted)}'" in told.remedy
+    assert f" install '{Requirement(wanted)}'" in line.remedy
 
 
 def test_an_extra_that_is_absent_has_a_command_that_moves_no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(installation.EXTRAS, "delta", "no-such-package")
-    told = found(installation.check_packages)["extra delta"]
-    assert told.state == "absent"
-    assert told.remedy.endswith(f"install 'skewless[delta]' 'apache-airflow=={version('apache-airflow')}'")
-
-
-def test_what_an_extra_of_another_package_asks_for_is_asked_for() -> None:
-    told = found(installation.check_packages)["extra iceberg"]
-    assert "sqlalchemy" in told.told
+    monkeypatch.setitem(doctor.EXTRAS, "delta", "no-such-package")
+    line = found(doctor.check_packages)["extra delta"]
+    assert line.state == "absent"
+    assert line.remedy.endswith(f"install 'skewless[delta]' 'apache-airflow=={version('apache-airflow')}'")
 
 
 def write_package(folder: Path, name: str, version: str, files: dict[str, str]) -> Distribution:
@@ -122,7 +109,7 @@ def write_package(folder: Path, name: str, version: str, files: dict[str, str]) 
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-        digest = installation._digest(folder / path, "sha256")
+        digest = doctor._digest(folder / path, "sha256")
         lines.append(f"{path},sha256={digest},{len(text)}\n")
     (info / "RECORD").write_text("".join(lines))
     importlib.invalidate_caches()  # a folder is read anew only if its time has changed, which is coarse
@@ -135,35 +122,35 @@ def test_pyspark_under_the_files_of_pyspark_client_is_told_with_the_command_that
     own = {f"pyspark/{name}.py": f"# {name} of pyspark\n" for name in ("version", "sql", "java_gateway")}
     write_package(tmp_path, "pyspark", "4.3.0", own)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert found(installation.check_pyspark)["PySpark"].state == "good"
+    assert found(doctor.check_pyspark)["PySpark"].state == "good"
     write_package(
         tmp_path, "pyspark-client", "4.2.0", {"pyspark/version.py": "# 4.2.0\n", "pyspark/sql.py": "# other\n"}
     )
-    told = found(installation.check_pyspark)["PySpark"]
-    assert told.state == "wrong"
-    assert told.told.startswith("2 files of pyspark 4.3.0 are those of pyspark-client 4.2.0")
-    assert told.remedy.endswith("install --force-reinstall --no-deps 'pyspark==4.3.0'")
+    line = found(doctor.check_pyspark)["PySpark"]
+    assert line.state == "wrong"
+    assert line.fact.startswith("2 files of pyspark 4.3.0 are those of pyspark-client 4.2.0")
+    assert line.remedy.endswith("install --force-reinstall --no-deps 'pyspark==4.3.0'")
     (tmp_path / "pyspark" / "java_gateway.py").unlink()  # as when pyspark-client is uninstalled
-    assert found(installation.check_pyspark)["PySpark"].told.startswith("3 files")
+    assert found(doctor.check_pyspark)["PySpark"].fact.startswith("3 files")
 
 
 def test_spark_submit_beside_this_python_is_to_be_put_on_the_path(bare_path: Path) -> None:
-    told = found(installation.check_submit)["spark-submit"]
-    assert (told.state, told.remedy) == ("wrong", f"export PATH={Path(sys.executable).parent}:$PATH")
+    line = found(doctor.check_programs)["spark-submit"]
+    assert (line.state, line.remedy) == ("wrong", f"export PATH={Path(sys.executable).parent}:$PATH")
     program(bare_path / "spark-submit", "")
-    assert found(installation.check_submit)["spark-submit"].state == "good"
+    assert found(doctor.check_programs)["spark-submit"].state == "good"
 
 
 def test_the_data_root_is_tried_as_a_run_directory_is_written_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
-    (told,) = found(places.check_places, str(tmp_path)).values()
-    assert (told.subject, told.state) == ("SKEWLESS_ROOT", "good")
+    (line,) = found(doctor.check_places, str(tmp_path)).values()
+    assert (line.subject, line.state) == ("SKEWLESS_ROOT", "good")
     assert list(tmp_path.iterdir()) == []
     gone = tmp_path / "gone"
-    told = found(places.check_places, str(gone))["SKEWLESS_ROOT"]
-    assert (told.state, told.remedy) == ("wrong", f"mkdir -p {gone}")
+    line = found(doctor.check_places, str(gone))["SKEWLESS_ROOT"]
+    assert (line.state, line.remedy) == ("wrong", f"mkdir -p {gone}")
     assert not gone.exists()
 
 
@@ -172,18 +159,18 @@ def test_a_folder_of_runs_of_its_own_is_tried_too_and_so_is_the_group_of_runs(
 ) -> None:
     (tmp_path / "runs").mkdir()
     monkeypatch.setenv("SKEWLESS_RUNS", str(tmp_path / "runs"))
-    assert found(places.check_places, str(tmp_path))["SKEWLESS_RUNS"].state == "good"
+    assert found(doctor.check_places, str(tmp_path))["SKEWLESS_RUNS"].state == "good"
     monkeypatch.setenv("SKEWLESS_RUN_GROUP", "nobody-has-this-group")
-    told = found(places.check_places, str(tmp_path))["SKEWLESS_ROOT"]
-    assert told.state == "wrong"
-    assert "SKEWLESS_RUN_GROUP" in told.remedy
+    line = found(doctor.check_places, str(tmp_path))["SKEWLESS_ROOT"]
+    assert line.state == "wrong"
+    assert "SKEWLESS_RUN_GROUP" in line.remedy
     assert [one.name for one in tmp_path.rglob("*")] == ["runs"]
 
 
 def test_a_root_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
-    assert found(places.check_places, "/proc")["SKEWLESS_ROOT"].state == "wrong"
-    assert found(places.check_places, "nothing://x/y")["SKEWLESS_ROOT"].state == "wrong"
+    assert found(doctor.check_places, "/proc")["SKEWLESS_ROOT"].state == "wrong"
+    assert found(doctor.check_places, "nothing://x/y")["SKEWLESS_ROOT"].state == "wrong"
 
 
 def test_each_spec_of_the_catalog_is_good_or_has_its_sentence(tmp_path: Path) -> None:
@@ -192,25 +179,25 @@ def test_each_spec_of_the_catalog_is_good_or_has_its_sentence(tmp_path: Path) ->
     (tmp_path / "c.yml").write_text(SPEC.format(name="a", function="count"))
     (tmp_path / "d.yaml").write_text("name: [")
     (tmp_path / "_defaults.yaml").write_text("schedule: {timezone: Europe/Zurich}\n")
-    told = {Path(subject).name: one for subject, one in found(catalog.check_catalog, folder=str(tmp_path)).items()}
-    assert {name: one.state for name, one in told.items()} == {
+    lines = {Path(subject).name: one for subject, one in found(doctor.check_catalog, folder=str(tmp_path)).items()}
+    assert {name: one.state for name, one in lines.items()} == {
         "a.yaml": "good", "b.yaml": "wrong", "c.yml": "wrong", "d.yaml": "wrong",
     }  # fmt: skip
-    assert "did you mean 'count'" in told["b.yaml"].told
-    assert "that of a.yaml" in told["c.yml"].told
+    assert "did you mean 'count'" in lines["b.yaml"].fact
+    assert "that of a.yaml" in lines["c.yml"].fact
 
 
 def test_a_catalog_that_is_missing_is_wrong_only_if_it_was_named(tmp_path: Path) -> None:
-    assert found(catalog.check_catalog)["catalog"].state == "absent"
-    assert found(catalog.check_catalog, folder=str(tmp_path / "gone"))["catalog"].state == "wrong"
-    assert found(catalog.check_catalog, folder=str(tmp_path))["catalog"].state == "absent"
+    assert found(doctor.check_catalog)["catalog"].state == "absent"
+    assert found(doctor.check_catalog, folder=str(tmp_path / "gone"))["catalog"].state == "wrong"
+    assert found(doctor.check_catalog, folder=str(tmp_path))["catalog"].state == "absent"
 
 
 def test_an_airflow_that_was_never_set_up_is_absent_and_no_home_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
-    assert found(airflow.check_airflow)["Airflow"].state == "absent"
+    assert found(doctor.check_airflow)["Airflow"].state == "absent"
     assert not (tmp_path / "home").exists()
 
 
@@ -228,7 +215,7 @@ def test_the_exit_code_is_2_if_something_is_wrong_and_json_says_the_same(
     assert (wrong.exit_code, json.loads(wrong.stdout)["good"]) == (2, False)
     (root,) = [one for one in json.loads(wrong.stdout)["checks"] if one["subject"] == "SKEWLESS_ROOT"]
     lines = CliRunner().invoke(app, ["doctor", "--root", str(tmp_path / "gone")]).stdout.splitlines()
-    assert f"wrong   SKEWLESS_ROOT: {root['told']}; {root['remedy']}" in lines
+    assert f"wrong   SKEWLESS_ROOT: {root['fact']}; {root['remedy']}" in lines
     assert len(lines) == len(json.loads(wrong.stdout)["checks"])
 
 
@@ -277,6 +264,6 @@ def test_without_extras_they_are_absent_and_nothing_fails(base_alone: Path, tmp_
         [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
     )
     states = {line[8:].partition(":")[0]: line[:8].strip() for line in done.stdout.splitlines()}
-    absent = {"Java", "PySpark", "spark-submit", "Airflow", *(f"extra {extra}" for extra in installation.EXTRAS)}
+    absent = {"Java", "PySpark", "spark-submit", "Airflow", *(f"extra {extra}" for extra in doctor.EXTRAS)}
     assert {subject for subject, state in states.items() if state == "absent"} == absent, done.stdout
     assert "wrong" not in states.values()

@@ -1,4 +1,4 @@
-"""A process that imports Airflow, to ask it: ``python -m skewless_cli.doctor.airflow_answers CONNECTION ...``.
+"""A process that imports Airflow, to ask it: ``python -m skewless_cli.airflow_answers CONNECTION ...``.
 
 Its last line on standard output is one JSON object. Airflow's imports write to both outputs, and may hang.
 """

@@ -1,0 +1,341 @@
+"""``skewless doctor``: whether all that a job needs is here, each thing in one line, good or with its remedy.
+
+A new check is a function from ``Surroundings`` to its findings, and a line in ``CHECKS``. None needs an extra.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, metadata, requires, version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from skewless.documents.commit import StepCommit
+from skewless.errors import SkewlessError, SpecError, without_secrets
+from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, runs_below
+from skewless.run.objects.location import plain_path
+from skewless.run.storage import Storage
+from skewless.spec.clusters import DEFAULT_CONNECTION
+from skewless.spec.reading import load_spec, spec_files
+from skewless.spec.spec import JobSpec
+
+#: By each extra that users install, the package by which it is known to be installed.
+EXTRAS = {
+    "spark": "pyspark", "airflow": "apache-airflow", "openlineage": "apache-airflow-providers-openlineage",
+    "iceberg": "pyiceberg", "delta": "deltalake", "object-stores": "obstore",
+}  # fmt: skip
+#: The oldest Java that Spark 4 runs on.
+LEAST_JAVA = 17
+#: How the folder is called in which two commits compete; it is removed at once.
+PROBE = ".skewless-doctor-"
+_ANSWER_SECONDS = 120
+#: What SQLite, PostgreSQL and MySQL say of a table that is not there.
+_NO_TABLES = ("no such table", "does not exist", "doesn't exist")
+
+
+class Surroundings(NamedTuple):
+    """Where a job would run.
+
+    Attributes:
+        root: the data root, a path or a URL.
+        catalog: the folder of job specs; empty if there is none.
+    """
+
+    root: str
+    catalog: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor.
+
+    Attributes:
+        state: ``absent`` is what may be missing: nothing that is here needs it.
+        remedy: the command that mends it, or brings what is absent; empty if nothing is to be done.
+    """
+
+    subject: str
+    state: Literal["good", "absent", "wrong"]
+    fact: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """As people read it.
+
+        >>> str(Finding("Java", "wrong", "there is none", "apt-get install openjdk-17-jre-headless"))
+        'wrong   Java: there is none; apt-get install openjdk-17-jre-headless'
+        """
+        return f"{self.state:<7} {self.subject}: {self.fact}{f'; {self.remedy}' if self.remedy else ''}"
+
+
+def examine(here: Surroundings) -> Iterator[Finding]:
+    """All findings, each as soon as it is known."""
+    for check in CHECKS:
+        yield from check(here)
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package; None if there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def pip_install(*wanted: str) -> str:
+    """The command that installs something here, and moves no Airflow that is here already."""
+    kept = installed("apache-airflow") if any("skewless[" in package for package in wanted) else None
+    packages = [*wanted, *([f"apache-airflow=={kept}"] if kept else [])]
+    pip = "pip" if importlib.util.find_spec("pip") else "uv pip"
+    return f"{pip} install {' '.join(word if word.startswith('-') else repr(word) for word in packages)}"
+
+
+def check_programs(_: Surroundings) -> Iterator[Finding]:
+    """This Python, the Java that Spark would start, and the program by which Airflow's tasks submit Spark steps."""
+    required, running = metadata("skewless")["Requires-Python"] or "", f"{platform.python_version()}, {sys.executable}"
+    if SpecifierSet(required).contains(platform.python_version(), prereleases=True):
+        yield Finding("Python", "good", running)
+    else:
+        yield Finding("Python", "wrong", f"{running}, but skewless needs {required}", "python3.13 -m venv .venv")
+    home, of_spark = os.environ.get("JAVA_HOME"), "wrong" if installed("pyspark") else "absent"
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    java = _java_version(program) if program else None
+    if java is not None and int(java.partition(".")[0]) >= LEAST_JAVA:
+        yield Finding("Java", "good", f"{java}, {program}")
+    else:
+        fact = f"{java or 'no Java that runs'}, {program}" if program else "there is none in JAVA_HOME or on the PATH"
+        remedy = f"apt-get install openjdk-{LEAST_JAVA}-jre-headless, and let JAVA_HOME name it"
+        yield Finding("Java", of_spark, f"{fact}, but Spark needs {LEAST_JAVA} or later", remedy)  # type: ignore[arg-type]
+    if submit := shutil.which("spark-submit"):
+        yield Finding("spark-submit", "good", submit)
+        return
+    beside = Path(sys.executable).with_name("spark-submit")
+    remedy = f"export PATH={beside.parent}:$PATH" if beside.exists() else pip_install("skewless[spark]")
+    yield Finding("spark-submit", "wrong" if installed("apache-airflow") else "absent", "not on the PATH", remedy)
+
+
+def _java_version(program: str) -> str | None:
+    """What a program says of itself, like ``17.0.9``; None if it is no Java that runs."""
+    try:
+        done = subprocess.run(  # noqa: S603  # the user's own Java
+            [program, "-version"], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    answer = re.search(r'version "(?:1\.)?(\d+[\w.]*)', done.stderr)
+    return answer[1] if answer and done.returncode == 0 else None
+
+
+def check_packages(_: Surroundings) -> Iterator[Finding]:
+    """Skewless itself and each extra: whether the packages that they ask for are here in a version that they take."""
+    yield _of_requirements("", f"skewless {installed('skewless')}")
+    for extra, package in EXTRAS.items():
+        if installed(package) is None:
+            remedy = pip_install(f"skewless[{extra}]")
+            yield Finding(f"extra {extra}", "absent", f"not installed, as there is no {package}", remedy)
+        else:
+            yield _of_requirements(extra, f"extra {extra}")
+
+
+def _of_requirements(extra: str, subject: str) -> Finding:
+    """What Skewless asks for, alone or for an extra. A remedy names the version range, or the extra of another one."""
+    every = [Requirement(text) for text in requires("skewless") or ()]
+    always = [package for package in every if package.marker is None or package.marker.evaluate({"extra": ""})]
+    of_extra = [one for one in every if one not in always and one.marker and one.marker.evaluate({"extra": extra})]
+    required = [one for one in (of_extra if extra else always) if one.name != "skewless"]
+    lacking = [one for one in required if not one.specifier.contains(installed(one.name) or "", prereleases=True)]
+    if not lacking:
+        return Finding(subject, "good", ", ".join(f"{one.name} {installed(one.name)}" for one in required))
+    fact = ", ".join(f"{one.name} is {installed(one.name) or 'not installed'}" for one in lacking)
+    needed = ", ".join(f"{one.name}{one.specifier}" for one in lacking)
+    for one in lacking:
+        one.marker = None
+    return Finding(subject, "wrong", f"{fact}, but it needs {needed}", pip_install(*map(str, lacking)))
+
+
+def check_pyspark(_: Surroundings) -> Iterator[Finding]:
+    """Whether PySpark's files are its own: pip lays those of pyspark-client over them."""
+    if installed("pyspark") is None:
+        yield Finding("PySpark", "absent", "not installed", pip_install("skewless[spark]"))
+        return
+    spark = distribution("pyspark")
+    foreign = [
+        str(file)
+        for file in spark.files or ()
+        if file.suffix == ".py" and file.hash and _digest(Path(file.locate()), file.hash.mode) != file.hash.value
+    ]
+    if not foreign:
+        yield Finding("PySpark", "good", f"{spark.version}, each of its files as it was installed")
+        return
+    client = installed("pyspark-client")
+    whose = f"those of pyspark-client {client}" if client else "not as they were installed"
+    fact = f"{len(foreign):,} files of pyspark {spark.version} are {whose}, such as {foreign[0]}"
+    remedy = pip_install("--force-reinstall", "--no-deps", f"pyspark=={spark.version}")
+    yield Finding("PySpark", "wrong", fact, remedy)
+
+
+def _digest(path: Path, algorithm: str) -> str | None:
+    """The hash of a file as a RECORD writes it; None if there is none."""
+    if not path.is_file():
+        return None
+    return base64.urlsafe_b64encode(hashlib.new(algorithm, path.read_bytes()).digest()).rstrip(b"=").decode()
+
+
+def check_places(here: Surroundings) -> Iterator[Finding]:
+    """The data root, and the folder of runs where it is another one: of two writers of a file only the first wins."""
+    yield _of_place("SKEWLESS_ROOT", here.root)
+    if os.environ.get(RUNS_FOLDER):
+        yield _of_place(RUNS_FOLDER, runs_below(here.root))
+
+
+def _of_place(variable: str, location: str) -> Finding:
+    place = plain_path(location).rstrip("/")
+    if "://" not in place and not Path(place).is_dir():
+        folder = Path(place).absolute()
+        return Finding(variable, "wrong", f"there is no folder {folder}", f"mkdir -p {folder}")
+    shown = without_secrets(place)
+    try:
+        won = _compete(f"{place}/{PROBE}{secrets.token_hex(8)}")
+    except (SkewlessError, OSError) as err:
+        fact = err.came if isinstance(err, SkewlessError) else err.strerror or type(err).__name__
+        remedy = pip_install("skewless[object-stores]") if "obstore" in fact else getattr(err, "hint", "")
+        return Finding(variable, "wrong", f"{shown}: {fact}", remedy or "let the user of Airflow's tasks write there")
+    if won != [True, False]:
+        fact = f"{shown}: of two writers of one file, not only the first has won"
+        return Finding(variable, "wrong", fact, f"export {variable}=FOLDER, on a local or shared file system")
+    return Finding(variable, "good", f"{shown}, where only the first writer of a file wins")
+
+
+def _compete(folder: str) -> list[bool]:
+    """Let two attempts commit one step, as in a run, and leave nothing behind; whether each has won."""
+    storage = Storage(folder, os.environ.get(RUN_GROUP, ""))
+    attempts = [StepCommit(step="doctor", attempt=name, files=()) for name in ("first", "second")]
+    try:
+        return [storage.write_once("COMMIT.json", attempt) for attempt in attempts]
+    finally:
+        if storage.fs.exists(storage.root):
+            storage.fs.rm(storage.root, recursive=True)
+
+
+def check_airflow(here: Surroundings) -> Iterator[Finding]:
+    """Its database, the plugin, and each connection that some spec of the catalog has its steps by."""
+    release = installed("apache-airflow-core") or installed("apache-airflow")
+    home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+    if release is None or not home.is_dir():  # to import Airflow would make its home
+        fact = "not installed" if release is None else f"{release} is installed, but has no home {home}"
+        mend = pip_install("skewless[airflow]") if release is None else "export AIRFLOW_HOME=FOLDER; airflow db migrate"
+        yield Finding("Airflow", "absent", fact, mend)
+        return
+    specs = [spec for spec in _specs_of(here.catalog).values() if isinstance(spec, JobSpec)]
+    of_specs = {
+        name for spec in specs for name in (spec.spark.conn_id or DEFAULT_CONNECTION, *spec.sharing.connections)
+    }
+    names = sorted(of_specs or {DEFAULT_CONNECTION})
+    answers = _answers_of_airflow(names)
+    if "error" in answers:
+        lacks = any(words in answers["error"] for words in _NO_TABLES)
+        mend = "airflow db migrate" if lacks else "airflow db check, which prints why"
+        yield Finding("Airflow", "wrong", f"{release} in {home}: {answers['error']}", mend)
+        return
+    yield Finding("Airflow", "good", f"{release} in {home}, whose database answers")
+    if "skewless" in answers["plugins"]:
+        yield Finding("Airflow's plugin skewless", "good", "loaded")
+    else:
+        yield Finding("Airflow's plugin skewless", "wrong", "not loaded", "airflow plugins, which prints why")
+    for name in names:
+        connection, subject = answers["connections"][name], f"Airflow's connection {name}"
+        master = "'local[*]'" if name == DEFAULT_CONNECTION else "spark://HOST:7077"
+        add = f"airflow connections add {name} --conn-type spark --conn-host {master}"
+        if connection is None:
+            yield Finding(subject, "wrong", "there is none", add)
+        elif connection["type"] != "spark":
+            fact = f"its type is {connection['type']!r}, and steps are submitted by one of the type spark"
+            yield Finding(subject, "wrong", fact, f"airflow connections delete {name}; {add}")
+        else:
+            yield Finding(subject, "good", f"Spark at {connection['host'] or 'yarn'}")
+
+
+def _answers_of_airflow(names: list[str]) -> dict[str, Any]:
+    """What Airflow says, or ``error`` with the reason why it says nothing. Its imports write to both outputs."""
+    command = [sys.executable, "-P", "-m", "skewless_cli.airflow_answers", *names]
+    try:
+        done = subprocess.run(  # noqa: S603  # this Python
+            command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
+        )
+        answers: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {_ANSWER_SECONDS} seconds"}
+    except ValueError:
+        return {"error": f"a process that imports it ended with exit code {done.returncode}"}
+    return answers
+
+
+def check_catalog(here: Surroundings) -> Iterator[Finding]:
+    """Each spec, without its input: fields, schedule and, where Spark is installed, aggregates and expectations."""
+    folder = Path(here.catalog).absolute()
+    if not here.catalog:
+        yield Finding("catalog", "absent", "no folder of specs", "export SKEWLESS_CATALOG=FOLDER, or --catalog FOLDER")
+    elif not folder.is_dir():
+        yield Finding("catalog", "wrong", f"there is no folder {folder}", f"mkdir -p {folder}")
+    elif not (specs := _specs_of(here.catalog)):
+        yield Finding("catalog", "absent", f"no spec in {folder}", f"skewless init INPUT --into {folder}")
+    else:
+        for path, spec in specs.items():
+            fault = str(spec) if isinstance(spec, SkewlessError) else _fault(spec, f"spec {path}")
+            if fault:
+                yield Finding(f"spec {path}", "wrong", fault.removeprefix(f"spec {path}").lstrip(",: "))
+            else:
+                further = f"skewless check {path} also looks at its input"
+                yield Finding(f"spec {path}", "good", f"nothing is wrong in it; {further}")
+
+
+def _specs_of(folder: str) -> dict[Path, JobSpec | SkewlessError]:
+    """By its path, each spec of a catalog, or why it is none; a name that an earlier one has is a fault, too."""
+    specs: dict[Path, JobSpec | SkewlessError] = {}
+    names: dict[str, Path] = {}
+    for path in spec_files(Path(folder)) if folder else []:
+        try:
+            spec = load_spec(path)
+            first = names.setdefault(spec.name, path)
+            same = SpecError(f"spec {path}, field name", "one that no other spec has", f"that of {first.name}")
+            specs[path] = spec if first == path else same
+        except SkewlessError as err:
+            specs[path] = err
+    return specs
+
+
+def _fault(spec: JobSpec, where: str) -> str:
+    """What is wrong with aggregates or expectations, as far as the packages that know are here; empty if nothing is."""
+    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("great_expectations") is None:
+        return ""
+    try:
+        from skewless_spark.prepare.freezing import check_spec  # noqa: PLC0415  # Spark is an extra
+
+        check_spec(spec, where)
+    except SkewlessError as err:
+        return str(err)
+    except (Exception, SystemExit) as err:  # noqa: BLE001  # our package ends where PySpark is not fit, or any import fails
+        words = str(err).removeprefix("skewless: ") or type(err).__name__
+        return f"it cannot be checked, as Spark cannot be imported: {words}".splitlines()[0][:400]
+    return ""
+
+
+#: In the order of their lines.
+CHECKS: Sequence[Callable[[Surroundings], Iterable[Finding]]] = (
+    check_programs, check_packages, check_pyspark, check_places, check_airflow, check_catalog,
+)  # fmt: skip
