@@ -121,8 +121,8 @@ def check_programs(_: Surroundings) -> Iterator[Finding]:
         fact = f"{java or 'no Java that runs'}, {program}" if program else "there is none in JAVA_HOME or on the PATH"
         remedy = f"apt-get install openjdk-{LEAST_JAVA}-jre-headless, and let JAVA_HOME name it"
         yield Finding("Java", of_spark, f"{fact}, but Spark needs {LEAST_JAVA} or later", remedy)  # type: ignore[arg-type]
-    if submit := shutil.which("spark-submit"):
-        yield Finding("spark-submit", "good", submit)
+    if there := shutil.which("spark-submit"):
+        yield Finding("spark-submit", "good", there)
         return
     beside = Path(sys.executable).with_name("spark-submit")
     remedy = f"export PATH={beside.parent}:$PATH" if beside.exists() else pip_install("skewless[spark]")
