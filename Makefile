@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench fuzz docs lint lock sbom setup setup-development setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down env test-all test-long test-cluster bench fuzz docs lint lock sbom setup setup-development setup-tests setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in a minute.
@@ -54,12 +54,6 @@ down: setup ## Stop what make up started
 env: ## Write .env with random secrets for docker compose up
 	@python3 deploy/docker/make_env.py
 
-cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, an object store, Airflow, Spark with two workers
-	@$(IN_VENV) python -m deploy.cluster up
-
-cluster-down: setup ## Stop what make cluster started
-	@$(IN_VENV) python -m deploy.cluster down
-
 bench: setup-development ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a tenth of the input, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
@@ -94,9 +88,6 @@ setup-development:
 
 setup-tests:
 	@.ci/setup.sh development
-
-setup-cluster:
-	@.ci/setup.sh postgresql
 
 setup-cluster-tests:
 	@.ci/setup.sh development postgresql redis chromium

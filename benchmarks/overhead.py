@@ -26,9 +26,10 @@ from benchmarks.fresh_process import PLAIN, plain_tokens, readable_sources
 from benchmarks.result_files import Verdict, as_documents, in_words, machine, page_of, table
 from deploy import PROJECT
 from deploy.local import standalone
-from deploy.local.rest import AirflowRest
 from skewless.documents.steps import StepTimes
 from skewless.run.step_times import times_of
+from tests import airflow_rest
+from tests.airflow_rest import AirflowRest
 
 NAME = "b8_overhead"
 REPETITIONS = 3
@@ -83,7 +84,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
             "SKEWLESS_ROOT": str(root),
             "AIRFLOW__CORE__DAGS_FOLDER": str(scratch / "dags"),
         }
-        with standalone.up(standalone.Home(scratch / "airflow"), settings) as rest:
+        with airflow_rest.up(standalone.Home(scratch / "airflow"), settings) as rest:
             for dag in (DAG, DEMO, EMPTY):
                 rest.wait_for_dag(dag, RUN_SECONDS)
                 rest.set_paused(dag, paused=False)

@@ -23,7 +23,7 @@ import obstore
 import pytest
 from obstore.store import from_url
 
-from deploy.cluster.database import LOCALBUCKET
+from tests.cluster.database import LOCALBUCKET
 
 #: Those that honour a conditional put.
 KINDS = ("moto", "localbucket")

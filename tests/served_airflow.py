@@ -19,11 +19,12 @@ from pathlib import Path
 
 import yaml
 
-from deploy.local import rest, standalone
-from deploy.local.rest import AirflowRest
+from deploy.local import standalone
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.runners.process_session import Session
+from tests import airflow_rest
+from tests.airflow_rest import AirflowRest
 from tests.listening import drivers_of, listening
 from tests.spark.clusters import install_paced
 
@@ -111,7 +112,7 @@ def shared_airflow(folder: Path) -> Iterator[ServedAirflow]:
                 standalone.wait_until_healthy(home, started, seconds=PATIENCE_SECONDS)
             fcntl.flock(users, fcntl.LOCK_SH)
         try:
-            with standalone.client(home, started) as client:
+            with airflow_rest.client(home, started) as client:
                 yield ServedAirflow(client, home, root)
         finally:
             with _alone(folder):
@@ -152,7 +153,7 @@ def served_airflow(
         (home.folder / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
     for command in [("db", "migrate"), ("dags", "reserialize"), *first] if first else ():
         _give(command, standalone.environment(home, 0, given))
-    with standalone.up(home, given, seconds=PATIENCE_SECONDS) as client:
+    with airflow_rest.up(home, given, seconds=PATIENCE_SECONDS) as client:
         served = ServedAirflow(client, home, root)
         for dag_id in dags or {}:
             client.wait_for_dag(dag_id, PATIENCE_SECONDS)
@@ -179,7 +180,7 @@ def dag_of(spec: Path) -> str:
 
 def await_that(condition: Callable[[], bool], what: str) -> None:
     """Wait until something holds, for minutes."""
-    rest.await_that(condition, what, PATIENCE_SECONDS)
+    airflow_rest.await_that(condition, what, PATIENCE_SECONDS)
 
 
 def _with_packages(folder: Path) -> str:

@@ -13,15 +13,13 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx
 
-from deploy import PROJECT, commands
-from deploy.commands import last_words
-from deploy.local.rest import AirflowRest
+from deploy import PROJECT
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.runners.process_session import Session, begin, end
@@ -43,16 +41,22 @@ START_SECONDS = 240.0
 _HEALTH_SECONDS = 0.2
 #: A stopping Airflow first lets its tasks stop Spark.
 STOP_SECONDS = 30.0
-#: SQLite takes one writer at a time: a call that found the database locked is repeated for this long.
-LOCKED_SECONDS = 60.0
 
 
 class LocalAirflowError(Exception):
     """The local Airflow cannot be started or reached; one sentence that says why."""
 
 
-class Home(commands.Home):
-    """The folder of a local Airflow."""
+@dataclass(frozen=True)
+class Home:
+    """The folder that a local Airflow lives in, and nowhere else."""
+
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        """The file that tells of its processes."""
+        return self.folder / "running.json"
 
     @property
     def logs(self) -> Path:
@@ -106,8 +110,8 @@ def running(home: Home) -> Running | None:
 
 def recorded(home: Home) -> Running | None:
     """The local Airflow of a home as it was last started, whether it is up or not."""
-    with contextlib.suppress(TypeError):
-        return Running(**home.recorded())
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Running(**json.loads(home.state.read_text()))
     return None
 
 
@@ -128,14 +132,12 @@ def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> R
     _make_password(home)
     session = begin(COMMAND, environment(home, port, settings), home.folder, home.output)
     started = Running(session.pid, session.born, port)
-    home.record(started)
+    home.state.write_text(json.dumps(asdict(started)))
     return started
 
 
-def wait_until_healthy(
-    home: Home, started: Running, tick: Callable[[float], None] | None = None, seconds: float = START_SECONDS
-) -> None:
-    """Wait for a started Airflow; ``tick`` is called a few times a second with the seconds that have passed.
+def wait_until_healthy(home: Home, started: Running, seconds: float = START_SECONDS) -> None:
+    """Wait for a started Airflow.
 
     Raises:
         LocalAirflowError: it ended, or it takes too long; with the end of its log.
@@ -143,44 +145,26 @@ def wait_until_healthy(
     begun = time.monotonic()
     while not started.healthy():
         passed = time.monotonic() - begun
-        if not started.leads():
-            raise LocalAirflowError(f"Airflow ended while it started; {_last_words(home)}")
-        if passed > seconds:
-            stop(home)
-            raise LocalAirflowError(f"Airflow was not healthy after {passed:.0f} s; {_last_words(home)}")
-        if tick:
-            tick(passed)
-        time.sleep(_HEALTH_SECONDS)
+        if started.leads() and passed <= seconds:
+            time.sleep(_HEALTH_SECONDS)
+            continue
+        stop(home)
+        raise LocalAirflowError(f"Airflow was not healthy after {passed:.0f} s; {last_words(home)}")
     # The API of tasks is built with its first call, for seconds: now, while DAGs are parsed, and not by the first task.
     with contextlib.suppress(httpx.HTTPError):
         httpx.get(f"{started.url}/execution/health", timeout=seconds, trust_env=False)
 
 
-def client(home: Home, started: Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
-    """A client of a healthy Airflow, which has its pool of Spark steps from then on."""
-    rest = AirflowRest(started.url, USER, home.password(), patience_seconds)
-    rest.ensure_pool(POOL, POOL_SLOTS)
-    return rest
-
-
-@contextlib.contextmanager
-def up(
-    home: Home,
-    settings: Mapping[str, str] | None = None,
-    seconds: float = START_SECONDS,
-    patience_seconds: float = LOCKED_SECONDS,
-) -> Iterator[AirflowRest]:
-    """Have an Airflow with some settings up on a free port for as long as this lasts.
-
-    It may take so many seconds to be healthy.
-    """
-    try:
-        started = start(home, free_port(), settings)
-        wait_until_healthy(home, started, seconds=seconds)
-        with client(home, started, patience_seconds) as rest:
-            yield rest
-    finally:
-        stop(home)
+def make_pool(home: Home, started: Running) -> None:
+    """Make the pool of Spark steps of a healthy Airflow, unless there is one of its name, which keeps its slots."""
+    with httpx.Client(base_url=started.url, timeout=30, trust_env=False) as client:
+        login = client.post("/auth/token", json={"username": USER, "password": home.password()}).raise_for_status()
+        made = client.post(
+            "/api/v2/pools", json={"name": POOL, "slots": POOL_SLOTS, "include_deferred": False},
+            headers={"Authorization": f"Bearer {login.json()['access_token']}"},
+        )  # fmt: skip
+        if made.status_code != httpx.codes.CONFLICT:
+            made.raise_for_status()
 
 
 def stop(home: Home) -> bool:
@@ -286,5 +270,7 @@ def _make_password(home: Home) -> None:
         out.write(json.dumps({USER: secrets.token_urlsafe(12)}) + "\n")
 
 
-def _last_words(home: Home) -> str:
-    return f"the end of {home.output} is:\n{last_words(home.output)}"
+def last_words(home: Home) -> str:
+    """The last lines that Airflow has printed."""
+    lines = home.output.read_text(errors="replace").splitlines() if home.output.exists() else []
+    return f"the end of {home.output} is:\n" + "\n".join(lines[-15:])

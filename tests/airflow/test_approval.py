@@ -74,7 +74,7 @@ def test_above_the_limit_a_run_waits_for_an_answer_and_does_as_it_says(
             for number in range(1, stage + 1):
                 run.decide(number, plan_next_stage)
         asked = question(run.decision(stage), forwarded_share(run.decision(stage)))
-    served.rest.ensure_pool(POOL, 4)
+    served.rest.call("POST", "/pools", {"name": POOL, "slots": 4, "include_deferred": False})
     served.add_dags(dags)
     for dag_id, run_id in [*runs.items(), ("asking", to_reject)]:
         served.rest.trigger(dag_id, run_id)

@@ -1,4 +1,4 @@
-"""docker-compose.yml is sound, has no secrets, and is what `make cluster` starts, word by word."""
+"""docker-compose.yml is sound, has no secrets, and is what the tests of the cluster start, word by word."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import yaml
 from cryptography.fernet import Fernet
 
 from deploy import PROJECT
-from deploy.cluster.composition import ClusterError, Service, Topology, fill_in, lay_out, read_composition
-from deploy.cluster.running import IMAGE_ENVIRONMENT
+from tests.cluster.composition import ClusterError, Service, Topology, fill_in, lay_out, read_composition
+from tests.cluster.running import IMAGE_ENVIRONMENT
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "deploy" / "docker" / "Dockerfile").read_text()
@@ -135,48 +135,6 @@ def test_no_place_of_a_container_is_left_in_a_process(topology: Topology) -> Non
         for value in (*program.command[1:], *program.health[1:], *program.environment.values()):
             assert not re.search(r"/opt/skewless|/var/lib/(?:skewless|postgresql|objects)|0\.0\.0\.0", value), value
             assert not re.search(rf"(?:{'|'.join(SERVICES)}):\d", value), value
-
-
-def test_services_start_after_those_they_wait_for(services: dict[str, Service]) -> None:
-    order = list(services)
-    for one in services.values():
-        assert all(order.index(other) < order.index(one.name) for other in one.after)
-
-
-def test_services_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
-    circle = {
-        name: {"image": "i", "command": ["c"], "depends_on": {other: {"condition": "service_healthy"}}}
-        for name, other in (("one", "two"), ("two", "one"))
-    }
-    file = tmp_path / "compose.yml"
-    file.write_text(yaml.safe_dump({"services": circle}))
-    with pytest.raises(ClusterError, match="a circle among one, two"):
-        read_composition(file, {})
-
-
-def test_two_services_with_one_port_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "compose.yml"
-    file.write_text(yaml.safe_dump({"services": {n: {"image": "i", "command": ["c"], "expose": ["80"]} for n in "ab"}}))
-    with pytest.raises(ClusterError, match="service b: expected a port number of its own, but got 80"):
-        lay_out(read_composition(file, {}), PROJECT, tmp_path, lambda _published: 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "filled"),
-    [
-        pytest.param("${A}", "1", id="a value"),
-        pytest.param("${B}", "", id="no value"),
-        pytest.param("${B:-x-y}", "x-y", id="a default"),
-        pytest.param("${A:-x}", "1", id="a value before the default"),
-        pytest.param("${E:-x}", "x", id="an empty value is none"),
-        pytest.param("${A:?what}", "1", id="a value that must be"),
-        pytest.param("$${A}", "${A}", id="a dollar"),
-        pytest.param("a${A}b${A}", "a1b1", id="within text"),
-        pytest.param("${D}", "${A}", id="what is filled in is not filled in again"),
-    ],
-)
-def test_variables_are_filled_in_as_compose_does(text: str, filled: str) -> None:
-    assert fill_in(text, {"A": "1", "E": "", "D": "${A}"}) == filled
 
 
 def test_make_env_writes_fresh_secrets_for_their_owner_only(tmp_path: Path) -> None:

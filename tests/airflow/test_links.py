@@ -14,7 +14,6 @@ from airflow.cli.cli_parser import get_parser
 from airflow.sdk import BaseOperatorLink
 from airflow.serialization.serialized_objects import DagSerialization
 
-from deploy.cluster.running import COMPOSE_FILE
 from skewless.spec.spec import JobSpec
 from skewless_airflow import build_dag
 from skewless_airflow.observability.links import (
@@ -28,6 +27,7 @@ from skewless_airflow.observability.log_files import TRIGGERER_OPTIONS, LogFiles
 from skewless_airflow.operators.spark_step import Application, application_of, folded
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
+from tests.cluster.running import COMPOSE_FILE
 
 TI = SimpleNamespace(dag_id="small", run_id="manual__2026-11-20T02:00:00+00:00/..", task_id="stage_01.plan")
 RUN = "small/runs/manual__2026-11-20T02%3A00%3A00%2B00%3A00%2F.."

@@ -25,9 +25,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.cluster import running
-from deploy.cluster.composition import IMAGE_CHECKOUT, IMAGE_STATE, Service
-from deploy.cluster.running import Cluster, Home
+from tests.cluster import running
+from tests.cluster.composition import IMAGE_CHECKOUT, IMAGE_STATE, Service
+from tests.cluster.running import Cluster, Home
 from tests.spark_apart import APART
 
 WORKERS = ("worker-1", "worker-2")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from deploy.cluster import running
-from deploy.cluster.running import Cluster, Home
+from tests.cluster import running
+from tests.cluster.running import Cluster, Home
 
 
 @contextmanager
@@ -33,24 +31,21 @@ def started(home: Home, job: Mapping[str, Any], settings: Mapping[str, str] | No
     catalog.mkdir()
     (catalog / f"{job['name']}.yaml").write_text(yaml.safe_dump(dict(job)))
     setting = {
-        **os.environ,
-        "SKEWLESS_CLUSTER_HOME": str(home.folder),
         "SKEWLESS_CATALOG": str(catalog),
         "SKEWLESS_DEMO_CORPUS": "no",
         "SKEWLESS_DRIVER_MEMORY": "1g",
         "SPARK_WORKER_MEMORY": "1500m",
         **(settings or {}),
     }
-    command = [sys.executable, "-m", "deploy.cluster"]
-    try:
-        up = subprocess.run([*command, "up"], env=setting, capture_output=True, text=True, check=False)
-        assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
-        found = running.running(home)
-        assert found is not None
-        yield found
-    finally:
-        subprocess.run([*command, "down"], env=setting, check=True, capture_output=True)
-    assert not found.alive(), "cluster-down leaves nothing behind"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in setting.items():
+            patch.setenv(name, value)
+        try:
+            cluster = running.start(home, lambda _: None)
+            yield cluster
+        finally:
+            running.stop(home)
+    assert not cluster.alive(), "a cluster that was stopped leaves nothing behind"
 
 
 def client_of(home: Home, cluster: Cluster) -> dict[str, str]:

@@ -35,10 +35,10 @@ from selenium.webdriver.support import expected_conditions as expected
 from selenium.webdriver.support.ui import WebDriverWait
 
 from deploy import PROJECT
-from deploy.local.rest import FINISHED_RUN, AirflowRest
 from deploy.local.standalone import USER, free_port
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
+from tests.airflow_rest import FINISHED_RUN, AirflowRest
 from tests.cluster.earlier_nights import FAILED, INPUT, NIGHTS
 from tests.cluster.words import write_words, zipf_words
 

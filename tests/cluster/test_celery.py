@@ -22,14 +22,14 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import from_url
 
-from deploy.cluster import running
-from deploy.cluster.running import Cluster, Home
-from deploy.local.rest import AirflowRest
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_airflow.run_store import safe_run_id
 from skewless_lake.catalogs import open_catalog
+from tests.airflow_rest import AirflowRest
+from tests.cluster import running
 from tests.cluster.celery_workers import BUCKET, WORKERS, celery_cluster
+from tests.cluster.running import Cluster, Home
 from tests.cluster.started import client_of, home_of_tests
 from tests.listening import LOOPBACK, drivers_of, listening
 from tests.object_stores import as_client

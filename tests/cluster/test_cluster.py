@@ -20,12 +20,12 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from deploy.cluster import running
-from deploy.cluster.running import Cluster, Home
-from deploy.local.rest import FINISHED_RUN, AirflowRest
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
+from tests.airflow_rest import FINISHED_RUN, AirflowRest
+from tests.cluster import running
+from tests.cluster.running import Cluster, Home
 from tests.cluster.started import home_of_tests, started
 from tests.cluster.words import write_words
 from tests.listening import LOOPBACK, listening

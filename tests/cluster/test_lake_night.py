@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import from_url
 
-from deploy.cluster import running
-from deploy.cluster.running import Cluster, Home
-from deploy.local.rest import AirflowRest
 from skewless.documents.ledger import balance
 from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from skewless_lake.catalogs import open_catalog
+from tests.airflow_rest import AirflowRest
+from tests.cluster import running
+from tests.cluster.running import Cluster, Home
 from tests.cluster.started import client_of, home_of_tests, started
 from tests.object_stores import as_client
 

@@ -17,12 +17,12 @@ import psycopg
 import pytest
 
 from deploy import PROJECT
-from deploy.cluster import running
-from deploy.cluster.running import Home
 from skewless.documents.steps import Failure
 from skewless.run.directory import RunDirectory
 from skewless_airflow.runners.process_session import begin, end
 from skewless_lake.catalogs import open_catalog
+from tests.cluster import running
+from tests.cluster.running import Home
 from tests.listening import LOOPBACK, listening
 from tests.object_stores import as_client
 

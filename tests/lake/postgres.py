@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psycopg
 
-from deploy.cluster.database import find_postgres
+from tests.cluster.database import find_postgres
 
 _SECONDS = 60
 

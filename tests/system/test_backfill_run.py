@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from deploy.local.rest import FINISHED_RUN
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
+from tests.airflow_rest import FINISHED_RUN
 from tests.listening import LOOPBACK
 from tests.served_airflow import ServedAirflow, await_that, dag_of, served_airflow
 

@@ -19,6 +19,7 @@ from deploy.local import standalone
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
+from tests import airflow_rest
 from tests.listening import drivers_of
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
@@ -77,7 +78,7 @@ def test_a_run_of_which_everything_was_killed_ends_with_the_right_result(tmp_pat
     write_job(tmp_path)
     root, home = tmp_path / "data", standalone.Home(tmp_path / "airflow")
     settings = {"SKEWLESS_ROOT": str(root), "SKEWLESS_CATALOG": str(tmp_path / "catalog"), **SETTINGS}
-    with standalone.up(home, settings, patience_seconds=PATIENCE_SECONDS) as rest:
+    with airflow_rest.up(home, settings, patience_seconds=PATIENCE_SECONDS) as rest:
         rest.wait_for_dag(JOB, 120)
         rest.set_paused(JOB, paused=False)
         ident = rest.trigger(JOB, "killed", conf={"date": DAY})

@@ -1,10 +1,11 @@
-"""A client of Airflow's REST API: the calls that the demo, the benchmarks and the tests make."""
+"""An Airflow that is up for some tests or benchmarks, and a client of its REST API."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote
@@ -12,6 +13,10 @@ from urllib.parse import quote
 import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from deploy.local import standalone
+
+#: SQLite takes one writer at a time: a call that found the database locked is repeated for this long.
+LOCKED_SECONDS = 60.0
 FINISHED_RUN = frozenset({"success", "failed"})
 
 
@@ -97,14 +102,6 @@ class AirflowRest:
         """Pause a DAG or let it run."""
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": paused})
 
-    def ensure_pool(self, name: str, slots: int) -> None:
-        """Make a pool unless there is one of that name, which then keeps its slots."""
-        try:
-            self.call("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
-        except httpx.HTTPStatusError as err:
-            if err.response.status_code != httpx.codes.CONFLICT:
-                raise
-
     def trigger(self, dag_id: str, run_id: str | None = None, **body: Any) -> str:
         """Start a run by hand and return its id; ``body`` are further fields of the call, as ``conf``."""
         asked = {"logical_date": None, **({"dag_run_id": run_id} if run_id else {}), **body}
@@ -175,6 +172,32 @@ class AirflowRest:
             answer = self._client.request(method, f"/api/v2{path}", json=body)
         answer.raise_for_status()
         return dict(answer.json()) if answer.content else {}
+
+
+def client(home: standalone.Home, started: standalone.Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
+    """A client of a healthy Airflow, which has its pool of Spark steps from then on."""
+    standalone.make_pool(home, started)
+    return AirflowRest(started.url, standalone.USER, home.password(), patience_seconds)
+
+
+@contextlib.contextmanager
+def up(
+    home: standalone.Home,
+    settings: Mapping[str, str] | None = None,
+    seconds: float = standalone.START_SECONDS,
+    patience_seconds: float = LOCKED_SECONDS,
+) -> Iterator[AirflowRest]:
+    """Have an Airflow with some settings up on a free port for as long as this lasts.
+
+    It may take so many seconds to be healthy.
+    """
+    try:
+        started = standalone.start(home, standalone.free_port(), settings)
+        standalone.wait_until_healthy(home, started, seconds=seconds)
+        with client(home, started, patience_seconds) as rest:
+            yield rest
+    finally:
+        standalone.stop(home)
 
 
 def await_that(condition: Callable[[], bool], what: str, seconds: float) -> None:

@@ -1,28 +1,28 @@
-"""The cluster of this checkout as running programs: started in order, found again, stopped in reverse.
+"""The services of ``docker-compose.yml`` as running programs: started in order, found again, stopped in reverse.
 
-It lives in ``<checkout>/.cluster`` and nowhere else. Every program leads a session of its own, so that one
+It lives in one folder. Every program leads a session of its own, so that one
 of them can be killed as a container can, with all that it started, and the others stay.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from deploy import PROJECT, commands
-from deploy.cluster.composition import LOOPBACK, ClusterError, Service, Topology, lay_out, read_composition
-from deploy.cluster.database import find_postgres, store_program
-from deploy.commands import last_words
+from deploy import PROJECT
 from deploy.local.standalone import free_port, port_free
 from skewless_airflow.runners.process_session import Session, ask, begin, end, send
+from tests.cluster.composition import LOOPBACK, ClusterError, Service, Topology, lay_out, read_composition
+from tests.cluster.database import find_postgres, store_program
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 USER = "admin"
@@ -46,8 +46,16 @@ IMAGE_ENVIRONMENT = {
 _OF_THE_MACHINE = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "TZ")
 
 
-class Home(commands.Home):
+@dataclass(frozen=True)
+class Home:
     """The folder of a cluster, with the folders of volumes and image below it."""
+
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        """The file that tells of the processes."""
+        return self.folder / "running.json"
 
     @property
     def secrets(self) -> Path:
@@ -94,17 +102,6 @@ class Cluster:
         send(self.sessions[service].processes(), signal.SIGKILL)
 
 
-def default_home() -> Home:
-    """The home of this checkout's cluster; ``$SKEWLESS_CLUSTER_HOME`` is for a second one beside it."""
-    return Home(Path(os.environ.get("SKEWLESS_CLUSTER_HOME") or PROJECT / ".cluster").resolve())
-
-
-def running(home: Home) -> Cluster | None:
-    """The cluster of a home, if it is up."""
-    found = _recorded(home)
-    return found if found and found.alive() else None
-
-
 def describe(home: Home, variables: Mapping[str, str], change: Change = dict) -> tuple[dict[str, Service], Topology]:
     """The services of the compose file, changed if so wanted, and the same services as programs of this machine."""
     services = change(read_composition(COMPOSE_FILE, variables))
@@ -144,7 +141,7 @@ def start(home: Home, tell: Callable[[str], None], change: Change = dict) -> Clu
         layers[name] = 1 + max((layers[other] for other in program.after), default=0)
         signals = {other: programs[other].stop_signal for other in begun}
         cluster = Cluster(begun, signals, layers, topology.ports)
-        home.record(cluster)
+        home.state.write_text(json.dumps(asdict(cluster)))
         if program.once:
             _await_success(home, name, begun[name])
             tell(name)
@@ -174,7 +171,7 @@ def variables(home: Home) -> dict[str, str]:
 
     The first call makes the secrets.
     """
-    made = subprocess.run(  # noqa: S603  # our own script
+    made = subprocess.run(  # our own script
         [sys.executable, str(PROJECT / "deploy" / "docker" / "make_env.py"), str(home.secrets)],
         capture_output=True,
         check=False,
@@ -208,7 +205,7 @@ def on_this_machine(program: Service) -> Service:
 def _await_health(home: Home, program: Service, session: Session) -> None:
     """Repeat the health check of a service until it succeeds."""
     begun = time.monotonic()
-    while subprocess.run(  # noqa: S603  # the command is from our compose file
+    while subprocess.run(  # the command is from our compose file
         program.health, env=dict(program.environment), cwd=home.folder, capture_output=True, check=False
     ).returncode:
         passed, alive = time.monotonic() - begun, session.leads()
@@ -235,14 +232,15 @@ def _await_success(home: Home, name: str, session: Session) -> None:
 
 def _recorded(home: Home) -> Cluster | None:
     try:
-        held = home.recorded()
+        held = json.loads(home.state.read_text())
         sessions = {name: Session(**one) for name, one in held["sessions"].items()}
         ports = {int(inside): here for inside, here in held["ports"].items()}
         return Cluster(sessions, held["stop_signals"], held["layers"], ports)
-    except (ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def _last_words(home: Home, name: str) -> str:
     file = home.output / f"{name}.log"
-    return f"the end of {file}:\n{last_words(file)}\n"
+    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+    return f"the end of {file}:\n" + "\n".join(lines[-15:]) + "\n"

@@ -201,7 +201,7 @@ class _Fitting:
         """Any other value."""
         if value.isdecimal():
             return str(self.ports.get(int(value), value))
-        own = self.hosts | {"0.0.0.0"}  # noqa: S104  # which all interfaces of a container are
+        own = self.hosts | {"0.0.0.0"}  # which all interfaces of a container are
         names = "|".join(map(re.escape, sorted(own)))
         pattern = re.compile(
             rf"(?<![\w-])(?P<host>{names}|localhost):(?P<port>\d+)(?!\d)|(?<=port=)(?P<bare>\d+)(?!\d)"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy import PROJECT
-from deploy.cluster.composition import LOOPBACK, ClusterError, Service
+from tests.cluster.composition import LOOPBACK, ClusterError, Service
 
 #: The release that the compose file names.
 RELEASE = "15"
@@ -45,7 +45,7 @@ class Postgres:
         data.parent.mkdir(parents=True, exist_ok=True)
         if self.prefix:
             shutil.chown(data.parent, _OWNER, _OWNER)
-        if subprocess.run([*self.prefix, "test", "-r", data.parent], check=False).returncode:  # noqa: S603
+        if subprocess.run([*self.prefix, "test", "-r", data.parent], check=False).returncode:
             raise ClusterError(
                 f"folder {data.parent}", f"one that user {_OWNER} may enter", "one below a closed folder",
                 "set SKEWLESS_CLUSTER_HOME to a folder elsewhere, such as one in /var/tmp",
@@ -77,7 +77,7 @@ class Postgres:
         self._run(["mv", str(draft), str(data)])
 
     def _run(self, command: list[str], said: str = "") -> None:
-        done = subprocess.run(  # noqa: S603  # our own words
+        done = subprocess.run(  # our own words
             [*self.prefix, *command], input=said, capture_output=True, text=True, check=False, cwd="/"
         )
         if done.returncode:
