@@ -90,13 +90,13 @@ def test_each_field_of_spark_arrives_at_spark_submit(monkeypatch: pytest.MonkeyP
     step = dag.get_task("merge")
     assert isinstance(step, SkewlessSparkOperator)
     asked = step.step_of(RunDirectory("/nowhere"), Context())
-    words = asked.hook._build_spark_submit_command(asked.entry)
+    words = asked.command()
     assert words[:3] == ["spark-submit", "--master", "spark://east:7077"]
     assert {"spark.a=b", "spark.n=4", "spark.t=true", "spark.c=d", "spark.driver.memory=2g"} <= set(words), (
         "the size comes with the run's options"
     )
     assert words[words.index("--deploy-mode") + 1] == "client"
-    assert asked.hook._env == {"ZONE": "east"}
+    assert asked.variables == {"ZONE": "east"}
 
 
 def test_a_runs_documents_have_nothing_of_it_so_it_may_change_meanwhile() -> None:

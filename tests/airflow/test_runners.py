@@ -352,7 +352,7 @@ class Toy:
 def test_one_more_runner_is_a_module_and_a_line_of_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path, rows: int, state: str
 ) -> None:
-    toy = lambda step: Toy(step) if step.master == "toy" else None  # noqa: E731
+    toy = lambda step: Toy(step) if step.target.master == "toy" else None  # noqa: E731
     monkeypatch.setattr(runners, "RUNNERS", (toy, *runners.RUNNERS))
     connect(monkeypatch, "toy")
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))

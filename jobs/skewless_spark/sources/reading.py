@@ -20,6 +20,7 @@ from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.queries import map_in_batches
+from skewless_spark.session.session import jvm_of
 from skewless_spark.sources.cutting import LEAST_BYTES
 from skewless_spark.sources.formats.files import is_hidden
 from skewless_spark.sources.formats.spark_types import fields_within
@@ -293,8 +294,7 @@ def scanned_files(
         if len(named) <= _NAMED_PATHS:
             return cast("DataFrame", reader.load(named))
         # As one text: each path on its own would be a call to the JVM. No path has a NUL.
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # there is no other way to hand over many texts
-        listed = jvm.java.util.regex.Pattern.compile("\0").split("\0".join(named))
+        listed = jvm_of(spark).java.util.regex.Pattern.compile("\0").split("\0".join(named))
         return DataFrame(reader._jreader.load(listed), spark)  # noqa: SLF001
 
 

@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from skewless.documents.steps import Failure, failure_document
 from skewless.errors import RunDirectoryError, SpecError
+from skewless.run.folder import RUN_GROUP
 from skewless.run.step_names import (
     COMPARE,
     COMPARISON_STEP,
@@ -35,7 +36,7 @@ from skewless.spec.clusters import DEFAULT_CONNECTION
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
 from skewless_airflow.operators import end_with_sentence, ending
 from skewless_airflow.run_store import run_directory, spark_entry
-from skewless_airflow.runners import Step, StepRunner, runner_of
+from skewless_airflow.runners import Step, StepRunner, Target, runner_of
 
 if TYPE_CHECKING:
     from skewless.run.directory import RunDirectory
@@ -143,21 +144,32 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             SpecError: its connection does not exist, for which Spark's provider would take YARN.
         """
         try:
-            BaseHook.get_connection(self._conn_id)
+            target = self._target()
         except AirflowNotFoundException:
             hint = f"create it: airflow connections add {self._conn_id} --conn-type spark --conn-host MASTER"
             raise SpecError(f"connection {self._conn_id}", "a connection to Spark", "none", hint) from None
+        if target.on_cluster:
+            self._yarn_track_via_rm_api, self._track_driver_via_k8s_api = target.on_yarn, target.on_kubernetes
+            if group := os.environ.get(RUN_GROUP):
+                self.env_vars = {RUN_GROUP: group, **(self.env_vars or {})}
         self._hook = self._get_hook()
         return Step(
             entry=self.application,
             arguments=tuple(self.application_args or ()),
             run_dir=str(run),
             dag_id=self.dag_id,
+            target=target,
+            conf=self.conf or {},
+            variables=self.env_vars or {},
+            follow_ups=bool(self.post_submit_commands),
             hook=self._hook,
             last=self.step in _LAST and self.step == last_step_of(run.job().spec).on_spark,
             follow=partial(self.execute_resumable, context),
             cancel=super().on_kill,
         )
+
+    def _target(self) -> Target:
+        return Target.of(BaseHook.get_connection(self._conn_id), self._deploy_mode, self.conf or {})
 
     def _get_hook(self) -> SparkSubmitHook:
         try:
@@ -170,17 +182,17 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         """Submit a driver to the cluster: by the provider, which keeps its id for the next try."""
         if (kept := _task_state(context)) is not None:
             kept.set(_SUBMITTED_AS, _try_name(context))
-        if (self._hook or self._get_hook())._is_kubernetes:  # noqa: SLF001  # the hook tells of its connection in no other way
+        if self._target().on_kubernetes:
             self.application = f"local://{self.application}"  # of the driver's image
         try:
             return super().submit_job(context)
         finally:  # the provider leaves the pipe from spark-submit open
-            if self._hook is not None and self._hook._submit_sp is not None:  # noqa: SLF001
-                self._hook._submit_sp.stdout.close()  # noqa: SLF001
+            if self._hook and (submitted := self._hook._submit_sp):  # noqa: SLF001
+                submitted.stdout.close()
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Follow a driver on the cluster; a step that is stopped ends it, also if an earlier try has submitted it."""
-        if self._hook is not None and self._hook._is_yarn:  # noqa: SLF001
+        if self._hook and self._target().on_yarn:
             self._hook._yarn_application_id = external_id  # noqa: SLF001
             self._link(Application(external_id, ""), context)
         super().poll_until_complete(external_id, context)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from skewless.errors import SpecError
 from skewless_airflow.runners import on_cluster, submit, warm_driver
-from skewless_airflow.runners.step import Step, StepRunner
+from skewless_airflow.runners.step import Step, StepRunner, Target
 
-__all__ = ["RUNNERS", "Step", "StepRunner", "runner_of"]
+__all__ = ["RUNNERS", "Step", "StepRunner", "Target", "runner_of"]
 
 #: Each returns the runner of a step, or None if the step is not for it. The first one that takes it runs it.
 RUNNERS: Sequence[Callable[[Step], StepRunner | None]] = (on_cluster.runner_of, warm_driver.runner_of, submit.runner_of)
@@ -20,7 +20,7 @@ def runner_of(step: Step) -> StepRunner:
     Raises:
         SpecError: its connection is for Spark Connect, or has a deploy mode that cannot be.
     """
-    if step.master.startswith("spark_connect:"):
+    if step.target.master.startswith("spark_connect:"):
         hint = "make its type spark, and its host the master of the cluster, or local[*]"
-        raise SpecError(step.where, "the type spark, by which steps are submitted", "spark_connect", hint)
+        raise SpecError(step.target.where, "the type spark, by which steps are submitted", "spark_connect", hint)
     return next(found for runner in RUNNERS if (found := runner(step)) is not None)

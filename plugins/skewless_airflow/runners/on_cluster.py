@@ -7,18 +7,12 @@ submitting a second one. The driver's own log stays on the cluster.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 from skewless.errors import SpecError
-from skewless.run.folder import RUN_GROUP
-from skewless_airflow.runners.step import Step
-
-#: Where a connection names the server that knows of YARN's applications.
-_YARN = SparkSubmitHook._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY  # noqa: SLF001
+from skewless_airflow.runners.step import YARN_SERVER, Step
 
 
 def runner_of(step: Step) -> ClusterStep | None:
@@ -27,24 +21,20 @@ def runner_of(step: Step) -> ClusterStep | None:
     Raises:
         SpecError: its master has no drivers on the cluster, or the connection lacks what they are followed by.
     """
-    hook = step.hook
-    if not step.on_cluster:
+    target = step.target
+    if not target.on_cluster:
         return None
-    if hook._is_kubernetes:  # noqa: SLF001  # the hook tells of its connection in no other way
-        needed, hint = "namespace", "name the namespace of the drivers' pods"
-        given = hook._connection["namespace"]  # noqa: SLF001
-    elif hook._is_yarn:  # noqa: SLF001
-        needed, hint = _YARN, "write the address of the resource manager, like http://rm:8088"
-        given = hook.get_connection(hook._conn_id).extra_dejson.get(_YARN)  # noqa: SLF001
+    if target.on_kubernetes:
+        needed, value, hint = "namespace", target.namespace, "name the namespace of the drivers' pods"
+    elif target.on_yarn:
+        needed, value = YARN_SERVER, target.yarn_server
+        hint = "write the address of the resource manager, like http://rm:8088"
     else:
         required = "the deploy mode client, because Spark runs drivers in Python only on YARN and Kubernetes"
-        raise SpecError(step.where, required, f"'cluster' for {step.master}", "leave deploy-mode out")
-    if not given:
+        raise SpecError(target.where, required, f"'cluster' for {target.master}", "leave deploy-mode out")
+    if not value:
         required = f"{needed}, by which drivers on the cluster are followed"
-        raise SpecError(f"{step.where}, extra", required, "none", hint)
-    hook._yarn_track_via_rm_api, hook._track_driver_via_k8s_api = hook._is_yarn, hook._is_kubernetes  # noqa: SLF001
-    if group := os.environ.get(RUN_GROUP):
-        hook._env_vars = {RUN_GROUP: group, **(hook._env_vars or {})}  # noqa: SLF001
+        raise SpecError(f"{target.where}, extra", required, "none", hint)
     return ClusterStep(step)
 
 

@@ -2,11 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import Connection
+
+#: Where a connection names the server that knows of YARN's applications.
+YARN_SERVER = "yarn_resourcemanager_webapp_address"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a step's connection has it run.
+
+    Attributes:
+        master: Spark's, as the provider reads it from the connection.
+        on_cluster: whether the driver is to run on a machine of the cluster.
+        namespace: of Kubernetes.
+        yarn_server: what is asked for YARN's applications.
+    """
+
+    conn_id: str
+    master: str
+    on_cluster: bool
+    namespace: str
+    yarn_server: str
+
+    @classmethod
+    def of(cls, connection: Connection, deploy_mode: str | None, conf: Mapping[str, str]) -> Target:
+        """What a connection says, and the settings of a task beside it."""
+        host, port, extra = connection.host or "", connection.port, connection.extra_dejson
+        named = connection.conn_type == "spark" and host and ("://" in host or not port)
+        master = (host if named else f"{connection.conn_type}://{host}") + (f":{port}" if port else "")
+        mode = deploy_mode or extra.get("deploy-mode")
+        namespace = conf.get("spark.kubernetes.namespace") or extra.get("namespace") or ""
+        return cls(connection.conn_id, master, mode == "cluster", namespace, extra.get(YARN_SERVER) or "")
+
+    @property
+    def on_yarn(self) -> bool:
+        """Whether the cluster is one of YARN."""
+        return "yarn" in self.master
+
+    @property
+    def on_kubernetes(self) -> bool:
+        """Whether the cluster is one of Kubernetes."""
+        return "k8s" in self.master
+
+    @property
+    def where(self) -> str:
+        """The connection, for an error."""
+        return f"connection {self.conn_id}"
 
 
 @dataclass(frozen=True)
@@ -14,6 +61,9 @@ class Step:
     """A Spark step that a task asks for: the file that runs steps, and its arguments; the first names the step.
 
     Attributes:
+        conf: Spark's settings.
+        variables: of the environment, beside those of the task.
+        follow_ups: whether the task has commands that are run after it.
         hook: the task's connection, with all settings of the task; it can build the command for spark-submit.
         last: whether the run has no Spark step after this one.
         follow: has the provider submit the step, or find what an earlier try has submitted, and wait for its end.
@@ -23,25 +73,22 @@ class Step:
     arguments: tuple[str, ...]
     run_dir: str
     dag_id: str
+    target: Target
+    conf: Mapping[str, str]
+    variables: Mapping[str, str]
+    follow_ups: bool
     hook: SparkSubmitHook
     last: bool
     follow: Callable[[], object]
     cancel: Callable[[], object]
 
-    @property
-    def master(self) -> str:
-        """The Spark master, as the connection names it."""
-        return str(self.hook._connection["master"])  # noqa: SLF001
+    def command(self) -> list[str]:
+        """The words of spark-submit; the last ones are the entry and the arguments."""
+        return list(map(str, self.hook._build_spark_submit_command(self.entry)))  # noqa: SLF001  # there is no other way
 
-    @property
-    def on_cluster(self) -> bool:
-        """Whether the connection wants the driver on a machine of the cluster."""
-        return bool(self.hook._connection["deploy_mode"] == "cluster")  # noqa: SLF001
-
-    @property
-    def where(self) -> str:
-        """The connection, for an error."""
-        return f"connection {self.hook._conn_id}"  # noqa: SLF001
+    def follow_up(self) -> None:
+        """Run what the task wants to be run after its step."""
+        self.hook._run_post_submit_commands()  # noqa: SLF001
 
 
 class StepRunner(Protocol):

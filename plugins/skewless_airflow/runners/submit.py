@@ -30,10 +30,9 @@ class SubmittedStep:
 
     def lines(self) -> Iterator[str]:
         """Submit the step; what spark-submit and the step say, line by line, until they end."""
-        hook = self._step.hook
         with subprocess.Popen(  # noqa: S603  # the command is the connection's
-            hook._build_spark_submit_command(self._step.entry),  # noqa: SLF001  # the hook offers no other way
-            env={**os.environ, **(hook._env or {})},  # noqa: SLF001
+            self._step.command(),
+            env={**os.environ, **self._step.variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -56,7 +55,7 @@ class SubmittedStep:
     def close(self) -> None:
         """Let go of the step, which ends if it has not, and run what the task wants to be run after it."""
         self.stop()
-        self._step.hook._run_post_submit_commands()  # noqa: SLF001
+        self._step.follow_up()
 
 
 def stop_tree(pid: int, grace_seconds: float = GRACE_SECONDS) -> int:

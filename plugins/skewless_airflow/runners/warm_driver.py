@@ -62,17 +62,16 @@ _CHUNK = 1 << 20
 
 def runner_of(step: Step) -> DriverStep | None:
     """The runner of a step whose Spark is on this machine: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
-    hook = step.hook
-    if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not step.master.startswith("local"):
+    if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not step.target.master.startswith("local"):
         return None
-    if hook._post_submit_commands or any(name.startswith(_NAMES_THE_TASK) for name in hook._conf):  # noqa: SLF001
+    if step.follow_ups or any(name.startswith(_NAMES_THE_TASK) for name in step.conf):
         return None
-    hook._name = step.dag_id  # noqa: SLF001  # the driver's, for all of its steps
-    words = hook._build_spark_submit_command(step.entry)  # noqa: SLF001  # the hook offers no other way
+    words = step.command()
     submit = words[: len(words) - 1 - len(step.arguments)]
+    submit[submit.index("--name") + 1] = step.dag_id  # the driver's, for all of its steps
     # Neither its UI nor its block manager asks for a password.
-    environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **(hook._env or {})}  # noqa: SLF001
-    settings = DriverSettings(step.run_dir, tuple(submit), environment, hook._conn_id)  # noqa: SLF001
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **step.variables}
+    settings = DriverSettings(step.run_dir, tuple(submit), environment, step.target.conn_id)
     return DriverStep(step.arguments, settings, last=step.last)
 
 
