@@ -33,7 +33,7 @@ from skewless_airflow.runners import Step, StepRunner, runner_of
 from skewless_airflow.runners.on_cluster import ClusterStep
 from skewless_airflow.runners.process_session import Session, ask, begin, end
 from skewless_airflow.runners.submit import SubmittedStep
-from skewless_airflow.runners.warm_driver import DriverStep, code_stamp, worker_folders
+from skewless_airflow.runners.warm_driver import DriverStep
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
@@ -371,26 +371,6 @@ def test_one_more_runner_is_a_module_and_a_line_of_the_table(
     run = RunDirectory(run_location(dag.dag_id, done.run_id))
     assert run.exists("job.json") is (state == "success")
     assert bool(run.fs.glob(f"{run.root}/failures/prepare-*.json")) is (state == "failed")
-
-
-def test_code_that_was_changed_added_or_taken_away_has_another_stamp(tmp_path: Path) -> None:
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "old.py").write_text("")
-    (tmp_path / "module.py").write_text("")
-    places, seen = [tmp_path / "package", tmp_path / "module.py"], []
-    seen.append(code_stamp(places))
-    assert code_stamp(places) == seen[0]
-    (tmp_path / "module.py").write_text("answer = 42")
-    seen.append(code_stamp(places))
-    (tmp_path / "package" / "new.py").write_text("")
-    seen.append(code_stamp(places))
-    (tmp_path / "package" / "old.py").unlink()
-    seen.append(code_stamp(places))
-    assert len(set(seen)) == 4
-
-
-def test_the_code_of_workers_is_ours_and_that_of_whoever_registers_aggregates() -> None:
-    assert {"skewless", "skewless_spark"} <= {folder.name for folder in worker_folders()}
 
 
 # What is started to outlive its starter: it takes nothing along that was its starter's, and it is found again.

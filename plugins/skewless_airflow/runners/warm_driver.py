@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import select
@@ -24,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -53,9 +51,6 @@ ANSWER_SECONDS = 60.0
 END_SECONDS = 8.0
 #: Settings that name the task: with them a driver could serve no other.
 _NAMES_THE_TASK = "spark.openlineage."
-#: Packages that a driver and its workers import: ours, and those that are registered under these entry points.
-_OURS = ("skewless", "skewless_spark")
-_REGISTERED = ("skewless.aggregates", "skewless.mappers")
 _POLL_SECONDS = 0.05
 _CHUNK = 1 << 20
 
@@ -91,7 +86,7 @@ class DriverSettings:
     def name(self) -> str:
         """The name of the driver's folder: a hash, because the environment may hold secrets."""
         lasting = {name: value for name, value in self.environment.items() if not name.startswith(_OF_A_TASK)}
-        parts = [self.run_dir, self.pool, self.submit, sorted(lasting.items()), code_stamp(worker_folders())]
+        parts = [self.run_dir, self.pool, self.submit, sorted(lasting.items())]
         return hashlib.sha256(json.dumps([*parts, sys.executable, os.getcwd()]).encode()).hexdigest()[:24]  # noqa: PTH109
 
     def start(self, folder: Path) -> Session:
@@ -266,29 +261,6 @@ def sweep(home: Path) -> None:
             session = _described(folder)
             if session is None or not session.processes():
                 shutil.rmtree(folder)
-
-
-def worker_folders() -> list[Path]:
-    """The folders of all packages that a driver and its workers may import; none of them is imported here."""
-    registered = (one.module.partition(".")[0] for group in _REGISTERED for one in entry_points(group=group))
-    found = []
-    for name in sorted({*_OURS, *registered}):
-        spec = importlib.util.find_spec(name)
-        found += [Path(folder) for folder in (spec.submodule_search_locations or () if spec else ())]
-        if spec and spec.origin and not spec.submodule_search_locations:
-            found.append(Path(spec.origin))
-    return found
-
-
-def code_stamp(places: Iterable[Path]) -> str:
-    """A text that changes whenever a source file is written, added or removed: what is imported stays as it was.
-
-    It uses ctime: installers set mtime to the time when the package was built.
-    """
-    stamp = hashlib.sha256()
-    for file in sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))):
-        stamp.update(f"{file}\0{file.stat().st_ctime_ns}\n".encode())
-    return stamp.hexdigest()
 
 
 def _starts_java(environment: Mapping[str, str]) -> bool:
