@@ -68,11 +68,7 @@ class Service:
 
 
 def read_composition(path: Path, variables: Mapping[str, str]) -> dict[str, Service]:
-    """The services of a compose file, each after those that it waits for; ``${NAME}`` stands for a variable.
-
-    Raises:
-        ClusterError: a required variable is missing, or services wait for each other.
-    """
+    """The services of a compose file, each after those that it waits for; ``${NAME}`` stands for a variable."""
     text = path.read_text(encoding="utf-8")
     # Filled in after parsing, as compose does: a value must not become structure.
     services: dict[str, Any] = _filled(yaml.safe_load(text)["services"], variables)
@@ -80,11 +76,7 @@ def read_composition(path: Path, variables: Mapping[str, str]) -> dict[str, Serv
 
 
 def fill_in(text: str, variables: Mapping[str, str]) -> str:
-    """Replace ``${NAME}``, ``${NAME:-default}`` and ``${NAME:?message}``; ``$$`` is a dollar.
-
-    Raises:
-        ClusterError: with the message of the file, if a required variable has no value.
-    """
+    """Replace ``${NAME}``, ``${NAME:-default}`` and ``${NAME:?message}``; ``$$`` is a dollar."""
 
     def value(found: re.Match[str]) -> str:
         if found["dollar"]:
@@ -158,11 +150,7 @@ def lay_out(
 ) -> Topology:
     """Give every service its folders and ports on this machine; all that the services write is below ``state``.
 
-    ``choose_port`` returns a free port; its argument is the published one, which it should take if that is free.
-
-    Raises:
-        ClusterError: two services use the same port, which is impossible on one machine.
-    """
+    ``choose_port`` returns a free port; its argument is the published one, which it should take if that is free."""
     ports = _chosen_ports(services, choose_port)
     folders = _folders(services, checkout, state)
     fit = _Fitting(frozenset(services), ports, folders)

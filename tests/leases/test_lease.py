@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skewless_leases import KeyValueStore, Lease, LeaseError, StoreError, Versioned, open_store, read
-from skewless_leases.stores.tables import ALLOCATION, look_at
+from skewless_leases.stores.tables import ALLOCATION
 from tests.leases.holder import PARTITION, SPANS
 from tests.processes import Told, until
 
@@ -68,18 +68,6 @@ def test_a_second_one_waits_until_the_first_is_done_and_goes_on_from_what_it_com
     assert list(rows) == [ALLOCATION + PARTITION]  # nothing of the workers is left
 
 
-@pytest.mark.long
-def test_one_that_is_killed_is_succeeded_after_the_maximum_lease_time(begin: Begin) -> None:
-    first = begin()
-    first.said("granted")
-    second = begin()
-    second.said("waiting")
-    first.process.kill()
-    killed = time.monotonic()
-    second.said("granted")
-    assert time.monotonic() - killed >= SPANS.maximum_lease - 2 * SPANS.beat_every
-
-
 def test_one_that_was_stopped_and_wakes_writes_nothing(begin: Begin, address: str) -> None:
     first = begin()
     first.said("granted")
@@ -98,22 +86,6 @@ def test_one_that_was_stopped_and_wakes_writes_nothing(begin: Begin, address: st
     first.tell("leave")
     first.process.wait(30)
     assert read(open_store(address), PARTITION).holder is not None  # it did not give back what it did not hold
-
-
-@pytest.mark.long
-def test_of_many_at_once_one_holds_it_at_a_time(begin: Begin, address: str) -> None:
-    crowd = [begin() for _ in range(5)]
-    fences = []
-    while crowd:
-        until(lambda: any(one.has_said("granted") for one in crowd), "somebody to hold it")
-        holders = [one for one in crowd if one.has_said("granted")]
-        assert len(holders) == 1
-        fences.append(int(holders[0].said("granted").split()[1]))
-        holders[0].tell("leave")
-        holders[0].process.wait(30)
-        crowd.remove(holders[0])
-    assert fences == [1, 2, 3, 4, 5]
-    assert not look_at(open_store(address), 0.0).presences
 
 
 class AwayFor:

@@ -210,17 +210,6 @@ def test_a_step_whose_driver_was_killed_fails_and_succeeds_when_it_is_tried_agai
 
 
 @pytest.mark.long
-def test_a_driver_ends_when_its_jvm_has_ended_and_the_next_step_has_another(world: World) -> None:
-    world.prepare()
-    assert not world.ask("stage", "--stage", "0").failure
-    for one in world.drivers():
-        if one.name() == "java":
-            one.kill()
-    await_that(lambda: not world.drivers(), "the driver to end without its JVM")
-    assert not world.ask("stage", "--stage", "0", last=True).failure
-
-
-@pytest.mark.long
 def test_a_driver_without_a_step_ends_after_its_idle_time(world: World) -> None:
     environment = {**world.settings.environment, warm.IDLE: "1"}
     settings = DriverSettings(world.settings.run_dir, world.settings.submit, environment)

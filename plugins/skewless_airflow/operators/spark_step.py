@@ -187,8 +187,8 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         try:
             return super().submit_job(context)
         finally:  # the provider leaves the pipe from spark-submit open
-            if self._hook and (submitted := self._hook._submit_sp):  # noqa: SLF001
-                submitted.stdout.close()
+            if self._hook and (process := self._hook._submit_sp):  # noqa: SLF001
+                process.stdout.close()
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Follow a driver on the cluster; a step that is stopped ends it, also if an earlier try has submitted it."""
