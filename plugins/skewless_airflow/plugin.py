@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.partitions import PartMapper
+from skewless_airflow.partitions import PartMapper, PartTimetable
 from skewless_airflow.web import registration
 
 

@@ -14,8 +14,7 @@ from airflow.timetables.base import DataInterval, TimeRestriction
 
 from skewless.spec.part import Part
 from skewless.spec.schedule import cron_fault
-from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.partitions import PartMapper
+from skewless_airflow.partitions import PartMapper, PartTimetable
 from tests import airflow_setting
 
 EARLIEST = TimeRestriction(pendulum.datetime(2026, 1, 1), None, True)

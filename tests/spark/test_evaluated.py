@@ -22,7 +22,7 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources import worker_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.states import as_spark, committed_files
+from skewless_spark.states import committed_files
 from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import EVALUATED
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
@@ -255,9 +255,9 @@ def test_a_copy_is_written_as_spark_writes_the_result(
     spec = spec_of(path, ["name", "day"], aggregates, engine="staged", routing={"waves": [4], "reducers": 3})
     run, _ = reduce_job(spark, spec, tmp_path / "run")
     files = run.committed(stage_step(0)).of_kind(EVALUATED)
-    assert as_spark.AsSpark.of(run, files, JobColumns.of(run.job()).own_names)
+    assert committed_files.AsSpark.of(run, files, JobColumns.of(run.job()).own_names)
     copied, (copy, *_) = result_of(run), run.committed("result").files
-    monkeypatch.setattr(as_spark, "COPIED_BYTES", -1)
+    monkeypatch.setattr(committed_files, "COPIED_BYTES", -1)
     assert as_rows(merged_again(spark, run)) == as_rows(copied)
     by_spark, by_arrow = (pq.ParquetFile(run.path(one.path)) for one in (run.committed("result").files[0], copy))
     # Their first line names the writer's root.
@@ -292,7 +292,7 @@ def test_results_that_arrow_would_write_otherwise_are_left_to_spark(spark: Spark
         run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="combine"), tmp_path / "run")
     files = run.committed(stage_step(0)).of_kind(EVALUATED)
     assert files
-    assert as_spark.AsSpark.of(run, files, JobColumns.of(run.job()).own_names) is None
+    assert committed_files.AsSpark.of(run, files, JobColumns.of(run.job()).own_names) is None
     kinds = {pq.read_schema(run.path(file.path)).field("latest").type for file in run.committed("result").files}
     assert kinds == {pa.timestamp("ns")}, "as Spark writes every timestamp"
     latest = {f"k{key}": max(moments[key::10]).replace(tzinfo=None) for key in range(10)}

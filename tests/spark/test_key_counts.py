@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from skewless.documents.stage_report import Histogram, TaskLoad
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.stage import state_counts
-from skewless_spark.stage.histogram import key_histogram
+from skewless_spark.stage.measured_stage import key_histogram
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns

@@ -27,7 +27,7 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources.listing import list_input
-from skewless_spark.stage.histogram import head_and_slots
+from skewless_spark.stage.measured_stage import head_and_slots
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from tests.listening import LOOPBACK, listening

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import AggregateError
 from skewless_spark.states import python_reduction
-from skewless_spark.states.python_calls import PythonCall, checked, guarded
-from skewless_spark.states.python_evaluation import evaluate_in_order
+from skewless_spark.states.python_calls import PythonCall, checked, evaluate_in_order, guarded
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches
 
 WORDS = PythonCall("words", "value_counts", {}, ("string",), "a_s0_0", "s0_0", "r0")

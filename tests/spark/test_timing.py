@@ -11,7 +11,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.expected_rows import RowCosts
 from skewless_spark.aggregates.stopwatch import TIMED_KEYS, TIMED_ROWS, Stopwatch, timed_apart
-from skewless_spark.stage.task_loads import task_loads
+from skewless_spark.stage.measured_stage import task_loads
 from tests.unit import synthetic
 from tests.unit.synthetic import zipf_rows
 

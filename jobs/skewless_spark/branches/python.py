@@ -12,8 +12,7 @@ from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, PYTHON
-from skewless_spark.states.python_calls import PythonCall
-from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluate_batches, evaluate_in_order
+from skewless_spark.states.python_calls import SPLITS, SPLITS_TYPE, PythonCall, evaluate_batches, evaluate_in_order
 from skewless_spark.states.python_reduction import Leaves, reduce_batches, states_schema
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 

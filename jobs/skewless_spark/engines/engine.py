@@ -11,7 +11,7 @@ from skewless.documents.stage_report import StageReport
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.cutting import split_bytes
 from skewless_spark.sources.reading import placing_settings, scanned_bytes
-from skewless_spark.stage.histogram import measure
+from skewless_spark.stage.measured_stage import measure
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.committed_files import Reader

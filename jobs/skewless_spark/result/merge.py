@@ -26,7 +26,6 @@ from skewless_spark.session.queries import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.routing import TASK, split_keys
-from skewless_spark.states.as_spark import AsSpark
 from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import (
     BACKLOG,
@@ -34,6 +33,7 @@ from skewless_spark.states.committed_files import (
     NATIVE,
     PYTHON,
     RESULT,
+    AsSpark,
     few_rows,
     noted_schema,
     of_kinds,

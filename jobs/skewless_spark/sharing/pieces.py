@@ -17,7 +17,7 @@ from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.stage import commit_stage
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sharing.routed_rows import forget_routed_rows
-from skewless_spark.stage.histogram import measure
+from skewless_spark.stage.measured_stage import measure
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written

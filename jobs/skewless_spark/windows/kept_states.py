@@ -34,9 +34,8 @@ from skewless_spark.session.queries import planned_once
 from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routing import TASK
-from skewless_spark.states.as_spark import AsSpark
 from skewless_spark.states.columns import PART, JobColumns
-from skewless_spark.states.committed_files import read_files, readable, write_files
+from skewless_spark.states.committed_files import AsSpark, read_files, readable, write_files
 from skewless_spark.windows.nodes import STATES_FILE_BYTES, number_of_writers, written_by
 
 log = logging.getLogger(__name__)

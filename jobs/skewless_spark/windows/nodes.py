@@ -28,7 +28,7 @@ from skewless_spark.branches.python import STATES
 from skewless_spark.session.queries import map_in_batches, planned_once
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files, write_files, written
-from skewless_spark.states.python_evaluation import merge_batches
+from skewless_spark.states.python_calls import merge_batches
 
 log = logging.getLogger(__name__)
 

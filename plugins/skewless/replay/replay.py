@@ -264,7 +264,7 @@ class CountedRun:
         )
 
     def _histogram(self, left: Rows, backlog_rows: int) -> Histogram:
-        """As ``skewless_spark.stage.histogram`` makes it, but that only keys of the last report are named."""
+        """As ``skewless_spark.stage.measured_stage`` makes it, but that only keys of the last report are named."""
         keys, size = len(self.counts.keys), self.counts.ring_slots
         seen_rows = round(float(self._seen.sum()))
         seen = _whole(self._seen, seen_rows)

@@ -23,14 +23,12 @@ from skewless.spec.airflow import AirflowSettings
 from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
 from skewless.spec.schedule import FINAL_ASSET, RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
-from skewless_airflow.dag_file import beside_caller, list_import_errors, read_spec
 from skewless_airflow.dags.task_group import aggregation_tasks, task_defaults
-from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.observability.notifiers import dag_callbacks, tell_lateness
 from skewless_airflow.operators.find_runs import FIRST, LAST, FindStaleOperator
-from skewless_airflow.partitions import PartMapper, parts_asset
+from skewless_airflow.partitions import PartMapper, PartTimetable, parts_asset
 from skewless_airflow.run_store import catalog_folder
-from skewless_airflow.trigger_form import form_params
+from skewless_airflow.trigger_form import beside_caller, form_params, list_import_errors, read_spec
 
 #: What a spec says of tasks that do not run its steps.
 _OF_ALL = ("owner", "queue", "priority_weight")

@@ -14,7 +14,6 @@ from skewless.errors import SpecError
 from skewless.run.step_names import COMPARE, PUBLISH, RESULT_STEP, last_step_of, stage_step
 from skewless.spec.schedule import RESULT_ASSET
 from skewless.spec.spec import JobSpec
-from skewless_airflow.dag_file import read_spec
 from skewless_airflow.operators.planning import PlanStageOperator
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
@@ -24,6 +23,7 @@ from skewless_airflow.operators.spark_step import (
     SkewlessSparkOperator,
     ValidateOperator,
 )
+from skewless_airflow.trigger_form import read_spec
 
 #: Longer than any step should take; without it a hung driver would block all later nights.
 STEP_LIMIT = dt.timedelta(hours=6)

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from skewless.errors import SpecError
 from skewless.spec.part import part_named
-from skewless_airflow.dags.timetable import PartTimetable
+from skewless_airflow.partitions import PartTimetable
 from skewless_airflow.run_store import part_of_run
 
 #: The tag of the DAGs that are made from a spec.
