@@ -14,7 +14,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from skewless.spec import AggregateCall, Input, JobSpec, Map, Output, Routing
 from skewless_airflow import adaptive_aggregation, form_params
-from skewless_airflow.observability.notifiers import report_failure, report_lateness
+from skewless_airflow.observability.callbacks import report_failure, report_lateness
 
 SPEC = JobSpec(
     name="words_by_file",

@@ -16,8 +16,8 @@ import pytest
 
 from skewless.documents.steps import Failure
 from skewless.run.directory import RunDirectory
+from skewless_airflow.observability.callbacks import failure_facts, report_failure, report_lateness
 from skewless_airflow.observability.links import skew_page
-from skewless_airflow.observability.notifiers import failure_facts, report_failure, report_lateness
 from skewless_airflow.retention import prune_runs
 from skewless_airflow.run_store import run_location
 from skewless_airflow.runners.submit import stop_tree

@@ -14,7 +14,6 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from docs.spec_reference import EXAMPLE, reference_page, schema_text, sections, spec_schema
 from skewless.errors import SpecError
-from skewless.spec.airflow import Notifier
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.routing import Policy
 from skewless.spec.spec import JobSpec
@@ -36,11 +35,6 @@ MINIMAL: dict[str, Any] = {
 #: What an example needs beside it, by the field that it is of.
 _BESIDE: dict[str, dict[str, Any]] = {
     **{f"routing.policy.{name}": {"name": Policy.takers(name)[0]} for name in Policy.told_apart()},
-    **{
-        f"airflow.on_failure[].{name}": {"kind": kind, **({"to": ["a@b.c"]} if kind == "email" else {})}
-        for name in Notifier.model_fields.keys() - {"kind"}
-        for kind in Notifier.takers(name)[:1]
-    },
     "input.at": {"format": "iceberg", "path": "local.lake.clicks"},
     "input.options": {"format": "csv"},
     "schedule.partitioned": {"asset": "orders"},
@@ -80,7 +74,7 @@ def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
         *("schedule", "input", "map", "window", "aggregates.NAME", "routing", "routing.policy", "spark"),
-        *("airflow", "airflow.on_failure[]", "sharing"),
+        *("airflow", "sharing"),
         *("quality", "quality.expectations[]", "output", "shadow"),
     ]
 

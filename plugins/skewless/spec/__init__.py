@@ -1,6 +1,6 @@
 """What to compute: the job spec, its parts, and how it is read."""
 
-from skewless.spec.airflow import AirflowSettings, Notifier
+from skewless.spec.airflow import AirflowSettings
 from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import Input
@@ -11,6 +11,6 @@ from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
 
 __all__ = [
-    "AggregateCall", "AirflowSettings", "Expectation", "Input", "JobSpec", "Map", "Notifier", "Output",
+    "AggregateCall", "AirflowSettings", "Expectation", "Input", "JobSpec", "Map", "Output",
     "Policy", "Quality", "Routing", "Schedule", "Sharing", "SparkSizing", "Window", "load_spec", "parse_spec",
 ]  # fmt: skip

@@ -97,7 +97,7 @@ class JobSpec(Frozen):
     airflow: AirflowSettings = Field(
         default=AirflowSettings(), exclude=True,
         description="What Airflow knows of its DAG beside the schedule.",
-        examples=[{"owner": "team-data", "deadline_minutes": 120}],
+        examples=[{"owner": "team-data", "timeout_minutes": 240}],
     )  # fmt: skip
     sharing: Sharing = Field(
         default=Sharing(),

@@ -11,27 +11,23 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, Asset, AssetAll, Param, PartitionedAssetTimetable, get_parsing_context
-from airflow.sdk.definitions.callback import SyncCallback
-from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.execution_time.context import OutletEventAccessor
 
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.step_names import last_step_of
-from skewless.spec.airflow import AirflowSettings
 from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
 from skewless.spec.schedule import FINAL_ASSET, RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow.dags.task_group import aggregation_tasks, task_defaults
-from skewless_airflow.observability.notifiers import dag_callbacks, tell_lateness
 from skewless_airflow.operators.find_runs import FIRST, LAST, FindStaleOperator
 from skewless_airflow.partitions import PartMapper, PartTimetable, parts_asset
 from skewless_airflow.run_store import catalog_folder
 from skewless_airflow.trigger_form import beside_caller, form_params, list_import_errors, read_spec
 
 #: What a spec says of tasks that do not run its steps.
-_OF_ALL = ("owner", "queue", "priority_weight")
+_OF_ALL = ("owner", "queue")
 #: Characters with a meaning in markdown.
 _SIGN = re.compile(r"[!-/:-@\[-`{-~]")
 
@@ -55,13 +51,13 @@ def _job_dag(spec: JobSpec, path: Path | None, **dag_args: Any) -> DAG:
     # A task that triggers runs has a `conf`, too: it is not that of Spark.
     tasks = dict(dag_args.pop("default_args", None) or {})
     spark = {"conf": tasks.pop("conf")} if "conf" in tasks else {}
+    timeout = spec.airflow.timeout_minutes
     from_spec: dict[str, Any] = {
         "dag_id": spec.name,
         "description": spec.description or None,
         "doc_md": _page(spec, path),
         **_usual(spec),
-        **dag_callbacks(spec.airflow),
-        **_deadline(spec.airflow),
+        "dagrun_timeout": timeout and dt.timedelta(minutes=timeout),
         "tags": ["skewless", *spec.airflow.tags],
     }
     schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(spec)
@@ -83,20 +79,6 @@ def _usual(spec: JobSpec) -> dict[str, Any]:
         "catchup": False,
         "max_active_runs": 1,
     }
-
-
-def _deadline(airflow: AirflowSettings) -> dict[str, Any]:
-    """The arguments of a DAG by which a late run is told of, and one that takes too long ended."""
-    found: dict[str, Any] = {}
-    if airflow.deadline_minutes is not None:
-        told = SyncCallback(tell_lateness, {"notifiers": [one.model_dump(mode="json") for one in airflow.on_failure]})
-        interval = dt.timedelta(minutes=airflow.deadline_minutes)
-        found["deadline"] = DeadlineAlert(
-            reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=interval, callback=told
-        )
-    if airflow.timeout_minutes is not None:
-        found["dagrun_timeout"] = dt.timedelta(minutes=airflow.timeout_minutes)
-    return found
 
 
 def _timetable(spec: JobSpec) -> PartTimetable | PartitionedAssetTimetable | list[Asset] | None:
@@ -172,7 +154,6 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
         "dag_id": restating_id(spec),
         "description": f"Computes results of {spec.name} again whose window covers a part that has changed since.",
         **_usual(spec),
-        **dag_callbacks(spec.airflow),
         "default_args": {"owner": "skewless", **{name: tasks[name] for name in _OF_ALL if name in tasks}},
         "params": {
             FIRST: Param(

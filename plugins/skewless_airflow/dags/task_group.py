@@ -88,7 +88,6 @@ def task_defaults(spec: JobSpec) -> dict[str, Any]:
         "retries": said.retries,
         "retry_delay": dt.timedelta(seconds=said.retry_delay_seconds),
         "execution_timeout": STEP_LIMIT,
-        "priority_weight": said.priority,
         **{name: value for name, value in (("owner", said.owner), ("queue", said.queue)) if value},
     }
 
