@@ -33,7 +33,7 @@ from skewless.run.directory import (
     QUALITY_STEP,
     RESULT_STEP,
     SAVINGS,
-    WINDOW_CHOICE,
+    WINDOW_PLAN,
     RunDirectory,
 )  # fmt: skip
 from skewless.spec.result import Window
@@ -127,7 +127,7 @@ def _of_window(location: str, simulation: Simulation) -> None:
     plan = WindowPlan(
         parts=tuple(f"{day}@1" for day in days), made={}, results={"4": ("a", "b")}, passed_over=(f"a ({EVIL})",)
     )
-    attempt.write(WINDOW_CHOICE, plan)
+    attempt.write(WINDOW_PLAN, plan)
     attempt.commit([], {"rows": 21_200, "keys": 400})
     newest = dt.datetime(2026, 11, 20, 23, 59, 58, tzinfo=dt.UTC)
     measured = WindowQuality(freshness=(Freshness(part="2026-11-20", newest=newest),))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.errors import LedgerError
-from skewless.run.directory import WINDOW_CHOICE, Attempt
+from skewless.run.directory import WINDOW_PLAN, Attempt
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.store import STATES_STEP, MergedPart, MergedParts, Numbered, StatesStore, states_checksum
 from skewless.standing.tree import NightPlan, plan_night
@@ -60,7 +60,7 @@ def over_windows(
     window, store = columns.window, StatesStore(columns.window.store)
     plan = plan_night(store, parts, [part.place for part in window.parts], window.windows)
     log.info("%s", plan.document.sentence)
-    attempt.write(WINDOW_CHOICE, plan.document)
+    attempt.write(WINDOW_PLAN, plan.document)
     files = {**plan.files, **_make_nodes(spark, columns, attempt, parts, plan)}
     merged = list[DataFrame]()
     for span in window.windows:

@@ -147,7 +147,7 @@ Planner = Callable[[Job, RoutingPlan, StageReport, Sequence[StageReport]], Decis
 
 STAGE_REPORT = "report.json"
 PART_LINES = "parts.json"
-WINDOW_CHOICE = "windows.json"
+WINDOW_PLAN = "windows.json"
 SAVINGS = "savings.json"
 INPUT_CHECKS = "input.json"
 #: What its publication has told of finality.

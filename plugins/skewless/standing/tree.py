@@ -24,7 +24,7 @@ from skewless.document import Count, Document
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import WindowSpan
 from skewless.errors import DocumentError, RunDirectoryError
-from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
+from skewless.run.directory import RESULT_STEP, WINDOW_PLAN, RunDirectory
 from skewless.standing.store import MergedPart, Numbered, StatesStore, node_name, states_checksum
 
 #: The positions ``first <= at < end`` of parts of a window, oldest first.
@@ -163,6 +163,6 @@ def pieces_of(made: Sequence[Span], kept: Iterable[Span]) -> dict[Span, tuple[in
 def plan_of(run: RunDirectory) -> WindowPlan | None:
     """Of what a run merged the results of its windows; None without a window, or before the result is committed."""
     commit = run.commit_of(RESULT_STEP) if run.job().window else None
-    if commit is None or not any(path.endswith(f"/{WINDOW_CHOICE}") for path in column(commit.files, "path")):
+    if commit is None or not any(path.endswith(f"/{WINDOW_PLAN}") for path in column(commit.files, "path")):
         return None
-    return run.committed_document(commit, WINDOW_CHOICE, WindowPlan)
+    return run.committed_document(commit, WINDOW_PLAN, WindowPlan)
