@@ -212,7 +212,7 @@ def _paths(run: RunDirectory, console: Console) -> None:
     record, commit = record_of(run), run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
     say(console, f"result:         {_fate(record, last_step_of(run.job().spec))}")
-    say(console, f"quality report: {f'{folder}/result.json' if commit else 'none yet'}")
+    say(console, f"quality report: {f'{folder}/report.html' if commit else 'none yet'}")
     say(console, f"run directory:  {run}")
 
 

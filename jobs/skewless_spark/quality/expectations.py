@@ -1,19 +1,19 @@
-"""The expectations of Great Expectations that a spec may name, and how they are built from plain data."""
+"""The expectations that a spec may name, held to Great Expectations' own classes."""
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Union, get_args
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 from skewless.errors import SpecError, nearest
 from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
-from skewless_spark.quality.expectation_schemas import AS_DOUBLES, MAPPING_KWARG, require_fitting
-from skewless_spark.quality.lean_imports import POSTPONED, lean_imports
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -44,18 +44,9 @@ ALLOWED = frozenset({
     "expect_table_columns_to_match_set", "expect_table_row_count_to_be_between", "expect_table_row_count_to_equal",
 })  # fmt: skip
 
-#: Those of single rows: a row fails them by itself, or beside the other rows. Only these can have keys in quarantine.
-#: The type of a column is that of all rows.
-OF_ROWS = frozenset(
-    one
-    for one in ALLOWED
-    if one.startswith(("expect_column_pair_", "expect_compound_", "expect_multicolumn_", "expect_select_"))
-    or (one.startswith(("expect_column_values_", "expect_column_value_")) and "_type" not in one)
-)
-
 _TO_THE_DRIVER = "brings every distinct value to the driver"
 _NO_ORDER = "needs an order of rows, which a result has not"
-_QUERIES = "runs a query of its own"
+_QUERIES = "runs SQL of its own, which may read whatever Spark can"
 
 #: Expectations that are refused, each with the reason.
 REFUSED = {
@@ -80,38 +71,39 @@ _OF_SKETCHES = frozenset({
     "expect_column_values_to_be_of_type", "expect_column_values_to_not_be_null",
 })  # fmt: skip
 
+#: An entry point of this group is ``TYPE = "MODULE:CLASS"``, where the class is an expectation of that type.
+ENTRY_POINT_GROUP = "skewless.expectations"
+#: Settings of every expectation class that are no kwargs: we decide how results are reported, an item has its identity
+#: beside its kwargs, and a row condition is SQL.
+NOT_KWARGS = frozenset({
+    "id", "meta", "metadata", "notes", "result_format", "description", "catch_exceptions", "rendered_content",
+    "severity", "windows", "batch_id", "row_condition", "condition_parser", "library_metadata",
+})  # fmt: skip
+#: The only kwarg whose values are mappings; elsewhere a mapping is a ``$PARAMETER``.
+MAPPING_KWARG = "quantile_ranges"
+#: What pydantic says of a value, as words of ours.
+_REQUIRED = {
+    "type_error.float": "a number", "type_error.integer": "a whole number", "type_error.bool": "true or false",
+    "value_error.date": "a date", "value_error.datetime": "a date", "type_error.list": "a list",
+    "type_error.str": "a text", "value_error.strictboolean": "true or false",
+}  # fmt: skip
+#: How Great Expectations names our severities.
+SEVERITIES = {"fail": "critical", "warn": "warning", "quarantine": "warning"}
 #: How long a thread of Python computes before another one that waits has its turn.
 _TURN_SECONDS = 2e-4
 _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
 def great_expectations() -> Any:
-    """Great Expectations, imported at its first use: that takes seconds of CPU, and only ``validate`` needs it.
+    """Great Expectations, imported at its first use, which takes seconds of CPU.
 
     Telemetry must be off before the import. All modules that we use are imported with it.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     warnings.filterwarnings("ignore", "module 'sre_", DeprecationWarning)  # which it imports
-    with lean_imports(POSTPONED):
-        import great_expectations as gx  # noqa: PLC0415 (see above)
+    import great_expectations as gx  # noqa: PLC0415 (see above)
 
-        from skewless_spark.quality import one_job_engine  # noqa: F401, PLC0415 (see above)
-
-    for kind in ALLOWED - AS_DOUBLES:
-        _keep_whole_numbers(gx.expectations.registry.get_expectation_impl(kind), gx.compatibility.pydantic.StrictInt)
     return gx
-
-
-def _keep_whole_numbers(kind: Any, whole: Any) -> None:
-    """Let an expectation have whole numbers where it has floats, which have no place for each beyond 2**53.
-
-    Great Expectations builds an expectation several times, so it is its class that must take them.
-    """
-    for field in kind.__fields__.values():
-        taken = get_args(field.outer_type_)
-        if float in taken and whole not in taken:
-            field.type_ = field.outer_type_ = Union[(whole, *taken)]
-            field.prepare()
 
 
 def import_soon() -> None:
@@ -124,59 +116,109 @@ def import_soon() -> None:
         threading.Thread(target=great_expectations, name="import of Great Expectations", daemon=True).start()
 
 
-def check_expectations(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
-    """Refuse expectations that cannot or must not be run. This does not import Great Expectations.
+def expectation_class(kind: str, spot: str) -> Any:
+    """The class of a type: one that is allowed, or one that an installed package registers."""
+    if kind in REFUSED:
+        raise SpecError(
+            f"{spot}.type", "an expectation that is safe on a big result", f"{kind!r}, which {REFUSED[kind]}"
+        )
+    own = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if kind not in ALLOWED and kind not in own:
+        required = "an expectation that Great Expectations has for Spark"
+        raise SpecError(f"{spot}.type", required, repr(kind), nearest(kind, [*ALLOWED, *own]))
+    gx = great_expectations()
+    if kind in ALLOWED:
+        return gx.expectations.registry.get_expectation_impl(kind)
+    try:
+        loaded = own[kind].load()
+    except Exception as err:
+        came = f"{type(err).__name__}: {err}"
+        raise SpecError.saying(f"{spot}.type", f"{own[kind].value} cannot be imported ({came})", "mend it") from err
+    if getattr(loaded, "expectation_type", None) != kind:
+        raise SpecError(f"{spot}.type", f"an expectation of type {kind!r}", own[kind].value, "rename its entry point")
+    return loaded
 
-    Returns:
-        Type and kwargs of each.
+
+def is_of_rows(made: Any) -> bool:
+    """Whether single rows fail it, by themselves or beside other rows. The type of a column is that of all rows."""
+    kinds = great_expectations().expectations.expectation
+    maps = (kinds.ColumnMapExpectation, kinds.ColumnPairMapExpectation, kinds.MulticolumnMapExpectation)
+    return issubclass(made, maps) and "_type" not in made.expectation_type
+
+
+def check_expectations(spec: JobSpec, where: str) -> list[Expectation]:
+    """The spec's own expectations as Great Expectations' objects, in the spec's order.
 
     Raises:
         SpecError: names the first that is unknown, refused, or has wrong kwargs.
     """
+    if spec.quality.suite:
+        hint = "load the spec from its file"
+        raise SpecError(f"{where}, field quality.suite", "a suite beside a spec's file", spec.quality.suite, hint)
     columns = (*spec.result_key, *spec.aggregates)
     sketches = frozenset(name for name, call in spec.aggregates.items() if call.publish == "state")
-    spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
+    if odd := [name for name in spec.quality.show if name not in columns]:
+        raise SpecError(f"{where}, field quality.show", "columns of the result", repr(odd[0]), nearest(odd[0], columns))
     return [
-        (one.type, _checked_kwargs(one, spot, columns, sketches))
-        for spot, one in zip(spots, spec.quality.expectations, strict=True)
+        _checked(expectation, f"{where}, field quality.expectations.{position}", columns, sketches)
+        for position, expectation in enumerate(spec.quality.expectations)
     ]
 
 
-def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
-    """The spec's own expectations as Great Expectations' objects, in the spec's order."""
-    checked = check_expectations(spec, where)
-    if not checked:
-        return []
-    registry = great_expectations().expectations.registry
-    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
-
-
-def _checked_kwargs(
-    spec: ExpectationSpec, spot: str, columns: tuple[str, ...], sketches: frozenset[str]
-) -> dict[str, Any]:
-    if spec.type in REFUSED:
-        raise SpecError(
-            f"{spot}.type", "an expectation that is safe on a big result", f"{spec.type!r}, which {REFUSED[spec.type]}"
-        )
-    if spec.type not in ALLOWED:
-        raise SpecError(
-            f"{spot}.type",
-            "an expectation that Great Expectations has for Spark",
-            repr(spec.type),
-            nearest(spec.type, ALLOWED),
-        )
-    if spec.at_most is not None and spec.type not in OF_ROWS:
+def _checked(spec: ExpectationSpec, spot: str, columns: tuple[str, ...], sketches: frozenset[str]) -> Expectation:
+    kind = expectation_class(spec.type, spot)
+    if spec.at_most is not None and not is_of_rows(kind):
         hint = "severity fail or warn, without at_most"
         raise SpecError(f"{spot}.at_most", "an expectation of single rows, whose keys can be counted", spec.type, hint)
     # In the form that job.json has, so that what is checked here is what is run later.
     kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
     if MAPPING_KWARG in kwargs:
         kwargs[MAPPING_KWARG] = _quantile_ranges(kwargs[MAPPING_KWARG], f"{spot}.kwargs.{MAPPING_KWARG}")
-    require_fitting(spec.type, kwargs, spot)
+    beside = {"severity": SEVERITIES[spec.severity], "meta": dict(spec.meta), "id": spec.meta.get("id")}
+    made = _made(kind, kwargs, beside, spot)
     _require_columns(kwargs, columns, spot)
     if not spec.type.startswith("expect_table_") and spec.type not in _OF_SKETCHES:
         _refuse_sketches(kwargs, sketches, spot)
-    return kwargs
+    return made
+
+
+def _made(kind: Any, kwargs: Mapping[str, Any], beside: Mapping[str, Any], spot: str) -> Expectation:
+    """An expectation of a class, which takes each kwarg as it is, with what its item has beside them."""
+    known = {name for name in kind.__fields__ if name not in NOT_KWARGS}
+    for name in kwargs:
+        if name not in known:
+            raise SpecError(f"{spot}.kwargs", "a known kwarg", f"the unknown {name!r}", nearest(name, known))
+    try:
+        made: Expectation = kind(**kwargs, **beside)
+    except great_expectations().compatibility.pydantic.ValidationError as err:
+        faults = err.errors()
+        name = str(faults[0]["loc"][0])
+        if name == "__root__" or name not in known:
+            raise SpecError.saying(f"{spot}.kwargs", faults[0]["msg"], "see Great Expectations' page of it") from None
+        of_name = [fault for fault in faults if fault["loc"][0] == name and fault["type"] != "type_error.dict"]
+        if of_name[0]["type"] == "value_error.missing":
+            raise SpecError(f"{spot}.kwargs.{name}", "this kwarg", "nothing", "add it") from None
+        required = " or ".join(dict.fromkeys(_REQUIRED.get(fault["type"], fault["msg"]) for fault in of_name))
+        raise SpecError(f"{spot}.kwargs.{name}", required, repr(kwargs.get(name))[:120]) from None
+    for name, value in kwargs.items():
+        held = getattr(made, name)
+        if name != MAPPING_KWARG and not _same(value, held):
+            taken = f"{value!r}"[:80] + f", which is {held!r} to it"[:80]
+            raise SpecError(f"{spot}.kwargs.{name}", "a value that Great Expectations takes as it is", taken)
+    return made
+
+
+def _same(value: Any, held: Any) -> bool:
+    """Whether what an expectation holds is what the spec says: it reads 1.5 as 1, and ``no`` as false."""
+    if isinstance(held, dt.date):  # and so datetime, too: JSON has dates as text
+        return isinstance(value, str)
+    if isinstance(held, bool) or isinstance(value, bool):
+        return value is held
+    if isinstance(value, list) and isinstance(held, list | tuple):
+        return len(value) == len(held) and all(map(_same, value, held))
+    if isinstance(held, float) and isinstance(value, int):  # beyond, several whole numbers are one float
+        return abs(value) < 2**53
+    return bool(value == getattr(held, "value", held))  # an enum is its value
 
 
 def _plain(value: Any, spot: str) -> Any:

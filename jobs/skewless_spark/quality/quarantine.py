@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,10 +16,14 @@ from skewless.documents.job import Job
 from skewless.documents.quality import Check, Quarantine
 from skewless.run.directory import Attempt
 from skewless.spec.result import QUARANTINE_COLUMNS
+from skewless_spark.quality.expectations import great_expectations
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.output_formats import in_order, published_files
 from skewless_spark.sources.uris import quoted
 from skewless_spark.states.committed_files import QUARANTINED, RESULT, read_files, write_files, written
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
 
 #: Where an attempt at the validation writes the keys that are published, and those in quarantine.
 _KEPT, _HELD = "kept", "quarantine"
@@ -40,14 +44,21 @@ class Apart(NamedTuple):
 
 
 def set_apart(
-    spark: SparkSession, attempt: Attempt, job: Job, result: DataFrame, keys: int, failing: Sequence[Verdict]
+    spark: SparkSession,
+    attempt: Attempt,
+    job: Job,
+    result: DataFrame,
+    keys: int,
+    failing: Sequence[Verdict],
+    engine: Any,
 ) -> Apart:
     """Write the keys that fail an expectation of severity quarantine beside all others, but for those accepted.
 
     Args:
         result: the rows of the result, each of another key.
         keys: how many these are.
-        failing: the verdicts that put keys in quarantine, with the rows that fail each.
+        failing: the verdicts that put keys in quarantine.
+        engine: of Great Expectations, which has reached them.
     """
     names = job.spec.result_key
     own = "_" * (1 + max(map(len, result.columns)))  # no column of the result has a name that begins so
@@ -62,7 +73,7 @@ def set_apart(
             values_as_text(result.schema, verdict.columns).alias(value),
         )
         for number, verdict in enumerate(failing)
-        for rows, condition in [cast("tuple[DataFrame, Column]", verdict.rows)]
+        for rows, condition in [_unexpected_rows(engine, verdict.expectation)]
     ]).persist()  # fmt: skip
     try:
         counts = {row[at]: row["count"] for row in failed.groupBy(at).count().collect()}
@@ -101,6 +112,18 @@ def set_apart(
     rows = _rows_of(spark, attempt, job, of_held)
     quarantine = Quarantine(keys=in_quarantine, rows=rows, accepted=accepted, unmatched=unmatched)
     return Apart(tuple(files), quarantine, balance)
+
+
+def _unexpected_rows(engine: Any, expectation: Expectation) -> tuple[DataFrame, Column]:
+    """The rows that an expectation of single rows is about, and whether one fails it, as the engine has them."""
+    gx, metric = great_expectations().validator, getattr(expectation, "map_metric", "")
+    counted = expectation.get_validation_dependencies(engine).metric_configurations[f"{metric}.unexpected_count"]
+    condition, rows, columns = gx.metrics_calculator.MetricsCalculator(engine).get_metric(
+        gx.metric_configuration.MetricConfiguration(
+            f"{metric}.condition", counted.metric_domain_kwargs, counted.metric_value_kwargs
+        )
+    )
+    return engine.get_domain_records({**rows, **columns}), condition
 
 
 def _without_accepted(

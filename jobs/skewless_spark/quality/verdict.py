@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from skewless.documents.quality import BEFORE_EXAMPLES, Check, FailingKey
@@ -12,7 +12,6 @@ from skewless.spec.result import Expectation as ExpectationSpec
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
-    from pyspark.sql import Column, DataFrame
 
 #: The longest text of a value in a sentence, of a list of observed values, and of a fault.
 VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
@@ -31,22 +30,18 @@ class Verdict:
     Attributes:
         found: its validation result as plain JSON.
         fault: why it could not be evaluated, in one line; "" if it could.
-        names: the names in the result of the columns of a derived frame.
-        hidden: a column of a derived frame that is not in the result.
-        rows: those that it is about, and the condition of one that fails it, if the verdict was asked for these.
+        key: the columns by which rows are named; of those that it samples, all others but its own are shown.
     """
 
     expectation: Expectation
     found: dict[str, Any]
     fault: str = ""
-    names: Mapping[str, str] = field(default_factory=dict)
-    hidden: str = ""
-    rows: tuple[DataFrame, Column] | None = None
+    key: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, expectation: Expectation, found: dict[str, Any]) -> Self:
+    def of(cls, expectation: Expectation, found: dict[str, Any], key: Sequence[str] = ()) -> Self:
         """A verdict as Great Expectations returned it."""
-        return cls(expectation, found, _fault(found.get("exception_info") or {}))
+        return cls(expectation, found, _fault(found.get("exception_info") or {}), tuple(key))
 
     @classmethod
     def nothing_to_observe(cls, expectation: Expectation) -> Self:
@@ -58,10 +53,6 @@ class Verdict:
         """How many values were unexpected; 0 of an expectation that is not about single values."""
         return int(self.found["result"].get("unexpected_count") or 0)
 
-    def about(self, names: Mapping[str, str], hidden: str) -> Self:
-        """The same verdict with the names that columns have in the result."""
-        return replace(self, names=names, hidden=hidden)
-
     def judged(self, spec: ExpectationSpec, keys: int) -> Check:
         """The verdict on one of the spec's own expectations, of a result of so many keys."""
         check = self.check("result")
@@ -71,16 +62,14 @@ class Verdict:
             found, before, examples = check.sentence.partition(BEFORE_EXAMPLES)
             sentence = f"{found}, at most {spec.at_most} may be{before}{examples}"
             return check.model_copy(update={"success": False, "sentence": sentence})
-        if spec.severity == "quarantine" and self.unexpected and self.rows is None:
-            return check.model_copy(update={"sentence": f"{check.sentence}; which keys these are cannot be told"})
         return check.model_copy(update={"severity": spec.severity})
 
     @property
     def columns(self) -> list[str]:
         """The columns of the result that it is about."""
-        return [
-            self.names.get(one, one) for one in _columns(self.expectation.configuration.kwargs) if one != self.hidden
-        ]
+        kwargs = self.expectation.configuration.kwargs
+        given = [kwargs[name] for name in _COLUMNS if name in kwargs]
+        return [column for value in given for column in (value if isinstance(value, list | tuple) else [value])]
 
     @property
     def name(self) -> str:
@@ -108,16 +97,17 @@ class Verdict:
 
     def _keys(self, result: dict[str, Any]) -> tuple[FailingKey, ...]:
         """The keys of the rows that were sampled, each once, the largest values first."""
-        key = result.get("unexpected_index_column_names") or []
         found: dict[str, tuple[tuple[bool, float, str], str]] = {}
         for row in result.get("partial_unexpected_index_list") or []:
-            named = key_words([row[column] for column in key])
-            values = [value for column, value in row.items() if column not in key]
-            words = ", ".join("null" if value is None else _number(value) for value in values)
-            rank = _order(-values[0] if len(values) == 1 and _is_number(values[0]) else None, named)
-            found.setdefault(named, (rank, _cut(words, LIST_CHARS // 2)))
+            named = key_words([row[column] for column in self.key])
+            checked = [value for column, value in row.items() if column in self.columns and column not in self.key]
+            words = ", ".join("null" if value is None else _number(value) for value in checked)
+            shown = [f"{column}={'null' if value is None else _number(value)}" for column, value in row.items()
+                     if column not in {*self.columns, *self.key}]  # fmt: skip
+            rank = _order(-checked[0] if len(checked) == 1 and _is_number(checked[0]) else None, named)
+            found.setdefault(named, (rank, _cut("; ".join(filter(None, [words, *shown])), LIST_CHARS // 2)))
         return tuple(
-            FailingKey(key=named, found=found[named][1]) for named in sorted(found, key=lambda one: found[one])
+            FailingKey(key=named, found=found[named][1]) for named in sorted(found, key=lambda key: found[key])
         )
 
     def _numbers(self, result: dict[str, Any], observed: str) -> str:
@@ -142,17 +132,10 @@ class Verdict:
 
     def _sample(self, value: Any) -> str:
         if isinstance(value, dict):  # a row of several columns
-            value = [one for column, one in value.items() if column != self.hidden]
-            if len(value) == 1:
-                return _short(value[0])
+            value = [*value.values()]
         if isinstance(value, list) and "column" not in self.expectation.configuration.kwargs:
             return f"({', '.join(map(_short, value))})"
         return _short(value)
-
-
-def _columns(kwargs: Mapping[str, Any]) -> list[str]:
-    given = [kwargs[name] for name in _COLUMNS if name in kwargs]
-    return [column for one in given for column in (one if isinstance(one, list | tuple) else [one])]
 
 
 def _is_number(value: Any) -> bool:

@@ -17,17 +17,9 @@ MOST_NAMED = 20
 BEFORE_EXAMPLES = ", for example "
 #: What the checks of every run say, whatever its spec: by subject, expectation and, for the ledger, its column.
 _BUILT_IN = {
-    ("ledger", "expect_column_sum_to_be_between", "not_admitted_rows"): "rows admitted = rows listed in the input",
-    ("ledger", "expect_column_sum_to_be_between", "not_taken_in_rows"): "backlog of a stage = backlog of the next one",
-    (
-        "ledger", "expect_column_sum_to_be_between", "lost_in_stage_rows",
-    ): "in each stage, rows admitted + backlog in = rows processed + backlog",
-    ("ledger", "expect_column_sum_to_be_between", "not_processed_rows"): "rows processed = rows of the input",
-    ("ledger", "expect_column_sum_to_be_between", "not_in_states_rows"): "rows in the states = rows processed",
-    ("ledger", "expect_column_sum_to_be_between", "never_reduced_rows"): "no backlog after the last stage",
     ("ledger", "ledger_balances", ""): "the ledger balances",
-    ("result", "expect_compound_columns_to_be_unique", ""): "each key occurs once",
-    ("result", "expect_table_columns_to_match_set", ""): "the columns are those of the spec",
+    ("result", "each_key_once", ""): "each key occurs once",
+    ("result", "columns_of_the_spec", ""): "the columns are those of the spec",
     ("result", "expect_table_row_count_to_equal", ""): "rows of the result = keys that were merged",
     ("result", "expect_table_row_count_to_be_between", ""): "no more keys than rows of the input",
     ("result", "expect_column_sum_to_be_between", ""): "{column} adds up to the rows of the input",

@@ -5,6 +5,7 @@ A spec has plain values, each key once, no aliases, no tags, and a limit to its 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +46,8 @@ def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
     Raises:
         SpecError: one of the files cannot be read, or has an unknown field or a wrong value.
     """
-    return parse_spec(_text_of(path), f"spec {path}", overrides, load_defaults(Path(path).parent))
+    folder = Path(path).parent
+    return parse_spec(_text_of(path), f"spec {path}", overrides, load_defaults(folder), folder)
 
 
 def load_defaults(folder: Path) -> dict[str, Any]:
@@ -74,16 +76,37 @@ def load_defaults(folder: Path) -> dict[str, Any]:
 
 
 def parse_spec(
-    text: str, where: str = "spec", overrides: tuple[str, ...] = (), defaults: Mapping[str, Any] = MappingProxyType({})
-) -> JobSpec:
+    text: str, where: str = "spec", overrides: tuple[str, ...] = (), defaults: Mapping[str, Any] = MappingProxyType({}),
+    folder: Path = Path(),
+) -> JobSpec:  # fmt: skip
     """Like ``load_spec``, from the text itself, and with the fields of a folder's defaults as they were read."""
     raw = _merged(defaults, mapping_of(text, where))
     for override in overrides:
         _apply_override(raw, override)
+    raw = _with_suite(raw, folder, where)
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as err:
         raise sentence_of(err, JobSpec, where, SpecError) from None
+
+
+def _with_suite(raw: dict[str, Any], folder: Path, where: str) -> dict[str, Any]:
+    """A spec with the expectations of the suite that it names, before its own."""
+    quality = raw.get("quality")
+    if not isinstance(quality, dict):
+        return raw
+    suite, own = quality.get("suite"), quality.get("expectations") or []
+    if not isinstance(suite, str) or not isinstance(own, list):
+        return raw
+    path = folder / suite
+    try:
+        listed = json.loads(_text_of(path))["expectations"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        listed = None
+    if not isinstance(listed, list):
+        required = "a suite of Great Expectations 1.x: a JSON object with a list of expectations"
+        raise SpecError(f"{where}, field quality.suite", required, f"another text in {path}", "export the suite again")
+    return {**raw, "quality": {**quality, "suite": None, "expectations": [*listed, *own]}}
 
 
 def _text_of(path: str | Path) -> str:

@@ -37,21 +37,35 @@ MOST_ACCEPTED = 10_000
 AtMost = Annotated[int | float, BeforeValidator(_as_at_most)]
 
 
+#: What a suite of Great Expectations calls our severities.
+_SEVERITIES = {"critical": "fail", "warning": "warn", "info": "warn"}
+#: What an item of a suite may have beside; it is kept in its `meta`.
+_IN_META = ("id", "notes", "description", "rendered_content")
+
+
 class Expectation(Frozen):
     """One Great Expectations expectation of the result's columns, by its snake-case type.
 
-    `mostly`, an argument of Great Expectations, says when it holds; `severity`, what happens when it does not.
+    An item of a suite of Great Expectations 1.x is one as it is; its severities `critical`, `warning` and `info` are
+    `fail`, `warn` and `warn`. `mostly`, an argument of Great Expectations, says when it holds; `severity`, what happens
+    when it does not.
     """
 
     type: str = Field(
-        pattern=r"^expect_[a-z0-9_]+$",
+        pattern=r"^[a-z][a-z0-9_]*$",
         description="Its name; what it takes is told by Great Expectations.",
         examples=["expect_column_values_to_be_between"],
     )
     kwargs: dict[str, Any] = Field(
         default_factory=dict, description="Its arguments.", examples=[{"column": "clicks", "min_value": 1}]
     )
-    severity: Literal["fail", "warn", "quarantine"] = Field(
+    severity: Annotated[
+        Literal["fail", "warn", "quarantine"],
+        BeforeValidator(
+            lambda severity: _SEVERITIES.get(severity, severity) if isinstance(severity, str) else severity,
+            json_schema_input_type=Literal["fail", "warn", "quarantine", "critical", "warning", "info"],
+        ),
+    ] = Field(
         default="fail",
         description="What it does where it does not hold: nothing is published; the result is published, and its "
         "report, page, event and messages say so; or the keys that fail it are left out of the published result, and "
@@ -64,6 +78,22 @@ class Expectation(Frozen):
         "of all keys of the result. More keys that fail than that fail the run. quarantine requires it.",
         examples=[100, 0.01],
     )  # fmt: skip
+
+    meta: dict[str, Any] = Field(
+        default_factory=dict, description="Notes for people and tools, which the validation result repeats; of an "
+        "item of a suite, also its id, notes and description.",
+        examples=[{"owner": "sales"}],
+    )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_suite(cls, item: Any) -> Any:
+        if not isinstance(item, dict) or not {*item} & {*_IN_META}:
+            return item
+        beside = {name: item[name] for name in _IN_META if item.get(name) is not None}
+        return {name: value for name, value in item.items() if name not in _IN_META} | {
+            "meta": {**(item.get("meta") or {}), **beside}
+        }
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -81,11 +111,11 @@ class Expectation(Frozen):
             return False
         return failing > (self.at_most if self.at_most >= 1 else Decimal(str(self.at_most)) * keys)
 
-    @field_validator("kwargs", mode="before")
+    @field_validator("kwargs", "meta", mode="before")
     @classmethod
-    def _plain_kwargs(cls, kwargs: Any) -> Any:
+    def _plain_values(cls, values: Any, info: ValidationInfo) -> Any:
         """As the frozen job will hold them, so that what is read back is what was given: a date is a text there."""
-        return _as_json(kwargs, "kwargs")
+        return {} if values is None else _as_json(values, info.field_name or "")
 
 
 #: How deep lists and mappings may be nested in the arguments of an expectation.
@@ -134,6 +164,17 @@ class Quality(Frozen):
         description="Those of severity fail must hold, or nothing is published.",
         examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
     )
+    suite: str | None = Field(
+        default=None, min_length=1, max_length=1000,
+        description="A suite of Great Expectations 1.x: the path of its JSON file, relative to that of the spec. Its "
+        "expectations come before those above.",
+        examples=["suite.json"],
+    )  # fmt: skip
+    show: tuple[str, ...] = Field(
+        default=(), max_length=20,
+        description="Columns of the result that are shown of keys that fail, beside their key and what fails.",
+        examples=[["visitors"]],
+    )  # fmt: skip
     input: tuple[Expectation, ...] = Field(
         default=(),
         description="Of the input, before anything is computed: columns, their types and nulls, and the number of "
