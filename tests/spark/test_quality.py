@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -367,7 +368,7 @@ def test_validation_leaves_nothing_behind_but_its_report_which_is_committed_once
     assert run.committed("quality") == commit
     (attempt,) = (folder / "quality" / "attempts").iterdir()
     files = {path.name for path in attempt.rglob("*") if path.is_file()}
-    assert files - {"manifest.json"} == {"result.json"}
+    assert files - {"manifest.json"} == {"result.json", "report.html", "validation.json"}
 
 
 #: A call that cannot be meant: the expectation, its kwargs, and a part of the sentence.
@@ -655,3 +656,39 @@ def test_an_expectation_of_an_installed_package_is_found_by_its_entry_point(
         check_expectations(expecting("expect_other", column="files").spec(), "tokens.yaml")
     with pytest.raises(SpecError, match="runs SQL of its own, which may read whatever Spark can"):
         check_expectations(expecting("unexpected_rows_expectation").spec(), "tokens.yaml")
+
+
+def test_a_run_leaves_the_result_of_great_expectations_and_one_page_without_scripts_or_raw_keys(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = Scene(
+        rows=[(PAYLOAD, 70, 9), (None, 30, 4)],
+        expectations=[
+            {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "token", "value_set": ["</td>"]},
+             "severity": "warn", "meta": {"owner": "me"}},
+            {"type": "expect_column_values_to_be_between", "kwargs": {"column": "files", "max_value": 8}},
+        ],
+    )  # fmt: skip
+    run = scene.lay_out(spark, tmp_path / "run")
+    report = validate(spark, run)
+    assert not report.success
+    paths = [run.path(file.path) for file in run.committed("quality").files]
+    (page,) = [Path(path).read_text() for path in paths if path.endswith("report.html")]
+    (validation,) = [json.loads(Path(path).read_text()) for path in paths if path.endswith("validation.json")]
+    schema = great_expectations().core.expectation_validation_result.expectationSuiteValidationResultSchema
+    parsed = schema.load(validation)
+    assert (parsed["success"], len(parsed["results"])) == (False, 7)
+    first, second = validation["results"][-2:]
+    assert first["expectation_config"]["meta"] == {"owner": "me"}
+    assert (first["expectation_config"]["severity"], second["expectation_config"]["severity"]) == (
+        "warning",
+        "critical",
+    )
+    assert second["result"]["unexpected_count"] == 1
+    ours = validation["meta"]["skewless"]
+    assert (ours["job"], ours["success"], len(ours["checks"])) == ("tokens", False, len(report.checks))
+    assert escape(PAYLOAD) in page
+    assert "<img" not in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.index("values between") < page.index("the ledger balances"), "what does not hold comes first"

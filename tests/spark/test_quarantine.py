@@ -271,8 +271,7 @@ def test_each_kind_of_key_is_in_quarantine_or_accepted_by_its_text(
     form, keys, accept = KEYS[kind]
     low = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": 0}}
     scene = Scene(
-        rows=[(key, 1, [{"at": b"\xff"}]) for key in keys],
-        schema=f"token {form}, n bigint, nested array<struct<at: binary>>",
+        rows=[(key, 1, {"at": b"\xff"}) for key in keys], schema=f"token {form}, n bigint, nested struct<at: binary>",
         aggregates={name: {"function": "max", "column": "file"} for name in ("n", "nested")},
         expectations=[{**low, "severity": "quarantine", "at_most": 9}], accept=tuple((key,) for key in accept),
     )  # fmt: skip

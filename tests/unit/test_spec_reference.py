@@ -42,6 +42,7 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "aggregates.NAME.column": {"function": "max"},
     "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
     **{f"shadow.{name}": {"with": "old"} for name in ("tolerance", "differences")},
+    "quality.expectations[].meta": {"type": "expect_column_values_to_be_unique"},
     "quality.expectations[].severity": {"type": "expect_column_values_to_be_unique", "at_most": 9},
     "quality.expectations[].at_most": {"type": "expect_column_values_to_be_unique", "severity": "quarantine"},
     "quality.accept": {

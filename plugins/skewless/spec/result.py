@@ -52,7 +52,7 @@ class Expectation(Frozen):
     """
 
     type: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
+        pattern=r"^(un)?expect(ed)?_[a-z0-9_]+$",
         description="Its name; what it takes is told by Great Expectations.",
         examples=["expect_column_values_to_be_between"],
     )
