@@ -539,7 +539,7 @@ BAD: list[Row] = [("self", 70, 9), ("the", None, 9), ("x1", 6, None), (None, 24,
 
 
 @pytest.mark.long
-def test_a_good_result_of_one_partition_takes_six_jobs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_good_result_of_one_partition_takes_five_jobs(spark: SparkSession, tmp_path: Path) -> None:
     expectations = [
         {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}},
         {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "files", "min_value": 1}},
@@ -552,7 +552,7 @@ def test_a_good_result_of_one_partition_takes_six_jobs(spark: SparkSession, tmp_
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
     # One for keys that occur twice, one for figures, and those of Great Expectations: its rows, and by which nulls it
     # leaves out.
-    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("validation")) == 6
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("validation")) == 5
 
 
 def test_a_spec_without_expectations_is_checked_without_great_expectations() -> None:
