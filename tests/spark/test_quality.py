@@ -57,16 +57,17 @@ class Scene:
     )
 
     def spec(self) -> JobSpec:
-        return JobSpec.model_validate(
-            {
-                "name": "tokens",
-                "input": {"path": "in"},
-                "key": self.key,
-                "aggregates": self.aggregates,
-                "quality": {"expectations": list(self.expectations), "accept": self.accept, "show": self.show},
-                "output": {"path": "out"},
-            }
-        )
+        return JobSpec.model_validate(self.raw())
+
+    def raw(self) -> dict[str, Any]:
+        return {
+            "name": "tokens",
+            "input": {"path": "in"},
+            "key": self.key,
+            "aggregates": self.aggregates,
+            "quality": {"expectations": list(self.expectations), "accept": self.accept, "show": self.show},
+            "output": {"path": "out"},
+        }
 
     def lay_out(self, spark: SparkSession, folder: Path) -> RunDirectory:
         """Write the documents and the files of the run, as prepare, the stages and merge would."""
@@ -588,7 +589,7 @@ def test_a_suite_of_great_expectations_is_read_beside_the_spec_and_judged_as_it_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "suite.json").write_text(json.dumps(SUITE))
-    raw = Scene().spec().model_dump(mode="json", exclude_unset=True)
+    raw = Scene().raw()
     own = {"type": "expect_column_to_exist", "kwargs": {"column": "token"}}
     raw["quality"] = {"suite": "suite.json", "expectations": [own], "show": ["occurrences", "token"]}
     (tmp_path / "spec.yaml").write_text(json.dumps(raw))
@@ -611,7 +612,7 @@ def test_a_suite_of_great_expectations_is_read_beside_the_spec_and_judged_as_it_
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"expectations": {}}', '{"expectations": [5]}'])
 def test_what_is_no_suite_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "suite.json").write_text(text)
-    raw = Scene().spec().model_dump(mode="json", exclude_unset=True) | {"quality": {"suite": "suite.json"}}
+    raw = Scene().raw() | {"quality": {"suite": "suite.json"}}
     (tmp_path / "spec.yaml").write_text(json.dumps(raw))
     with pytest.raises(SpecError, match="field quality") as caught:
         load_spec(tmp_path / "spec.yaml")

@@ -174,7 +174,7 @@ def _checked(spec: ExpectationSpec, spot: str, columns: tuple[str, ...], sketche
     kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
     if MAPPING_KWARG in kwargs:
         kwargs[MAPPING_KWARG] = _quantile_ranges(kwargs[MAPPING_KWARG], f"{spot}.kwargs.{MAPPING_KWARG}")
-    beside = {"severity": SEVERITIES[spec.severity], "meta": dict(spec.meta), "id": spec.meta.get("id")}
+    beside = {"severity": SEVERITIES[spec.severity], "meta": dict(spec.meta)}
     made = _made(kind, kwargs, beside, spot)
     _require_columns(kwargs, columns, spot)
     if not spec.type.startswith("expect_table_") and spec.type not in _OF_SKETCHES:

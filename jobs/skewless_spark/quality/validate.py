@@ -221,7 +221,10 @@ def _validated(
         if verdict.fault or verdict.unexpected:
             again = batch.validate(expectation, result_format=samples)
             verdict = Verdict.of(expectation, again.to_json_dict(), key)
-            verdict.found["expectation_config"]["meta"].pop(_POSITION)
         verdicts.append(verdict)
     document["results"] = [verdicts[number].found for number, _ in asked]
+    for config in (result["expectation_config"] for result in document["results"]):
+        config["meta"].pop(_POSITION, None)
+        if "id" in config["meta"]:  # only now: no suite takes what has an id of another one
+            config["id"] = config["meta"]["id"]
     return _Validation(batch, verdicts, document)
