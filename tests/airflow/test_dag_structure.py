@@ -516,16 +516,6 @@ def test_a_timetable_of_your_own_goes_before_the_specs() -> None:
     assert build_dag(_spec(schedule={"cron": "0 2 * * *"}), schedule=own).schedule == own
 
 
-def test_approval_is_a_task_only_where_the_spec_asks_for_it() -> None:
-    routing = {**SPEC["routing"], "approve_forwarding": 0.1}  # type: ignore[dict-item]
-    dag = build_dag(_spec(routing=routing))
-    asked = dag.get_task("stage_01.approve")
-    assert (asked.upstream_task_ids, asked.downstream_task_ids) == ({"stage_01.plan"}, {"stage_01.run"})
-    assert (asked.retries, asked.execution_timeout) == (0, None)
-    assert "stage_01.approve" not in build_dag(_spec()).task_dict
-    DagSerialization.from_dict(DagSerialization.to_dict(dag))
-
-
 @pytest.mark.usefixtures("airflow_database")
 def test_the_dags_that_ship_are_parsed_without_errors() -> None:
     bag = DagBag(PROJECT / "dags")

@@ -21,9 +21,8 @@ LATE = (
     "fsspec", "numpy", "obstore", "pandas", "pyarrow", "pyspark", "great_expectations",
     "skewless.aggregates", "skewless.bounds", "skewless.documents.job", "skewless.planner", "skewless.routing.plan",
     "skewless.run.directory", "skewless.standing", "skewless_lake", "skewless_leases", "skewless_spark",
-    "skewless_airflow.observability.lineage", "skewless_airflow.operators.approval",
-    "airflow.providers.http", "airflow.providers.slack", "airflow.providers.smtp.hooks",
-    "airflow.providers.standard.operators.hitl", "airflow.providers.standard.operators.trigger_dagrun",
+    "skewless_airflow.observability.lineage",
+    "airflow.providers.standard.operators.trigger_dagrun",
 )  # fmt: skip
 #: Reads the DAG file as the DAG processor does, and says which modules are loaded then.
 _READ = """

@@ -134,12 +134,6 @@ class Routing(Frozen):
     head_limit: int = Field(
         default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.", examples=[10_000]
     )
-    approve_forwarding: float | None = Field(
-        default=None, ge=0, le=1,
-        description="A plan that forwards more than this part of a stage's queued rows waits in Airflow until somebody "
-        "approves it; by default none does.",
-        examples=[0.1],
-    )  # fmt: skip
     first_plan: tuple[Literal["last_run", "sample", "probe"], ...] = Field(
         default=("last_run", "sample"),
         max_length=3,

@@ -156,11 +156,6 @@ def _stage(
         if number:
             plan = PlanStageOperator(task_id="plan", stage=number, trigger_rule=TriggerRule.NONE_FAILED, group=group)
             after = after >> plan
-            limit = spec.routing.approve_forwarding
-            if limit is not None:
-                from skewless_airflow.operators.approval import ApproveForwardingOperator
-
-                after = after >> ApproveForwardingOperator(task_id="approve", stage=number, limit=limit, group=group)
         after >> runs
     return runs
 

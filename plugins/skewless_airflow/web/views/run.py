@@ -261,9 +261,6 @@ def _steps(
         needed = last is None or stage < last
         if stage:
             found.append(step(f"stage_{stage:02d}.plan", stage in decided, needed=last is None or stage <= last))
-        approval = f"stage_{stage:02d}.approve"
-        if approval in known:
-            found.append(step(approval, known[approval].state == "success", needed=needed))
         done = stage < len(stages)
         found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
     found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
