@@ -16,7 +16,7 @@ from skewless.documents.job import Job
 from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
-from skewless.history.recording import finality_of, tells_finality, with_night, with_run
+from skewless.history.finality import finality_of, tells_finality, with_night, with_run
 from skewless.history.store import NightsStore
 from skewless.publication.folder_output import FolderOutput, draw_turn, shown_turn
 from skewless.publication.places import beside_output, beside_table
@@ -69,7 +69,7 @@ def nights_of(job: Job) -> NightsStore:
     return NightsStore("/".join([folder, "nights", job.spec.name, *([job.hour[:2]] if job.hour else [])]))
 
 
-def keep_night(run: RunDirectory) -> Finality | None:
+def keep_night(run: RunDirectory, now: dt.datetime) -> Finality | None:
     """Add a published run to the nights of its job, unless that was done before; what it tells of finality, if it does.
 
     Publishing does not fail by it: the log says so, and the night is not among those that later ones are compared with.
@@ -81,14 +81,14 @@ def keep_night(run: RunDirectory) -> Finality | None:
         if (told := run.finality()) is not None:
             return told
         tells = tells_finality(job)
-        change = partial(with_run, ledger=report.ledger) if tells else with_night
+        change = partial(with_run, ledger=report.ledger, clock_day=now.date()) if tells else with_night
         kept = nights_of(job).change(partial(change, job=job, figures=report.figures))
     except (SkewlessError, OSError) as err:
         log.warning("the figures of this night are not kept: %s", err)
         return None
     if not tells:
         return None
-    told = finality_of(kept, job)
+    told = finality_of(kept, job, now.date())
     with suppress(SkewlessError, OSError):  # it is told all the same
         run.write_once(FINALITY, told)
     return told

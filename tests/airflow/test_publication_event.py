@@ -163,10 +163,7 @@ def test_what_a_run_with_a_partition_key_publishes_starts_only_what_waits_for_it
 def test_each_day_that_is_final_has_an_event_with_its_own_key(played: Simulation, dags_folder: Path) -> None:
     played.play()
     day = played.job.date
-    days = tuple(
-        FinalDay(part=str(day - dt.timedelta(days=back)), delay=back, by="curve", run=str(day), turn=1)
-        for back in (7, 3)
-    )
+    days = tuple(FinalDay(part=str(day - dt.timedelta(days=back)), delay=back, run=str(day), turn=1) for back in (7, 3))
     for turn, night in enumerate((NIGHT, LATE), 1):
         run = _validated(played, "telling", night, turn)
         run.write_once(FINALITY, Finality(part=str(day), final=days[turn - 1 : turn]))

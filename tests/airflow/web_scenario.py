@@ -59,7 +59,7 @@ def band(figure: str, value: float, middle: float = 100.0) -> Band:
     """A figure beside a band of a fifth to either side."""
     low, high = 0.8 * middle, 1.2 * middle
     return Band(
-        figure=figure, share=False, value=value, low=low, middle=middle, high=high, nights=30, by_weekday=True,
+        figure=figure, share=False, value=value, low=low, middle=middle, high=high, nights=30,
         outcome="passed" if low <= value <= high else "warned",
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from skewless.documents.job import InputFacts
 from skewless.documents.nights import JobNights, Night
 from skewless.documents.quality import Check
 from skewless.errors import SpecError
-from skewless.history.figures import shape_of
+from skewless.history.bands import shape_of
 from skewless.history.input_checks import NULLS, USUAL, check_input_expectations, input_checks
 from skewless.spec.result import Quality
 from skewless.spec.spec import JobSpec
@@ -58,7 +58,7 @@ def test_each_expectation_holds_or_does_as_its_severity_says_and_what_is_not_kno
 
 
 @pytest.mark.parametrize(("rows", "nights", "verdict"), [
-    (104, 20, "passed"), (500, 20, "warned"), (50, 20, "warned"), (500, 3, "passed"), (None, 20, "failed"),
+    (104, 28, "passed"), (500, 28, "warned"), (50, 28, "warned"), (500, 3, "passed"), (None, 28, "failed"),
 ])  # fmt: skip
 def test_rows_are_usual_as_those_of_the_nights_around_or_as_long_as_these_are_few(
     rows: int | None, nights: int, verdict: str

@@ -15,8 +15,7 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.quality import InputChecks, QualityReport
 from skewless.errors import LostRaceError
-from skewless.history.figures import figures_of
-from skewless.history.judging import failed_checks, judged
+from skewless.history.bands import failed_checks, figures_of, judged
 from skewless.run.directory import INPUT_CHECKS, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.standing.night_quality import window_quality

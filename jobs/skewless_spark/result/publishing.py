@@ -12,7 +12,8 @@ from skewless_lake.replays import keep_savings
 
 def publish_now(run: RunDirectory) -> Publication:
     """Publish the committed result of a run (``skewless_lake.publication.publish_run``); it needs no Spark."""
-    published = publish_run(run, dt.datetime.now(tz=dt.UTC))
+    now = dt.datetime.now(tz=dt.UTC)
+    published = publish_run(run, now)
     keep_savings(run)
-    keep_night(run)
+    keep_night(run, now)
     return published

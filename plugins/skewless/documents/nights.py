@@ -22,7 +22,7 @@ class Night(Frozen):
 
     Attributes:
         turn: of the run; a later one takes its place.
-        shape: a digest of what the figures are of, see ``skewless.history.figures.shape_of``.
+        shape: a digest of what the figures are of, see ``skewless.history.bands.shape_of``.
     """
 
     part: str
@@ -36,13 +36,11 @@ class FinalDay(Frozen):
 
     Attributes:
         delay: how many days after it that was told.
-        by: the delay curve of earlier days, or the deadline.
         run: the part of the run that has told it, and ``turn`` that run's turn.
     """
 
     part: str
     delay: Count
-    by: Literal["curve", "deadline"]
     run: str
     turn: Count
 
@@ -51,7 +49,7 @@ class Arrivals(Frozen):
     """How the rows of a day have come.
 
     Attributes:
-        came: what its rows were, each time that they had changed, in the order of time.
+        came: its rows by its age, each time that they had changed until it was final, in the order of time.
         turn: of the run that looked at it last: one that pinned its input before it knows less.
         final: whether and how it was told to be final.
     """
@@ -75,7 +73,7 @@ class Band(Frozen):
     Attributes:
         share: whether it is a share of rows or keys.
         low: the least that is usual, inclusive; ``high`` the most.
-        nights: how many nights the band is of; ``by_weekday`` says whether it is that of the weekday.
+        nights: how many nights the band is of.
     """
 
     figure: str
@@ -85,15 +83,15 @@ class Band(Frozen):
     middle: float
     high: float
     nights: Count
-    by_weekday: bool
     outcome: Literal["passed", "warned", "failed"]
 
     @property
     def sentence(self) -> str:
         """The figure and its band."""
-        value, low, middle, high = (self.told(one) for one in (self.value, self.low, self.middle, self.high))
-        of = "for the weekday, " if self.by_weekday else ""
-        return f"{self.figure}: {value}; usual {of}by {self.nights} nights: {low} to {high}, about {middle}"
+        value, low, middle, high = map(self.told, (self.value, self.low, self.middle, self.high))
+        return (
+            f"{self.figure}: {value}; usual for the weekday, by {self.nights} nights: {low} to {high}, about {middle}"
+        )
 
     def told(self, number: float) -> str:
         """A value of the figure, as text."""
@@ -137,36 +135,32 @@ class Finality(Document):
     """What a publication tells about finality.
 
     Attributes:
-        share: of its rows that have come by now, as a rule: the median of earlier days; None where they are too few.
-        delay: how many days after its own it will be final; None if that is not known.
-        days: how many earlier days this is known by.
-        expected: the share of days that have all but one row in a thousand by then; 0 if the deadline says when.
+        share: of its rows that have come by now, as a rule: the median of final days; None where they are too few.
+        days: how many final days this is known by.
+        final_on: when the day of the run will be final.
+        final: the days that are final by this run.
         after: rows that came, or changed, in days after these were final.
     """
 
     part: str
     share: float | None = None
-    delay: Count | None = None
     final_on: dt.date | None = None
     days: Count = 0
-    expected: float = 0.0
     final: tuple[FinalDay, ...] = ()
     after: dict[str, Count] = Field(default_factory=dict)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What is known, for people."""
-        told = []
+        sentences = []
         if self.share is not None:
-            told.append(
-                f"as a rule, {self.share:.1%} of the rows of {self.part} have come, by {self.days} earlier days"
-            )
-        if self.delay is not None and self.final_on is not None:
-            sure = f"as expected of {self.expected:.1%} of days" if self.expected else "by the deadline"
-            told.append(f"{self.part} is final {_days(self.delay)} after it, on {self.final_on}, {sure}")
-        told += [f"{one.part} is final, {_days(one.delay)} after it, by the {one.by}" for one in self.final]
-        told += [f"{rows:,} rows of {part} came after it was final" for part, rows in self.after.items()]
-        return tuple(told)
+            of = f"by {self.days} final days"
+            sentences.append(f"as a rule, {self.share:.1%} of the rows of {self.part} have come, {of}")
+        if self.final_on is not None:
+            sentences.append(f"{self.part} is final on {self.final_on}")
+        sentences += [f"{day.part} is final, {_days(day.delay)} after it" for day in self.final]
+        sentences += [f"{rows:,} rows of {part} came after it was final" for part, rows in self.after.items()]
+        return tuple(sentences)
 
 
 def _days(count: int) -> str:

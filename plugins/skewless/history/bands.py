@@ -1,42 +1,42 @@
-"""The band in which a figure of a night usually lies, by the nights around it.
+"""Whether the figures of a night are as usual: beside the median of its weekday, and how far nights lie from theirs.
 
-Figures are compared as logarithms, so that a half and a double are equally far away. Then, robustly at each step:
-
-1. Of each weekday, the median distance from the week around is its *effect*, and is taken off.
-2. The *level* is the median of the seven nearest nights. A shift of the level is told for at most four nights.
-3. The *trend* is the median, over nights, of the distance from the level of the seven nights before, for each day.
-4. The band is ``WIDTH`` standard deviations of that forecast's errors to either side, estimated by their median
-   distance from zero (times 1.4826, as in a normal distribution), and at least ten per cent.
-
-With fewer than ``SAME`` nights of the weekday, the band reaches from the least to the most of the nights around, and
-further to either side: of ``FEWEST`` nights by their distance, of more nights by less of it.
-
-The nearest nights are those by day, so an old day that is computed again is compared with the days around it. How
-often a band is left without a fault, and which faults leave it: ``tests/seasons.py`` and ``docs/bands.md``.
+A band needs ``FEWEST`` nights, ``SAME`` of them of the weekday; it looks at the ``MOST`` nearest by day, so that an old
+day that is computed again is compared with the days around it. Figures are compared as logarithms where all are above
+zero: a half and a double are equally far away. The middle is the median of the weekday. To either side it reaches
+``WIDTH`` standard deviations, estimated by the median distance of all nights from the median of their weekday (times
+1.4826, as in a normal distribution), and at least ten per cent. ``tests/seasons.py`` measures how often bands are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-#: Nights that a band needs, of which so many of the same weekday for one by weekday; and the nearest that it looks at.
-FEWEST, SAME, MOST = 8, 3, 56
+from skewless.documents.job import Job
+from skewless.documents.ledger import Ledger
+from skewless.documents.nights import Band, Bands, JobNights, Measured
+from skewless.documents.quality import Check
+from skewless.documents.stage_report import StageReport
+from skewless.errors import SkewlessError
+from skewless.history.store import NightsStore
+from skewless.spec.part import Part
+
+FEWEST, SAME, MOST = 8, 3, 35
 #: Half of a band in standard deviations, and at least, as a logarithm: ten per cent.
-WIDTH, LEAST = 4.5, float(np.log(1.1))
-_WEEK = 7
+WIDTH, LEAST = 5.5, float(np.log(1.1))
 _DEVIATION = 1.4826
 #: Events are added to those of a share: of no nulls to a few is no large step. Half of a band is at least so many of
 #: the standard deviations of events that come independently.
 _EVENTS, _INDEPENDENT = 10.0, 4.0
-
 #: The logarithm of what is still a number.
 _LARGEST = 700.0
-
-Values = npt.NDArray[np.float64]
+#: What a check is called that fails a run as a band was left.
+WITHIN = "within_the_band"
 
 
 class Figure(NamedTuple):
@@ -48,84 +48,121 @@ class Figure(NamedTuple):
 
 
 class Usual(NamedTuple):
-    """A band, inclusive, and its middle; of how many nights, and whether it is of the weekday."""
+    """A band, inclusive, and its middle; and of how many nights."""
 
     low: float
     middle: float
     high: float
     nights: int
-    by_weekday: bool
-
-
-def left(band: Usual, value: float) -> bool:
-    """Whether a figure is outside of its band."""
-    return not band.low <= value <= band.high
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def usual(nights: Sequence[Figure], day: int, of_rows: int = 0) -> Usual | None:
-    """The band of a figure on a day; None with fewer than ``FEWEST`` nights, or where it is beyond all numbers.
+    """The band of a figure on a day; None with too few nights, or where it is beyond all numbers.
 
     Args:
         nights: each of another day, and none of the day itself.
         of_rows: of a share, the rows of the day.
     """
-    if len(nights) < FEWEST:
+    near = sorted(nights, key=lambda night: (abs(night.day - day), night.day))[:MOST]
+    weekdays = np.array([night.day % 7 for night in near], dtype=np.int64)
+    own = weekdays == day % 7
+    if len(near) < FEWEST or own.sum() < SAME:
         return None
-    near = sorted(sorted(nights, key=lambda one: (abs(one.day - day), one.day))[:MOST])
-    days = np.array([one.day for one in near], dtype=np.float64)
-    values = np.array([one.value for one in near], dtype=np.float64)
-    share = of_rows > 0
-    shift = _EVENTS / max(1.0, float(np.median([one.of_rows for one in near]))) if share else 0.0
+    values = np.array([night.value for night in near], dtype=np.float64)
+    shift = _EVENTS / max(1.0, float(np.median([night.of_rows for night in near]))) if of_rows else 0.0
     logs = bool((values + shift > 0).all())
     scaled = np.log(values + shift) if logs else values
-    low, middle, high, by_weekday = _by_weekday(days, scaled, day) or _of_all(scaled)
-    least = LEAST if logs else LEAST * float(np.median(np.abs(values)))
-    if share:
-        least = max(least, _INDEPENDENT / np.sqrt(max(0.0, np.exp(middle) - shift) * of_rows + _EVENTS))
-    ends = [min(low, middle - least), middle, max(high, middle + least)]
+    medians = {weekday: np.median(scaled[weekdays == weekday]) for weekday in set(weekdays.tolist())}
+    distances = np.abs(scaled - np.array([medians[weekday] for weekday in weekdays.tolist()]))
+    # Few nights of a weekday are near to their own median, and tonight is not among them.
+    deviation = _DEVIATION * float(np.median(distances)) * (1 + 2 * len(medians) / len(near))
+    middle, half = float(medians[day % 7]), WIDTH * deviation
+    half = max(half, LEAST if logs else LEAST * float(np.median(np.abs(values))))
+    if of_rows:
+        half = max(half, _INDEPENDENT / np.sqrt(max(0.0, np.exp(middle) - shift) * of_rows + _EVENTS))
+    ends = [middle - half, middle, middle + half]
     if logs:
-        ends = [max(0.0, np.exp(min(one, _LARGEST)) - shift) for one in ends]
-    if not np.isfinite(ends).all():
+        ends = [max(0.0, float(np.exp(min(end, _LARGEST))) - shift) for end in ends]
+    return Usual(ends[0], ends[1], ends[2], len(near)) if np.isfinite(ends).all() else None
+
+
+def figures_of(
+    job: Job,
+    reports: Sequence[StageReport],
+    ledger: Ledger,
+    keys: int,
+    columns: Mapping[str, tuple[int | None, float | None]],
+) -> dict[str, Measured]:
+    """The figures of a run by what they are, in words. What was not counted is not among them.
+
+    Args:
+        columns: of aggregates by name, how many of their values are null, and the mean of numbers; None if not known.
+    """
+    rows = next((line.rows for line in ledger.parts if line.part == job.part.name), ledger.state_rows)
+    figures: dict[str, Measured] = {"rows": (rows, 0), "keys": (keys, 0)}
+    histogram = reports[-1].histogram if reports else None
+    if histogram is not None and histogram.seen_rows:
+        seen = histogram.seen_rows
+        figures["rows without a key"] = (histogram.seen_null_rows / seen, seen)
+        if histogram.head:
+            figures["rows of the heaviest key"] = (max(of_key for of_key, _ in histogram.head.values()) / seen, seen)
+    for name, (nulls, mean) in columns.items():
+        if keys and nulls is not None:
+            figures[f"keys without {name}"] = (nulls / keys, keys)
+        if mean is not None:
+            figures[f"mean of {name}"] = (mean, 0)
+    return figures
+
+
+def shape_of(job: Job) -> str:
+    """A digest of what the figures of a job are of: nights of another key, say, cannot be compared with them."""
+    spec = job.spec
+    what = spec.model_dump(mode="json", include={"key", "aggregates", "map"}) | {"windows": spec.lengths}
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def judged(job: Job, figures: Mapping[str, Measured], store: Callable[[Job], NightsStore]) -> Bands | None:
+    """Each figure beside its band; None if the spec switches bands off. Nights that cannot be read pass nothing."""
+    if job.spec.quality.bands == "off":
         return None
-    return Usual(float(ends[0]), float(ends[1]), float(ends[2]), len(near), by_weekday)
+    outcome: Literal["warned", "failed"] = "failed" if job.spec.quality.bands == "fail" else "warned"
+    try:
+        nights = store(job).newest()
+    except (SkewlessError, OSError) as err:
+        return Bands(problem=str(err), outcome=outcome)
+    return bands_of(job.part, shape_of(job), figures, nights, outcome)
 
 
-def _of_all(values: Values) -> tuple[float, float, float, bool]:
-    low, high = float(values.min()), float(values.max())
-    further = (high - low) * (FEWEST - 2) / (len(values) - 2)
-    return low - further, (low + high) / 2, high + further, False
+def bands_of(
+    part: Part, shape: str, figures: Mapping[str, Measured], nights: JobNights, outcome: Literal["warned", "failed"]
+) -> Bands:
+    """The same, of some nights: a night of the part itself, or of another shape, is not looked at."""
+    known = [night for night in nights.nights if night.shape == shape and night.part != part.name]
+    days = [dt.date.fromisoformat(night.part.partition("T")[0]).toordinal() for night in known]
+    checks = []
+    for name, (value, of_rows) in figures.items():
+        dated = zip(days, known, strict=True)
+        earlier = [Figure(day, *night.figures[name]) for day, night in dated if name in night.figures]
+        band = usual(earlier, part.date.toordinal(), of_rows)
+        if band is not None:
+            held = band.low <= value <= band.high
+            verdict = "passed" if held else outcome
+            checks.append(Band(figure=name, share=of_rows > 0, value=value, outcome=verdict, **band._asdict()))
+    return Bands(nights=len(known), checks=tuple(checks))
 
 
-def _by_weekday(days: Values, values: Values, day: int) -> tuple[float, float, float, bool] | None:
-    weekdays = (days % _WEEK).astype(int)
-    own = weekdays == day % _WEEK
-    if own.sum() < SAME or len(days) < 2 * _WEEK + 1:
-        return None
-    effects = _effects(weekdays, values)
-    plain = values - effects[weekdays]
-    levels = np.median(_weeks(plain)[:-1], axis=1)
-    lags = days[_WEEK:] - _weeks(days)[:-1].mean(axis=1)
-    errors = plain[_WEEK:] - levels
-    trend = float(np.median(errors / lags))
-    deviation = _DEVIATION * float(np.median(np.abs(errors - trend * lags)))
-    # Few nights of a weekday are near to their own median.
-    deviation *= 1 + 1 / (len(errors) // _WEEK)
-    nearest = np.argsort(np.abs(days - day), kind="stable")[:_WEEK]
-    level = float(np.median(plain[nearest])) + trend * (day - float(days[nearest].mean()))
-    middle = level + float(effects[day % _WEEK])
-    return middle - WIDTH * deviation, middle, middle + WIDTH * deviation, True
-
-
-def _weeks(values: Values) -> Values:
-    """Each seven consecutive values."""
-    return np.lib.stride_tricks.sliding_window_view(values, _WEEK)
-
-
-def _effects(weekdays: npt.NDArray[np.int_], values: Values) -> Values:
-    """How far each weekday lies from the week around it, by the median; 0 of one that there is none of."""
-    middles = np.median(_weeks(values), axis=1)
-    half = _WEEK // 2
-    around = values - np.pad(middles, (half, len(values) - len(middles) - half), mode="edge")
-    of_day = [around[weekdays == one] for one in range(_WEEK)]
-    return np.array([float(np.median(one)) if len(one) else 0.0 for one in of_day])
+def failed_checks(bands: Bands | None) -> list[Check]:
+    """What fails the run: bands that were left, or could not be judged, where the spec has ``bands: fail``."""
+    if bands is None:
+        return []
+    failed = [(band.figure, f"{band.value:g}", band.sentence) for band in bands.checks if band.outcome == "failed"]
+    if bands.outcome == "failed":
+        failed.append(("each figure", "", bands.problem))
+    return [
+        Check(
+            subject="bands", expectation=WITHIN, column=figure, success=False, observed=value,
+            sentence=f"{WITHIN}({figure}): {sentence.removeprefix(f'{figure}: ')}",
+        )
+        for figure, value, sentence in failed
+    ]  # fmt: skip

@@ -1,99 +1,124 @@
-"""When a day is final: by how the rows of earlier days have come.
+"""What a publication adds to the nights of its job; and, of a job with ``final_after``, which days are final now.
 
-The *delay curve* of a day says which share of its rows had come so many days after it. The rows are those of the last
-day that it was looked at, ``horizon`` days later: as long as it is in the window. A day is *settled* from the delay on
-at which all but one row in a thousand are there, and stay.
-
-A day is taken to be final with the delay by which ``EXPECTED`` of the earlier days had settled: of *n* days the
-``ceil((n + 1) EXPECTED)``-th, or the last one of fewer. If days are like each other, in whatever order, the next one
-has settled by then with a probability of at least ``min(EXPECTED, n / (n + 1))`` (a conformal quantile: Vovk,
-Gammerman, Shafer: Algorithmic Learning in a Random World, 2005). ``tests/seasons.py`` measures it.
+Each publication notes the rows that the days of its window have by then, with the age of each day: so many days after
+it. A day is final with the age ``final_after``, whatever came of it, and that is told once, by the first run from then
+on, however late. Which share of its rows a day has at an age is the median over the days that are final.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import NamedTuple
 
-from skewless.documents.nights import Arrivals, Came
+from skewless.documents.job import Job
+from skewless.documents.ledger import Ledger
+from skewless.documents.nights import MOST_NIGHTS, Arrivals, Came, FinalDay, Finality, JobNights, Measured, Night
+from skewless.history.bands import shape_of
 
-#: Earlier days that are needed, how many are to be settled, and from which share of its rows a day is.
-FEWEST, EXPECTED, SETTLED = 10, 0.99, 0.999
-#: No day is looked at for longer.
-MOST_DAYS = 60
+#: Final days that a share needs.
+FEWEST = 10
 
 
-class Delays(NamedTuple):
-    """How days of a job come.
+def with_night(kept: JobNights, job: Job, figures: dict[str, Measured]) -> JobNights:
+    """The nights with the figures of a run, unless a later run of its part is there; of the newest nights."""
+    by_part = {night.part: night for night in kept.nights}
+    before = by_part.get(job.part.name)
+    if before is not None and before.turn >= job.turn:
+        return kept
+    by_part[job.part.name] = Night(part=job.part.name, turn=job.turn, shape=shape_of(job), figures=figures)
+    nights = sorted(by_part.values(), key=lambda night: night.part)[-MOST_NIGHTS:]
+    return kept.model_copy(update={"nights": tuple(nights)})
 
-    Attributes:
-        shares: of the rows that have come, by days after their own, as a rule: the median.
-        final: days after which a day is final; None if days go on changing for as long as they are looked at.
-        expected: the probability that a day has settled by then, at least.
+
+def tells_finality(job: Job) -> bool:
+    """Whether days of a job are told to be final: it has a deadline for days, which it looks at for several nights.
+
+    Where each day has an output of its own, nights lie apart, and none knows what another has told.
     """
-
-    shares: tuple[float, ...]
-    final: int | None
-    days: int
-    expected: float
+    return job.spec.covered.final_after is not None and job.hour is None and "{date" not in job.spec.output.path
 
 
-def horizon_of(longest: int | None) -> int:
-    """For how many days a day is looked at, by the longest window."""
-    return min(MOST_DAYS, MOST_DAYS if longest is None else longest - 1)
-
-
-def delays_of(arrivals: Sequence[Arrivals], nights: Collection[int], horizon: int) -> Delays | None:
-    """How days come, by those that were looked at from their own night to the last one; None if they are few.
+def with_run(kept: JobNights, job: Job, figures: dict[str, Measured], ledger: Ledger, clock_day: dt.date) -> JobNights:
+    """The nights with all that a published run tells, unless a later run of its part is there. Twice is as once.
 
     Args:
-        nights: the ordinals of the days that runs have computed. A day that was not looked at ``horizon`` days later
-            is left out: what came for it meanwhile is not known.
+        clock_day: the day by the clock: a run of a later day than the next one is a mistake, and makes no day final.
     """
-    whole = [one for one in arrivals if one.came[0][0] == 0 and day_of(one.part) + horizon in nights]
-    if len(whole) < FEWEST or horizon < 1:
-        return None
-    curves = [curve_of(one.came, horizon) for one in whole]
-    settled = sorted(map(settled_at, curves))
-    rank = min(len(settled), math.ceil((len(settled) + 1) * EXPECTED))
-    final = settled[rank - 1]
-    return Delays(
-        shares=tuple(median(curve[delay] for curve in curves) for delay in range(horizon + 1)),
-        final=final if final < horizon else None,
-        days=len(whole),
-        expected=min(EXPECTED, len(whole) / (len(whole) + 1)),
+    then = with_night(kept, job, figures)
+    mine = any((night.part, night.turn) == (job.part.name, job.turn) for night in then.nights)
+    deadline = job.spec.covered.final_after
+    if not mine or deadline is None or not tells_finality(job):
+        return then if mine else kept
+    today = _today(then, job, clock_day)
+    known = _with_arrivals(then, job, ledger, today)
+    if not kept.arrivals:  # of a long window, older days were final before anyone looked
+        known = known[-MOST_NIGHTS:]
+    for at, day in enumerate(known):
+        age = today - day_of(day.part)
+        if day.final is None and age >= deadline:
+            final = FinalDay(part=day.part, delay=age, run=job.part.name, turn=job.turn)
+            known[at] = day.model_copy(update={"final": final})
+    return then.model_copy(update={"arrivals": tuple(known[-MOST_NIGHTS:])})
+
+
+def _with_arrivals(kept: JobNights, job: Job, ledger: Ledger, today: int) -> list[Arrivals]:
+    """The days that are known, and those of a run's window with the rows that they have now; oldest first."""
+    known = {day.part: day for day in kept.arrivals}
+    oldest = min(known, default="") if len(known) == MOST_NIGHTS else ""
+    rows = {line.part: line.rows for line in ledger.parts}
+    for part in job.covered.parts:
+        now, age = rows.get(part.name, 0) + (part.ignored_rows or 0), max(0, today - day_of(part.name))
+        before = known.get(part.name)
+        if before is None and part.name >= oldest:
+            known[part.name] = Arrivals(part=part.name, turn=job.turn, came=((age, now),))
+        elif before is not None and before.turn < job.turn:
+            came = before.came if before.final or before.came[-1][1] == now else (*before.came, (age, now))
+            known[part.name] = before.model_copy(update={"turn": job.turn, "came": came})
+    return [known[part] for part in sorted(known)]
+
+
+def finality_of(kept: JobNights, job: Job, clock_day: dt.date) -> Finality:
+    """What a run tells, once its own rows are among those that are kept."""
+    by_part = {day.part: day.final for day in kept.arrivals}
+    mine, deadline = (job.part.name, job.turn), job.spec.covered.final_after
+    age = _today(kept, job, clock_day) - job.date.toordinal()
+    final = [day.came for day in kept.arrivals if day.final is not None and day.came[0][0] == 0]
+    return Finality(
+        part=job.part.name,
+        share=median(share_at(came, age) for came in final) if len(final) >= FEWEST and age >= 0 else None,
+        days=len(final),
+        final_on=job.date + dt.timedelta(days=deadline) if deadline is not None else None,
+        final=tuple(day for day in by_part.values() if day is not None and (day.run, day.turn) == mine),
+        after={
+            part.name: rows
+            for part, _ in job.covered.late()
+            if (told := by_part.get(part.name)) is not None
+            and told.run != job.part.name  # another run of the same day has counted them
+            and (rows := (part.late_rows or 0) + (part.ignored_rows or 0))
+        },
     )
 
 
-def curve_of(came: Sequence[Came], horizon: int) -> list[float]:
-    """The share of its rows that a day had, by days after it.
+def share_at(came: Sequence[Came], age: int) -> float:
+    """The share of its last rows that a day had at an age.
 
     Where rows were taken out again the share is that of those which stayed, as both are another result than the last.
 
-    >>> curve_of([(0, 90), (2, 100)], 3)
-    [0.9, 0.9, 1.0, 1.0]
+    >>> share_at([(0, 90), (2, 100)], 1), share_at([(0, 100), (1, 80)], 0)
+    (0.9, 0.8)
     """
-    seen = {delay: rows for delay, rows in came if delay <= horizon}
-    rows, last = seen[0], seen[max(seen)]
-    curve = []
-    for delay in range(horizon + 1):
-        rows = seen.get(delay, rows)
-        curve.append(1.0 if rows == last else min(rows, last) / max(rows, last))
-    return curve
-
-
-def settled_at(curve: Sequence[float]) -> int:
-    """From which delay on a day has all but one row in a thousand, and keeps them.
-
-    >>> settled_at([0.9, 1.0, 0.5, 1.0]), settled_at([1.0, 1.0])
-    (3, 0)
-    """
-    return max((delay + 1 for delay, share in enumerate(curve) if share < SETTLED), default=0)
+    rows, last = [rows for seen, rows in came if seen <= age][-1], came[-1][1]
+    return 1.0 if rows == last else min(rows, last) / max(rows, last)
 
 
 def day_of(part: str) -> int:
     """The ordinal of a part's day."""
     return dt.date.fromisoformat(part).toordinal()
+
+
+def _today(kept: JobNights, job: Job, clock_day: dt.date) -> int:
+    """The newest day that was computed: an old day that is restated sees what is there now, not what was then."""
+    days = [job.date.toordinal(), *(day_of(day.part) for day in kept.arrivals)]
+    latest = clock_day.toordinal() + 1
+    return max((day for day in days if day <= latest), default=latest)

@@ -10,8 +10,7 @@ from skewless.documents.job import InputFacts, Job
 from skewless.documents.nights import JobNights
 from skewless.documents.quality import Check
 from skewless.errors import SpecError, nearest
-from skewless.history.figures import shape_of
-from skewless.history.judging import bands_of
+from skewless.history.bands import bands_of, shape_of
 from skewless.spec.spec import JobSpec
 
 #: Whether it holds, or None if that is not known; what was observed; and in words.

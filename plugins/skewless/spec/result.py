@@ -284,8 +284,7 @@ class Window(Frozen):
     )  # fmt: skip
     final_after: int | None = Field(
         default=None, ge=1, le=190,  # of 200 days it is kept how their rows came
-        description="A day is told to be final at the latest so many days after it; by default as soon as the delays "
-        "of earlier days say so.",
+        description="A day is told to be final so many days after it; by default never.",
         examples=[7],
     )  # fmt: skip
     states: PathText | None = Field(

@@ -123,7 +123,7 @@ def aggregation_tasks(
 
 
 def _publish(spec: JobSpec, asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
-    final = spec.window is not None and spec.schedule.unit == "day"
+    final = spec.covered.final_after is not None and spec.schedule.unit == "day"
     return PublishOperator(task_id=PUBLISH.name, asset=asset, group=spark["group"], final=final)
 
 

@@ -61,8 +61,9 @@ class PublishOperator(BaseOperator):
             run = run_directory(dag_run, self.group)
             again = record_of(run) is not None
             with timed_step(run, "publish", time.time):
-                published = publish_run(run, dt.datetime.now(tz=dt.UTC))
-                savings, finality = keep_savings(run), keep_night(run)
+                now = dt.datetime.now(tz=dt.UTC)
+                published = publish_run(run, now)
+                savings, finality = keep_savings(run), keep_night(run, now)
             if (over := published.superseded) is not None:
                 log.warning(
                     "superseded: a later run of the day has published", path=published.path, turn=published.turn,
@@ -110,7 +111,7 @@ class PublishOperator(BaseOperator):
         told = context["outlet_events"][asset]
         if not hasattr(told, "add_partitions") or self._told(context["dag_run"], asset):
             return []
-        days: list[JsonValue] = [one.model_dump(mode="json", include={"part", "delay", "by"}) for one in finality.final]
+        days: list[JsonValue] = [one.model_dump(mode="json", include={"part", "delay"}) for one in finality.final]
         told.extra = {"run": str(run), "final": days}
         told.add_partitions([one.part for one in finality.final])
         return [asset]
