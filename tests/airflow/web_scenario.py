@@ -209,7 +209,7 @@ class Moments:
     def _bill(self) -> StepBill:
         return StepBill(
             attempts=(self.run.committed(stage_step(0)).attempt,), cores=4, tasks=24, held_seconds=1_600.0,
-            used_seconds=111.0, skew_seconds=222.0, reduce_used_seconds=40.0, reduce_skew_seconds=24.0,
+            used_seconds=111.0, skew_seconds=222.0,
             shuffle_bytes=1_000, spilled_bytes=0,
         )  # fmt: skip
 

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from skewless.documents.bill import RunBill, Savings
+from skewless.documents.bill import Savings
 from skewless.replay.savings import longest_seconds
-from skewless.run.bill import bill_of
 from skewless.run.directory import RunDirectory
 from tests.spark.clusters import install_paced
 from tests.spark.scenario import write_input
@@ -112,18 +111,3 @@ def test_what_adaptive_would_have_taken_is_within_a_tenth_of_what_it_took(made: 
     said = savings.seconds - savings.against_seconds
     measured = made["static"].longest_seconds - made["adaptive"].longest_seconds
     assert said == pytest.approx(measured, rel=0.1)
-
-
-def test_what_plain_hashing_would_have_held_is_within_its_error_of_what_it_held(made: dict[str, Made]) -> None:
-    """In core-seconds of tasks that read what was shuffled: of these alone it is said that they take longer."""
-    ours, plain = (bill_of(made[name].run) for name in ("adaptive", "static"))
-    told, whole_keys = ours.replayed(made["adaptive"].savings)
-    assert told is not None
-    assert whole_keys is not None
-    measured = _of_reduces(plain) - _of_reduces(ours)
-    assert told.held - ours.held == pytest.approx(measured, abs=told.held * told.error + 0.05 * measured)
-    assert whole_keys.held <= told.held
-
-
-def _of_reduces(bill: RunBill) -> float:
-    return sum(one.reduce_used_seconds + one.reduce_skew_seconds for name, one in bill.steps if "stage" in name)

@@ -1,4 +1,4 @@
-"""What a night has cost: which tries count, what plain hashing would have held, the price, and the next night."""
+"""What a night has cost: which tries count, and the price."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from skewless.documents.bill import Amounts, OtherBill, RunBill, Savings
+from skewless.documents.bill import Amounts, RunBill, Savings
 from skewless.documents.steps import StepBill
 from skewless.errors import SpecError
-from skewless.replay.replay import replay
-from skewless.replay.savings import savings_of
 from skewless.run.bill import bill_of, rates_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
 from skewless.run.step_times import timed_step
@@ -31,7 +29,7 @@ RATES = "core_hour: 3.6\ncurrency: EUR\n"
 def step_bill(attempt: str = "a", **fields: Any) -> StepBill:
     given = {
         "attempts": (attempt,), "cores": 4, "tasks": 8, "held_seconds": 100.0, "used_seconds": 60.0,
-        "skew_seconds": 30.0, "reduce_used_seconds": 40.0, "reduce_skew_seconds": 24.0,
+        "skew_seconds": 30.0,
         "shuffle_bytes": 1_000, "spilled_bytes": 0,
     }  # fmt: skip
     return StepBill(**{**given, **fields})
@@ -41,17 +39,8 @@ def night(**fields: Any) -> RunBill:
     return RunBill((("stage 0", step_bill(**fields)),), (), 0)
 
 
-def savings(**fields: Any) -> Savings:
-    """Half of the slots waited for the longest task, and under plain hashing they would have waited for twice as long.
-
-    The longest task took 16 seconds; at best it would have taken 10, which are 40 core-seconds of all 4 slots.
-    """
-    given = {
-        "sentence": "", "policy": "adaptive", "against": "static", "over_bound": 1.6, "against_over_bound": 3.1,
-        "slots": 4, "seconds": 16.0, "against_error": 0.0,
-        "whole_keys_over_bound": 2.0,
-    }  # fmt: skip
-    return Savings(**{**given, **fields})
+def savings() -> Savings:
+    return Savings(sentence="", policy="adaptive", against="static", seconds=16.0, against_seconds=31.0)
 
 
 def test_held_is_used_idle_and_lost_to_skew_and_more_than_was_held_is_no_bill() -> None:
@@ -60,44 +49,6 @@ def test_held_is_used_idle_and_lost_to_skew_and_more_than_was_held_is_no_bill() 
     assert Amounts.total([amounts, amounts]).held == 200.0
     with pytest.raises(ValidationError, match="core-seconds that were held"):
         step_bill(held_seconds=89.0)
-
-
-def test_plain_hashing_holds_more_by_what_was_measured_for_a_row() -> None:
-    plain, keys = night().replayed(savings())
-    assert plain == pytest.approx((160.0, 0.0)), "1.5 times the bound's 40 core-seconds more"
-    assert keys == pytest.approx((116.0, 0.0))
-
-
-def test_the_error_is_that_of_the_replay_and_of_the_run_itself() -> None:
-    """It was waited for 16 core-seconds more than the own plans say when they are replayed."""
-    plain, _ = night(reduce_skew_seconds=40.0, held_seconds=130.0).replayed(savings(against_error=0.2))
-    assert plain is not None
-    assert plain.error == pytest.approx((0.2 * 3.1 * 40.0 + 16.0) / plain.held)
-    assert night().replayed(savings(against_error=2.0))[0] is None, "it says nothing"
-
-
-@pytest.mark.parametrize("unknown", [{"over_bound": None}, {"seconds": None}, {"against": "adaptive"}])
-def test_what_was_not_measured_is_not_told(unknown: dict[str, Any]) -> None:
-    assert night().replayed(savings(**unknown))[0] is None
-    assert night(reduce_used_seconds=0.0, reduce_skew_seconds=0.0).replayed(savings()) == (None, None)
-    assert night().replayed(None) == (None, None)
-    waited_too_much = savings(over_bound=9.0, seconds=90.0, against_over_bound=1.0, whole_keys_over_bound=1.0)
-    assert night().replayed(waited_too_much) == (None, None), "less than nothing is no bill"
-
-
-def test_a_run_that_plain_hashing_routed_is_its_own_bill() -> None:
-    found = savings(policy="static", against="adaptive")
-    assert night().replayed(found)[0] == OtherBill(100.0, 0.0)
-    assert night().replayed(savings(policy="static", seconds=None)) == (OtherBill(100.0, 0.0), None)
-
-
-def test_savings_have_what_a_bill_needs_of_the_replay() -> None:
-    run = synthetic.simulated(synthetic.zipf_rows(2000, 1.1, 60_000), reducers=8, policy="adaptive").play()
-    found = savings_of(run.job, run.plans, run.reports, lambda policy: replay(run.job, run.reports, policy))
-    assert found.slots == 8
-    heaviest = max(seen for seen, _ in run.reports[-1].histogram.head.values())
-    assert found.whole_keys_over_bound == pytest.approx(max(1.0, heaviest / (60_015 / 8)))
-    assert found.against_error is not None
 
 
 class Ticks:
@@ -218,12 +169,10 @@ def test_the_command_tells_each_day_and_the_total(
         120.0, 20.0, 60.0, 100.0,
     )  # fmt: skip
     assert (first["price"], second["price"], told["total"]["price"]) == (0.1, 0.3, 0.4)
-    assert first["plain_hashing"] == {
-        "runs": 1, "held_seconds": 160.0, "saved_seconds": 60.0, "error_seconds": 0.0, "price": 0.16, "saved": 0.06,
-    }  # fmt: skip
+    assert [(sums["saved_seconds"], sums["saved_runs"]) for sums in (first, told["total"])] == [(15.0, 1), (30.0, 2)]
     text = called(monkeypatch, capsys, "--root", str(root))[1]
     assert "price, EUR" in text
-    assert "0.2600 (1 of 2 runs)" in text, "of the views nobody knows it"
+    assert "30.0 s (2 of 3 runs)" in text, "of the views nobody knows it"
     assert "3.6 EUR for a core and an hour" in text
 
 

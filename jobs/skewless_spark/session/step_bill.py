@@ -12,20 +12,6 @@ from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
 log = logging.getLogger(__name__)
 
 
-class _Busy(NamedTuple):
-    """A time in which Spark stages ran without a break.
-
-    Attributes:
-        ends: when the tasks ended that ended last, of each of the stages.
-        reads: whether one of them reads what was shuffled.
-    """
-
-    began: float
-    ended: float
-    ends: list[float]
-    reads: bool
-
-
 class _Executor(NamedTuple):
     cores: int
     added: float
@@ -58,52 +44,44 @@ def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> S
     all_tries = seen.tries(jobs)
     if len(all_tries) < sum(int(job["numCompletedStages"]) + int(job["numFailedStages"]) for job in jobs):
         raise ValueError("Spark has dropped stages of the step")
-    tries = [one for one in all_tries if _tasks(one)]
-    skew = {True: 0.0, False: 0.0}
-    for busy in _without_break(seen, tries, sum(one.cores for one in executors) // each):
-        there = sum(one.cores for one in executors if one.added < busy.ended <= one.removed)
-        skew[busy.reads] += each * _waited(busy, there // each)
-    used = {reads: each * sum(_seconds(one) for one in tries if _reads(one) == reads) for reads in (True, False)}
+    tries = [stage for stage in all_tries if _tasks(stage)]
+    skew_seconds = 0.0
+    for last, ends in _without_break(seen, tries, sum(one.cores for one in executors) // each):
+        there = sum(one.cores for one in executors if one.added < last <= one.removed)
+        skew_seconds += each * _waited(last, ends, there // each)
+    used_millis = sum(int(stage["executorRunTime"]) + int(stage["executorDeserializeTime"]) for stage in tries)
     return StepBill(
         attempts=(),
         cores=sum(one.cores for one in executors if one.removed >= ended),
         tasks=sum(map(_tasks, tries)),
         held_seconds=round(sum(one.held(began, ended) for one in executors), 3),
-        used_seconds=round(sum(used.values()), 3),
-        skew_seconds=round(sum(skew.values()), 3),
-        reduce_used_seconds=round(used[True], 3),
-        reduce_skew_seconds=round(skew[True], 3),
-        shuffle_bytes=sum(int(one["shuffleWriteBytes"]) for one in tries),
-        spilled_bytes=sum(int(one["diskBytesSpilled"]) for one in tries),
+        used_seconds=round(each * used_millis / 1000.0, 3),
+        skew_seconds=round(skew_seconds, 3),
+        shuffle_bytes=sum(int(stage["shuffleWriteBytes"]) for stage in tries),
+        spilled_bytes=sum(int(stage["diskBytesSpilled"]) for stage in tries),
     )
 
 
-def _without_break(seen: JobsSeen, tries: Sequence[Told], slots: int) -> list[_Busy]:
-    """The times in which stages ran: those that overlap are one, as a core that one leaves is taken by another."""
-    found: list[_Busy] = []
-    for one in sorted(tries, key=lambda one: int(one["firstTaskLaunchedTime"])):
-        first = one["firstTaskLaunchedTime"] / 1000.0
-        ends = seen.last_ends(one, slots)
-        busy = _Busy(first, max(ends), ends, _reads(one))
-        if found and first < found[-1].ended:
-            before = found.pop()
-            busy = _Busy(before.began, max(before.ended, busy.ended), before.ends + ends, before.reads or busy.reads)
-        found.append(busy)
-    return found
+def _without_break(seen: JobsSeen, tries: Sequence[Told], slots: int) -> list[tuple[float, list[float]]]:
+    """Of each time in which stages ran without a break: its end, and when tasks ended that ended last in each stage.
+
+    Stages that overlap are of one such time, as a core that one leaves is taken by another.
+    """
+    busy: list[tuple[float, list[float]]] = []
+    for stage in sorted(tries, key=lambda stage: int(stage["firstTaskLaunchedTime"])):
+        ends = seen.last_ends(stage, slots)
+        last = max(ends)
+        if busy and stage["firstTaskLaunchedTime"] / 1000.0 < busy[-1][0]:
+            before, others = busy.pop()
+            last, ends = max(before, last), others + ends
+        busy.append((last, ends))
+    return busy
 
 
-def _waited(busy: _Busy, slots: int) -> float:
+def _waited(last: float, ends: Sequence[float], slots: int) -> float:
     """For how long slots had no task left: the tasks that ended last ran side by side, one on each of them."""
-    return sum(busy.ended - end for end in sorted(busy.ends)[-slots:]) if slots else 0.0
-
-
-def _seconds(stage: Told) -> float:
-    return float(stage["executorRunTime"] + stage["executorDeserializeTime"]) / 1000.0
+    return sum(last - end for end in sorted(ends)[-slots:]) if slots else 0.0
 
 
 def _tasks(stage: Told) -> int:
     return int(stage["numCompleteTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])
-
-
-def _reads(stage: Told) -> bool:
-    return int(stage["shuffleReadBytes"]) > 0

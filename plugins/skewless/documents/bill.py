@@ -1,4 +1,4 @@
-"""What a run has cost, and what it would have been under other policies: replays, what was saved, core-seconds."""
+"""What a run has cost, what it would have come to under other policies, and what its own has saved."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import NamedTuple, Self
 
 from pydantic import Field
 
-from skewless.document import Count, Document
+from skewless.document import Document
 from skewless.documents.steps import StepBill
 
 #: The policy that is plain hashing.
 PLAIN = "static"
-#: A replay that is off by as much as itself says nothing.
-_WORST_ERROR = 1.0
 
 
 #: What the recorded run is called beside policies.
@@ -68,8 +66,6 @@ class Savings(Document):
         against_over_bound: the same under the other policy, by a replay.
         seconds: what the longest tasks of the stages took together, where each task measured its time.
         against_seconds: the same under the other policy.
-        against_error: by which part of itself ``against_over_bound`` may be too low or too high.
-        whole_keys_over_bound: what the makespan would be at best, over the same, with one task for each key.
     """
 
     sentence: str = Field(max_length=2_000)
@@ -79,9 +75,6 @@ class Savings(Document):
     against_over_bound: float | None = None
     seconds: float | None = Field(default=None, ge=0)
     against_seconds: float | None = Field(default=None, ge=0)
-    slots: Count | None = None
-    against_error: float | None = Field(default=None, ge=0)
-    whole_keys_over_bound: float | None = None
 
     @property
     def seconds_saved(self) -> float | None:
@@ -123,13 +116,6 @@ class Amounts(NamedTuple):
         return cls(*map(sum, zip(cls(), *amounts, strict=True)))
 
 
-class OtherBill(NamedTuple):
-    """What a run would have held under another routing, in core-seconds, and by which part that may be off."""
-
-    held: float
-    error: float
-
-
 @dataclass(frozen=True)
 class RunBill:
     """The bill of a run.
@@ -158,31 +144,3 @@ class RunBill:
     def held(self) -> float:
         """Core-seconds of all tries: what is paid for."""
         return self.counted.held + self.lost_seconds
-
-    def replayed(self, savings: Savings | None) -> tuple[OtherBill | None, OtherBill | None]:
-        """The bill under plain hashing, and at best with one task for each key; None where that is not known.
-
-        Rows cost what tasks measured that they took, which is not what a task costs by itself. The error is the
-        replay's own, and by how much the run's own plans, replayed in the same way, miss what was measured.
-        """
-        own = OtherBill(self.held, 0.0) if savings is not None and savings.policy == PLAIN else None
-        reduces = [bill for name, bill in self.steps if name.startswith("stage")]
-        used = sum(one.reduce_used_seconds for one in reduces)
-        if savings is None or savings.over_bound is None or not (savings.seconds and used):
-            return own, None
-        # Core-seconds of all slots while a longest task of as many rows as the bound is waited for.
-        per_bound = savings.seconds / savings.over_bound * (savings.slots or 1)
-        measured = used + sum(one.reduce_skew_seconds for one in reduces)
-        missed = abs(savings.over_bound * per_bound - measured)
-
-        def other(over_bound: float | None, error: float) -> OtherBill | None:
-            if over_bound is None:
-                return None
-            held = self.held + (over_bound - (savings.over_bound or 1.0)) * per_bound
-            if held <= 0:  # the replay predicts more waiting than there can have been
-                return None
-            off = (error * over_bound * per_bound + missed) / held
-            return OtherBill(held, off) if off < _WORST_ERROR else None
-
-        plain = other(savings.against_over_bound, savings.against_error or 0.0) if savings.against == PLAIN else None
-        return own or plain, other(savings.whole_keys_over_bound, 0.0)

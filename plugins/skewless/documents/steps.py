@@ -31,8 +31,6 @@ class StepBill(Frozen):
         held_seconds: that cores were there for, from the begin of the step, or since they were added, to its end.
         used_seconds: that tasks took of them, also those that failed: run time, and the time to unpack them.
         skew_seconds: that cores had no task left while others of the same Spark stage still ran.
-        reduce_used_seconds: of the used ones, those of tasks that read what was shuffled.
-        reduce_skew_seconds: the same of those lost to skew.
         spilled_bytes: that tasks wrote to disks as they had no memory left.
     """
 
@@ -42,8 +40,6 @@ class StepBill(Frozen):
     held_seconds: Seconds
     used_seconds: Seconds
     skew_seconds: Seconds
-    reduce_used_seconds: Seconds
-    reduce_skew_seconds: Seconds
     shuffle_bytes: Count
     spilled_bytes: Count
 

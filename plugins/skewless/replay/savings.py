@@ -42,8 +42,7 @@ def savings_of(
             "combine), as plain Spark does, and no row was sent to a task.",
         )
     against = PLAIN if policy != PLAIN else wanted if wanted != PLAIN else BEST
-    whole = run_certificate(job, reports)
-    gap = whole.gap
+    gap = run_certificate(job, reports).gap
     if gap is None:
         return Savings.unknown(policy, NOT_MEASURED)
     if against != PLAIN and max(len(plan.tasks) for plan in plans) > MOST_TASKS:
@@ -67,9 +66,6 @@ def savings_of(
         against_over_bound=round(other.makespan_over_bound, 4),
         seconds=None if seconds is None else round(seconds, 3),
         against_seconds=None if seconds is None else round(seconds * ratio, 3),
-        slots=job.spec.routing.parallelism,
-        against_error=other.error,
-        whole_keys_over_bound=_whole_keys(job, reports[-1]) / whole.bound_rows if whole.bound_rows else None,
     )
     words = _beside_plain if against == PLAIN else _beside_better
     return found.model_copy(update={"sentence": words(job, found, ratio, other)})
@@ -85,14 +81,6 @@ def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
             return None
         total += makespan(np.array(known), job.spec.routing.parallelism)
     return total
-
-
-def _whole_keys(job: Job, last: StageReport) -> float:
-    """The makespan in rows if each key were a task, the heaviest first, and light keys filled what is left."""
-    slots = job.spec.routing.parallelism
-    heavy = sorted((float(seen - left) for seen, left in last.histogram.head.values()), reverse=True)
-    total = last.histogram.seen_rows - last.backlog_rows
-    return max(makespan(np.array(heavy), slots), total / slots)
 
 
 def _beside_plain(_job: Job, found: Savings, ratio: float, other: Replayed) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, RunBill, Savings
+from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, RunBill
 from skewless.errors import SkewlessError
 from skewless.planner.policies import POLICIES
 from skewless.run.bill import bill_of, rates_of
@@ -15,8 +15,6 @@ from skewless.run.step_times import TIMES
 from skewless_airflow.run_store import data_root
 from skewless_airflow.web.run_folders import kept_by, open_run
 from skewless_airflow.web.views.history import READING_SECONDS, HistoryView, Series, in_time
-
-_Night = tuple[RunBill, Savings | None]
 
 
 @dataclass(frozen=True)
@@ -47,47 +45,37 @@ def read_costs(dag_id: str, group: str, history: HistoryView) -> CostsView:
     except SkewlessError as err:
         rates, note = None, f"Prices are not known: {err}"
     figures = {
-        "core-seconds used": lambda bill, _: bill.counted.used,
-        "core-seconds idle": lambda bill, _: bill.counted.idle,
-        "core-seconds lost to skew": lambda bill, _: bill.counted.skew,
-        "core-seconds of lost tries": lambda bill, _: bill.lost_seconds,
-        "core-seconds that plain hashing would have added": _added,
+        "core-seconds used": lambda bill: bill.counted.used,
+        "core-seconds idle": lambda bill: bill.counted.idle,
+        "core-seconds lost to skew": lambda bill: bill.counted.skew,
+        "core-seconds of lost tries": lambda bill: bill.lost_seconds,
     }
     series = [
-        Series(name, "rows", tuple(figure(*night) if night else None for night in nights))
+        Series(name, "rows", tuple(figure(night) if night else None for night in nights))
         for name, figure in figures.items()
     ]
     if rates:
-        prices = (rates.price(night[0].held) if night else None for night in nights)
+        prices = (rates.price(night.held) if night else None for night in nights)
         series.append(Series(f"price, {rates.currency}", "ratio", tuple(prices)))
     return CostsView(
         series=tuple(one for one in series if one.latest is not None),
         note=note,
-        without=sum(night[0].unknown for night in nights if night),
+        without=sum(night.unknown for night in nights if night),
     )
 
 
-def _night(run: RunDirectory) -> _Night | None:
+def _night(run: RunDirectory) -> RunBill | None:
     """None for a run without a bill, or whose documents cannot be read: its line says so."""
     try:
-        night = _published(run) or _compared(run) or _read(run)
+        night = _published(run) or _compared(run) or bill_of(run)
     except SkewlessError:
         return None
-    return night if night[0].held else None
-
-
-def _read(run: RunDirectory) -> _Night:
-    return bill_of(run), run.savings()
+    return night if night.held else None
 
 
 #: Of a run that has ended: no step of it runs again, and its times are written.
-_published = kept_by(SAVINGS)(_read)
-_compared = kept_by(f"{TIMES}/{COMPARE.name}.json")(_read)
-
-
-def _added(bill: RunBill, savings: Savings | None) -> float | None:
-    plain, _ = bill.replayed(savings)
-    return plain.held - bill.held if plain else None
+_published = kept_by(SAVINGS)(bill_of)
+_compared = kept_by(f"{TIMES}/{COMPARE.name}.json")(bill_of)
 
 
 @dataclass(frozen=True)
