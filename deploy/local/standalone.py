@@ -104,8 +104,8 @@ def default_home() -> Home:
 
 def running(home: Home) -> Running | None:
     """The local Airflow of a home, if it is up."""
-    found = recorded(home)
-    return found if found is not None and found.leads() else None
+    last = recorded(home)
+    return last if last is not None and last.leads() else None
 
 
 def recorded(home: Home) -> Running | None:
@@ -169,11 +169,11 @@ def make_pool(home: Home, started: Running) -> None:
 
 def stop(home: Home) -> bool:
     """Stop the local Airflow and everything it started; whether anything was running."""
-    found = recorded(home)
-    if found is None:
+    last = recorded(home)
+    if last is None:
         return False
-    was_running = bool(found.processes())
-    end([found], STOP_SECONDS)
+    was_running = bool(last.processes())
+    end([last], STOP_SECONDS)
     home.state.unlink(missing_ok=True)
     return was_running
 
@@ -209,9 +209,9 @@ def free_port() -> int:
 def environment(home: Home, port: int, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """The whole configuration of a local Airflow; it overrules what ``airflow.cfg`` in its home says."""
     url, local = f"http://localhost:{port}", "localhost,127.0.0.1"
-    given = {**os.environ, **(settings or {})}
+    variables = {**os.environ, **(settings or {})}
     return {
-        **given,
+        **variables,
         "AIRFLOW_HOME": str(home.folder),
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
@@ -241,7 +241,7 @@ def environment(home: Home, port: int, settings: Mapping[str, str] | None = None
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(schedules_on()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
-        "SKEWLESS_CATALOG": given.get("SKEWLESS_CATALOG") or str(PROJECT / "jobs" / "catalog"),
+        "SKEWLESS_CATALOG": variables.get("SKEWLESS_CATALOG") or str(PROJECT / "jobs" / "catalog"),
         "SKEWLESS_ROOT": DATA_ROOT,
         "SKEWLESS_POOL": POOL,
         # spark-submit is beside this interpreter, which has what the entries import.

@@ -20,7 +20,7 @@ _PROJECT = Path(__file__).parents[2]
 def test_a_log_that_lacks_a_character_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setitem(STEPS, "merge", STEPS["merge"]._replace(run=lambda *_: "caf\u00e9 \u2581: done"))
+    monkeypatch.setitem(STEPS, "merge", (lambda *_: "caf\u00e9 \u2581: done", {}))
     main(["merge", "--run-dir", str(tmp_path / "run")])
     sys.stdout.flush()
     assert written.getvalue() == b"skewless: caf\\xe9 \\u2581: done\n"

@@ -48,21 +48,21 @@ def cluster_name(name: str) -> str:
     return name
 
 
-def parse_clusters(given: Sequence[str]) -> list[Cluster]:
+def parse_clusters(options: Sequence[str]) -> list[Cluster]:
     """Clusters from options of the form ``NAME=MASTER``.
 
     Raises:
         SpecError: an option has another form, or a name occurs twice.
     """
-    found: list[Cluster] = []
-    for text in given:
+    clusters: list[Cluster] = []
+    for text in options:
         name, _, master = text.partition("=")
         if not master:
             raise SpecError("option --cluster", "NAME=MASTER, like east=spark://east:7077", repr(text[:120]))
-        if any(one.name == name for one in found):
+        if any(cluster.name == name for cluster in clusters):
             raise SpecError("option --cluster", "a name of its own for each cluster", f"{name!r} twice")
-        found.append(Cluster(cluster_name(name), master))
-    return found
+        clusters.append(Cluster(cluster_name(name), master))
+    return clusters
 
 
 def stay_with(parent: int) -> None:
@@ -88,18 +88,18 @@ def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: W
     Raises:
         NoClusterError: all of them have ended; it says why the last one did.
     """
-    told = _Told(run, watcher)
-    if told.all_done():
+    progress = _Progress(run, watcher)
+    if progress.all_done():
         return clusters[0]
     with _started(run, clusters) as processes:
-        while not told.all_done():
-            if all(process.has_left for process in processes) and not told.all_done():
+        while not progress.all_done():
+            if all(process.has_left for process in processes) and not progress.all_done():
                 raise processes[-1].refusal()
             time.sleep(_POLL_SECONDS)
-        return next((one.cluster for one in processes if not one.has_left), clusters[0])
+        return next((process.cluster for process in processes if not process.has_left), clusters[0])
 
 
-class _Told:
+class _Progress:
     """Tells a watcher of stages, each once."""
 
     def __init__(self, run: RunDirectory, watcher: Watcher) -> None:
@@ -122,13 +122,13 @@ class _Process:
     def __init__(self, run: RunDirectory, cluster: Cluster) -> None:
         self.cluster, self._run = cluster, run
         self._failure = f"share-{cluster.name}-{secrets.token_hex(4)}"
-        words = [
+        command = [
             sys.executable, "-P", "-m", "skewless_spark.entries.run_steps", "share",
             "--run-dir", run.path("").rstrip("/"), "--cluster", cluster.name, "--master", cluster.master,
             "--failure-name", self._failure, "--stay-with", str(os.getpid()),
         ]  # fmt: skip
         self._process = subprocess.Popen(  # noqa: S603  # this interpreter, with arguments of our own
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             # Standard output belongs to the run itself; failures go to standard error.
             stdout=subprocess.DEVNULL,
@@ -143,11 +143,11 @@ class _Process:
         """Why the process ended, from its failure document if it wrote one."""
         name = f"failures/{self._failure}.json"
         failure = self._run.read(name, Failure) if self._run.exists(name) else None
-        came = failure.sentence if failure else f"exit code {self._process.returncode}"
+        reason = failure.sentence if failure else f"exit code {self._process.returncode}"
         err = NoClusterError(
             f"run {self._run}",
             "a cluster that runs its stages to their end",
-            f"none any more; {self.cluster.name}: {came}",
+            f"none any more; {self.cluster.name}: {reason}",
         )
         err.exit_code = failure.exit_code if failure else 1  # type: ignore[misc]
         return err

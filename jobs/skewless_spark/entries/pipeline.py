@@ -54,9 +54,9 @@ class Finished(NamedTuple):
     @property
     def publication(self) -> Publication:
         """The outcome of a run that publishes."""
-        if isinstance(self.outcome, Publication):
-            return self.outcome
-        raise AssertionError(self.outcome.verdict)
+        if not isinstance(self.outcome, Publication):
+            raise TypeError(f"this run has compared its result, and published none: {self.outcome.verdict}")
+        return self.outcome
 
 
 def _publish(_spark: SparkSession, run: RunDirectory) -> Publication:

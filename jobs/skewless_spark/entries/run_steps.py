@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -54,6 +54,7 @@ def _session(run: RunDirectory, step: str, master: str | None = None) -> Iterato
 
 
 def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    """Freeze a run: spec, date, listed input, waves, plan 0."""
     if run.exists("job.json") and run.exists("plans/0000.json"):
         # The run is frozen. Its spec may have been edited since; the edit counts for the next run.
         job = run.job()
@@ -72,6 +73,7 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 
 def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    """Run one stage and commit it."""
     step = f"stage {arguments.stage}"
     with _session(run, step) as spark, StepProgress(spark, step, queued_rows(run, arguments.stage)):
         report = run_stage(spark, run, arguments.stage)
@@ -83,6 +85,7 @@ def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 
 def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    """Take part in a stage, or in all of them, beside other clusters."""
     cluster, stage = cluster_name(arguments.cluster), arguments.stage
     if arguments.stay_with is not None:
         stay_with(arguments.stay_with)
@@ -97,12 +100,14 @@ def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 
 def _merge(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Merge the partial states of all stages and commit the result."""
     with _session(run, "merge") as spark, StepProgress(spark, "merge"):
         commit = merge_states(spark, run)
     return f"merged: {commit.counts['keys']:,} keys from {commit.counts['rows']:,} rows"
 
 
 def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Validate ledger and result; exits with 3 if an expectation failed."""
     import_soon()
     with _session(run, "validate") as spark, StepProgress(spark, "validate"):
         report = validate(spark, run)
@@ -113,26 +118,14 @@ def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
 
 
 def _compare(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Compare the result with another job's; exits with 3 if the spec forbids differences."""
     with _session(run, "compare") as spark, StepProgress(spark, "compare"):
         return compare_shadow(spark, run).verdict
 
 
-class Step(NamedTuple):
-    """A step of a run.
-
-    Attributes:
-        about: what it does, for ``--help``.
-        run: does it, and returns a sentence for the log.
-        arguments: its arguments beside those of all steps, as ``argparse`` takes them.
-    """
-
-    about: str
-    run: Callable[[RunDirectory, argparse.Namespace], str]
-    arguments: Mapping[str, Mapping[str, Any]] = {}
-
-
-STEPS: dict[str, Step] = {
-    "prepare": Step("freeze a run: spec, date, listed input, waves, plan 0", _prepare, {
+#: What each step does, and its arguments beside those of all steps, as ``argparse`` takes them.
+STEPS: dict[str, tuple[Callable[[RunDirectory, argparse.Namespace], str], Mapping[str, Mapping[str, Any]]]] = {
+    "prepare": (_prepare, {
         "--spec": {"help": "the job spec, a YAML file; by default the document that the run begins with"},
         "--options": {"default": "{}", "help": "this run's values for the spec's options, a JSON object"},
         "--most-waves": {"type": int, "help": "the largest number of waves that the caller has stages for"},
@@ -140,18 +133,16 @@ STEPS: dict[str, Step] = {
         "--hour": {"help": "the hour of that day, for an hourly job: 00 to 23, or 02b"},
         "--root": {"required": True, "help": "where relative paths of the spec start"},
     }),
-    "stage": Step("run one stage and commit it", _stage, {
-        "--stage": {"required": True, "type": int, "help": "the number of the stage, from 0"},
-    }),
-    "share": Step("take part in a stage, or in all of them, beside other clusters", _share, {
+    "stage": (_stage, {"--stage": {"required": True, "type": int, "help": "the number of the stage, from 0"}}),
+    "share": (_share, {
         "--stage": {"type": int, "help": "the number of the stage; by default all stages are shared"},
         "--cluster": {"required": True, "help": "a name for this cluster, for what is recorded"},
         "--master": {"help": "the cluster's Spark master; by default the one that spark-submit sets"},
         "--stay-with": {"type": int, "metavar": "PID", "help": "end when the parent process is not PID any more"},
     }),
-    "merge": Step("merge the partial states of all stages and commit the result", _merge),
-    "validate": Step("validate ledger and result; exits with 3 if an expectation failed", _validate),
-    "compare": Step("compare the result with another job's; exits with 3 if the spec forbids differences", _compare),
+    "merge": (_merge, {}),
+    "validate": (_validate, {}),
+    "compare": (_compare, {}),
 }  # fmt: skip
 
 
@@ -163,16 +154,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description="Run one step of a run.")
     commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
-    for name, step in STEPS.items():
-        command = commands.add_parser(name, help=step.about, description=step.about)
+    for name, (step, options) in STEPS.items():
+        command = commands.add_parser(name, help=step.__doc__, description=step.__doc__)
         command.add_argument("--run-dir", required=True, help="the run directory")
         command.add_argument("--failure-name", default="", help="write a failure to failures/NAME.json of it")
-        for flag, options in step.arguments.items():
-            command.add_argument(flag, **options)
+        for flag, how in options.items():
+            command.add_argument(flag, **how)
     parsed = parser.parse_args(arguments)
     run = RunDirectory(parsed.run_dir, os.environ.get(RUN_GROUP, ""))
     try:
-        say(STEPS[parsed.step].run(run, parsed))
+        say(STEPS[parsed.step][0](run, parsed))
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
         failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))
         if not isinstance(err, SkewlessError):

@@ -52,25 +52,28 @@ def main() -> None:
     parser.add_argument("--folder", required=True, type=Path, help="the driver's own folder, with its socket and log")
     parser.add_argument("--run-dir", required=True, help="the run directory; lists of processes show it")
     parser.add_argument("--idle-seconds", required=True, type=float, help="how long to wait for the next step")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     # Under spark-submit, lines would reach the log by way of the JVM, and too late for the end of a step.
-    log = os.open(given.folder / LOG, os.O_WRONLY | os.O_APPEND)
+    log = os.open(arguments.folder / LOG, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     # The JVM starts beside the imports.
     threading.Thread(target=_start_java, daemon=True).start()
     importlib.import_module(STEPS)
-    with Driver(given.folder) as driver, contextlib.suppress(OSError, ValueError):  # a task that died in its request
-        driver.serve(given.idle_seconds)
-    _remove(given.folder)
+    with (
+        Driver(arguments.folder) as driver,
+        contextlib.suppress(OSError, ValueError),
+    ):  # a task that died in its request
+        driver.serve(arguments.idle_seconds)
+    _remove(arguments.folder)
 
 
 class Driver:
     """The steps of a run in this process."""
 
     def __init__(self, folder: Path) -> None:
-        self._told = 0  # bytes of the log that belong to steps that have ended
+        self._logged = 0  # bytes of the log that belong to steps that have ended
         self._spark: threading.Thread | None = None
         self._listener = socket.socket(socket.AF_UNIX)
         with short_address(folder) as address:
@@ -87,24 +90,24 @@ class Driver:
 
     def serve(self, idle_seconds: float) -> None:
         """Run the steps that tasks ask for, until there is none to come."""
-        gone: list[int] = []
+        java: list[int] = []
         owner: list[int] = []
         while True:
-            if not gone:
-                gone = _java()
-            ready, _, _ = select.select([self._listener.fileno(), *gone, *owner], [], [], idle_seconds)
+            if not java:
+                java = _java()
+            ready, _, _ = select.select([self._listener.fileno(), *java, *owner], [], [], idle_seconds)
             if ready != [self._listener.fileno()]:
                 return
             with self._listener.accept()[0] as task, task.makefile("rw", encoding="utf-8") as lines:
-                lines.write(json.dumps({"log_from": self._told}) + "\n")
+                lines.write(json.dumps({"log_from": self._logged}) + "\n")
                 lines.flush()
                 request = json.loads(lines.readline())
                 for descriptor in owner:
                     os.close(descriptor)
                 owner = [os.pidfd_open(request["owner"])]
                 code = self._watched(task, request)
-                self._told = os.fstat(1).st_size
-                lines.write(json.dumps({"exit_code": code, "log_until": self._told}) + "\n")
+                self._logged = os.fstat(1).st_size
+                lines.write(json.dumps({"exit_code": code, "log_until": self._logged}) + "\n")
             if code or request["last"]:
                 return
             if request["arguments"][0] != PREPARE:  # which may have no session yet
@@ -201,8 +204,8 @@ def _remove(folder: Path) -> None:
     deadline = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < deadline:
         try:
-            with (folder / LOCK).open("r+") as held:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with (folder / LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder)
         except BlockingIOError:
             time.sleep(0.05)

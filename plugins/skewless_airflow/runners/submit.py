@@ -65,17 +65,17 @@ def stop_tree(pid: int, grace_seconds: float = GRACE_SECONDS) -> int:
     """
     try:
         first = psutil.Process(pid)
-        found = [first, *first.children(recursive=True)]
+        processes = [first, *first.children(recursive=True)]
     except psutil.NoSuchProcess:
         return 0
-    for one in found:
+    for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.terminate()
-    for one in _still_there(found, grace_seconds):
+            process.terminate()
+    for process in _still_there(processes, grace_seconds):
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
-    _still_there(found, grace_seconds)
-    return len(found)
+            process.kill()
+    _still_there(processes, grace_seconds)
+    return len(processes)
 
 
 def _still_there(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
@@ -85,7 +85,7 @@ def _still_there(processes: Sequence[psutil.Process], seconds: float) -> list[ps
     would then take the step for a success.
     """
     deadline = time.monotonic() + seconds
-    while (alive := [one for one in processes if _lives(one)]) and time.monotonic() < deadline:
+    while (alive := [process for process in processes if _lives(process)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     return alive
 

@@ -61,8 +61,8 @@ def runner_of(step: Step) -> DriverStep | None:
         return None
     if step.follow_ups or any(name.startswith(_NAMES_THE_TASK) for name in step.conf):
         return None
-    words = step.command()
-    submit = words[: len(words) - 1 - len(step.arguments)]
+    command = step.command()
+    submit = command[: len(command) - 1 - len(step.arguments)]
     submit[submit.index("--name") + 1] = step.dag_id  # the driver's, for all of its steps
     # Neither its UI nor its block manager asks for a password.
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **step.variables}
@@ -163,14 +163,14 @@ class DriverStep:
         """End the driver, unless the step has ended; returns how many processes there were."""
         if self._failure is not None or self._session is None:
             return 0
-        found = len(self._session.processes())
+        processes = len(self._session.processes())
         if self._line is not None:
             with contextlib.suppress(OSError):
                 # Upon which it ends by itself: the JVM then gives back what it holds on disk, and in a server.
                 self._line.shutdown(socket.SHUT_RDWR)
             await_end([self._session], END_SECONDS)
         self._end_driver()
-        return found
+        return processes
 
     def close(self) -> None:
         """Let go of the driver; if the step has not ended, the driver ends."""
@@ -184,21 +184,21 @@ class DriverStep:
         """
         self._session = _described(folder)
         if self._session is not None:
-            found = self._connect(folder)
-            if found is not None:
-                return found
+            connection = self._connect(folder)
+            if connection is not None:
+                return connection
             self._end_driver()  # it is about to end, or hangs
         (folder / SOCKET).unlink(missing_ok=True)
         sweep(folder.parent)
         self._session = self._settings.start(folder)
         (folder / STATE).write_text(json.dumps(asdict(self._session)))
         begun = time.monotonic()
-        while (found := self._connect(folder)) is None:
+        while (connection := self._connect(folder)) is None:
             if not self._session.leads() or time.monotonic() - begun > START_SECONDS:
                 yield from _text([(folder / LOG).read_bytes()])
                 raise AirflowException(f"The run's Spark driver did not start within {START_SECONDS:.0f} s: see above.")
             time.sleep(_POLL_SECONDS)
-        return found
+        return connection
 
     def _connect(self, folder: Path) -> tuple[socket.socket, int] | None:
         """A connection, and where in the log its step begins; None if no driver answers."""
@@ -208,18 +208,18 @@ class DriverStep:
         try:
             # The address of a socket has 108 bytes at most; a folder's path may have more.
             line.connect(f"/proc/self/fd/{directory}/{SOCKET}")
-            with line.makefile(encoding="utf-8") as said:
-                told = _line_of(said)
+            with line.makefile(encoding="utf-8") as lines:
+                greeting = _line_of(lines)
         except OSError:
-            told = ""
+            greeting = ""
         finally:
             os.close(directory)
-        if not told:
+        if not greeting:
             line.close()
             return None
         self._line = self._held.enter_context(line)
         line.settimeout(None)
-        return line, int(json.loads(told)["log_from"])
+        return line, int(json.loads(greeting)["log_from"])
 
     def _end_driver(self) -> None:
         """End the driver and all that it started."""
@@ -256,8 +256,8 @@ def own_folder(name: str) -> tuple[int, Path]:
 def sweep(home: Path) -> None:
     """Remove the folders of drivers that were killed: those that no task has locked, and whose processes have ended."""
     for folder in home.iterdir():
-        with contextlib.suppress(OSError), (folder / LOCK).open("r+") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError), (folder / LOCK).open("r+") as guard:
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
             session = _described(folder)
             if session is None or not session.processes():
                 shutil.rmtree(folder)
@@ -266,18 +266,18 @@ def sweep(home: Path) -> None:
 def _starts_java(environment: Mapping[str, str]) -> bool:
     """Whether spark-submit, and the Python that it would start, are those of this interpreter's installation."""
     python = environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or "python3"
-    found = (shutil.which(name, path=environment.get("PATH")) for name in ("spark-submit", python))
-    return all(one is not None and Path(one).parent == Path(sys.executable).parent for one in found)
+    programs = (shutil.which(name, path=environment.get("PATH")) for name in ("spark-submit", python))
+    return all(program and Path(program).parent == Path(sys.executable).parent for program in programs)
 
 
 def _private(folder: Path) -> Path:
     """Make a folder that only its user can open, or require that it is one."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise AirflowException(
             f"Folder {folder}: expected a folder of this user that nobody else can open, but its owner is "
-            f"{found.st_uid} and its mode {stat.filemode(found.st_mode)}; remove it, or set TMPDIR."
+            f"{status.st_uid} and its mode {stat.filemode(status.st_mode)}; remove it, or set TMPDIR."
         )
     return folder
 
@@ -289,10 +289,10 @@ def _described(folder: Path) -> Session | None:
     return None
 
 
-def _line_of(said: TextIO) -> str:
+def _line_of(lines: TextIO) -> str:
     """The next line; empty if there is none to come."""
     try:
-        return said.readline()
+        return lines.readline()
     except OSError:
         return ""
 
@@ -302,7 +302,7 @@ def _text(chunks: Iterable[bytes]) -> Iterator[str]:
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
-        for one in whole:
-            yield one.decode(errors="replace")
+        for line in whole:
+            yield line.decode(errors="replace")
     if rest:
         yield rest.decode(errors="replace")

@@ -89,7 +89,7 @@ class Lease:
         fence.commit(self.store, self.grant, value)
 
     def _await_grant(self) -> Grant:
-        silences, told = Silences(), None
+        silences, waited_for = Silences(), None
         while True:
             look = self._look()
             silences = silences.after(look, self.spans.beat_every)
@@ -99,12 +99,12 @@ class Lease:
                     self._forget(holder, look)
                     return grant
                 continue  # somebody was faster: look who
-            if holder != told:
+            if holder != waited_for:
                 log.warning(
                     "%s is held by %s under fencing number %d: waiting until that has ended, or was silent for %.0f s",
                     self.partition, holder, look.fence(self.partition), self.spans.maximum_lease,
                 )  # fmt: skip
-                told = holder
+                waited_for = holder
             time.sleep(self._look_every)
 
     def _look(self) -> Look:
