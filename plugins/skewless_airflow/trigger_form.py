@@ -32,7 +32,6 @@ _SECTIONS = {
     "Run": (DATE, HOUR, "mode", "accept"),
     "Routing": ("policy", "reducers", "waves", "budget"),
     "Window": ("late", "missing"),
-    "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
 #: No code in backticks: Airflow's form draws padding around it that covers the lines above and below.
 _MORE = {
@@ -47,7 +46,6 @@ _NUMBER = r"(?=.*[1-9])[0-9]{1,7}([.][0-9]{1,30})?"
 _TITLES = {
     "accept": "Keys that are published although they fail",
     "budget": "Budget (times the fair share)",
-    "cores": "Cores in all",
     "late": "Late files",
     "missing": "Parts without files",
 }

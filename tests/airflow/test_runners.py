@@ -24,10 +24,8 @@ from airflow.sdk import DAG, Context
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.spec.clusters import SparkSizing
 from skewless_airflow import runners
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
-from skewless_airflow.operators.spark_step import _sizing as spark_settings
 from skewless_airflow.run_store import run_location, spark_entry
 from skewless_airflow.runners import Step, StepRunner, runner_of
 from skewless_airflow.runners.on_cluster import ClusterStep
@@ -40,7 +38,6 @@ from tests.airflow.test_dag_structure import SPEC
 from tests.processes import until
 from tests.stand_in_yarn import Application, stand_in_yarn
 from tests.tiers import mostly_long
-from tests.unit import synthetic
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -56,13 +53,6 @@ def asked(conf: dict[str, str] | None = None, **given: Any) -> SkewlessSparkOper
     operator.application_args = ["stage", "--stage", "0"]
     operator.conf = {**(operator.conf or {}), **(conf or {})}
     return operator
-
-
-def test_a_step_asks_for_the_size_of_its_spec(tmp_path: Path) -> None:
-    run, job = RunDirectory(str(tmp_path / "run")), synthetic.job([1])
-    sized = job.spec.model_copy(update={"spark": SparkSizing(cores=2, executor_memory="2600m")})
-    run.write_once("job.json", job.model_copy(update={"spec": sized}))
-    assert spark_settings(asked().sizing(run)) == {"spark.cores.max": "2", "spark.executor.memory": "2600m"}
 
 
 def chosen(conf: dict[str, str] | None = None, **given: Any) -> StepRunner:

@@ -42,8 +42,8 @@ def _spec(**changes: Any) -> JobSpec:
 
 def test_the_form_has_a_date_and_every_option_in_sections(dag: DAG) -> None:
     sections = {name: dag.params.get_param(name).schema["section"] for name in dag.params}
-    assert set(sections) == {"date", *OPTIONS} - {"late", "missing"}
-    assert list(dict.fromkeys(sections.values())) == ["Run", "Routing", "Spark"]
+    assert set(sections) == {"date", *OPTIONS} - {"accept", "late", "missing"}
+    assert list(dict.fromkeys(sections.values())) == ["Run", "Routing"]
     first = next(iter(dag.params))
     assert dag.params.get_param(first).schema["title"] == "Day to compute (instead of the schedule's)"
 
@@ -51,7 +51,7 @@ def test_the_form_has_a_date_and_every_option_in_sections(dag: DAG) -> None:
 def test_the_form_of_a_job_with_a_window_asks_about_late_and_missing_data() -> None:
     spec = _spec(window=[1, 7], input={"path": "/lake/{date}"})
     form = form_params(spec)
-    assert set(form) == {"date", *OPTIONS}
+    assert set(form) == {"date", *OPTIONS} - {"accept"}
     assert form["late"].schema["enum"] == ["recompute", "ignore", "fail"]
     assert [form[name].schema["section"] for name in ("late", "missing")] == ["Window", "Window"]
     assert chosen({"late": "ignore", "missing": "allow"}, form, spec, "form").options == {"late": "ignore"}
@@ -92,7 +92,6 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
     [
         ("policy", "eval"), ("mode", "dry"), ("reducers", 0), ("reducers", 1.5), ("waves", []), ("waves", ["1"] * 3),
         ("waves", [0]), ("waves", ["0"]), ("waves", ["1e3"]), ("budget", 0.5), ("date", "tomorrow"),
-        ("driver_memory", "much"), ("executor_memory", "2g --jars x"), ("executor_cores", 0), ("cores", "2"),
     ],
 )  # fmt: skip
 def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonValue) -> None:
@@ -102,10 +101,10 @@ def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonVal
 
 def test_what_was_chosen_is_what_differs_from_the_spec() -> None:
     spec = _spec()
-    given: dict[str, JsonValue] = {"date": "2026-03-01", "policy": "static", "reducers": 8, "budget": "", "cores": 4}
+    given: dict[str, JsonValue] = {"date": "2026-03-01", "policy": "static", "reducers": 8, "budget": ""}
     choice = chosen({**given, "waves": ["1.5", 3]}, form_params(spec), spec, "form")
     assert choice.part == Part(dt.date(2026, 3, 1))
-    assert choice.options == {"policy": "static", "cores": 4, "waves": [1.5, 3.0]}
+    assert choice.options == {"policy": "static", "waves": [1.5, 3.0]}
     assert with_options(spec, choice.options, "form").routing.policy.name == "static"
 
 

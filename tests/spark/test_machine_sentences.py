@@ -19,8 +19,8 @@ DIED = (
 
 
 MEMORY = (
-    "the step: expected memory for what it holds at a time, but got less; give its Spark more (driver_memory, "
-    "executor_memory), or smaller values."
+    "the step: expected memory for what it holds at a time, but got less; give its Spark more "
+    "(spark.driver.memory, spark.executor.memory), or smaller values."
 )
 OUTGROWN = (
     "the step: expected values that Spark's buffers can hold, but got one, or a row of several, that outgrew them; "

@@ -28,10 +28,6 @@ FORM = {
     "reducers": 3,
     "waves": ["1", "3"],
     "budget": None,
-    "driver_memory": "900m",
-    "executor_memory": None,
-    "executor_cores": None,
-    "cores": None,
 }
 WORDS = ["self"] * 900 + ["if"] * 300 + [f"word-{n % 40}" for n in range(400)]
 
@@ -92,7 +88,6 @@ def test_what_was_chosen_is_in_the_frozen_job_and_the_spec_travelled_as_a_docume
     spec = done.run.job().spec
     assert done.run.decision(1).observed
     assert (spec.mode, spec.routing.policy.name, spec.routing.reducers) == ("observe", "adaptive", 3)
-    assert spec.spark.driver_memory == "900m"
     assert done.run.exists(SPEC_DOCUMENT)
 
 

@@ -29,7 +29,6 @@ GOOD: dict[str, Any] = {
     "key": ["site", "page"],
     "aggregates": {"n": "count", "slow": {"function": "approx_percentile", "column": "ms", "percentages": [0.5, 1]}},
     "routing": {"policy": {"name": "adaptive", "reducer_range": [8, 8]}, "reducers": 8, "waves": [1, 4], "tokens": 64},
-    "spark": {"driver_memory": "2g"},
     "quality": {"expectations": [{"type": "expect_x", "kwargs": {"column": "n", "min_value": 1}}]},
     "output": {"path": "results/tokens", "format": "csv", "files": 2},
 }

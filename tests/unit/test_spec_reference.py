@@ -125,7 +125,7 @@ def test_the_page_s_spec_is_good() -> None:
         {"input": {"path": "x", "options": {"header": True}}},
         {"output": {"path": "x", "format": "delta", "grace_hours": 1}},
         {"routing": {"policy": {"name": "static", "threshold": 1}}}, {"window": 0},
-        {"quality": {"expectations": [{"type": "no_expectation"}]}}, {"spark": {"driver_memory": "2 gigabytes"}},
+        {"quality": {"expectations": [{"type": "no_expectation"}]}}, {"spark": {"conf": {"driver_memory": "2g"}}},
     ],
     ids=str,
 )  # fmt: skip

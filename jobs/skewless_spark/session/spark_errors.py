@@ -128,7 +128,7 @@ _SHORTAGES = (
     ),
     (
         _NO_MEMORY, "memory for what it holds at a time", "less",
-        "give its Spark more (driver_memory, executor_memory), or smaller values",
+        "give its Spark more (spark.driver.memory, spark.executor.memory), or smaller values",
     ),
     (
         _WORKER_DIED, "Python workers that live until their task ends", "one that was killed or crashed",

@@ -2,7 +2,7 @@
 
 from skewless.spec.airflow import AirflowSettings
 from skewless.spec.calls import AggregateCall, Map
-from skewless.spec.clusters import Sharing, SparkSizing
+from skewless.spec.clusters import Sharing, SparkSettings
 from skewless.spec.input import Input
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.result import Expectation, Output, Quality, Window
@@ -12,5 +12,5 @@ from skewless.spec.spec import JobSpec
 
 __all__ = [
     "AggregateCall", "AirflowSettings", "Expectation", "Input", "JobSpec", "Map", "Output",
-    "Policy", "Quality", "Routing", "Schedule", "Sharing", "SparkSizing", "Window", "load_spec", "parse_spec",
+    "Policy", "Quality", "Routing", "Schedule", "Sharing", "SparkSettings", "Window", "load_spec", "parse_spec",
 ]  # fmt: skip

@@ -29,15 +29,8 @@ class AirflowSettings(Frozen):
     retries: int = Field(
         default=2, ge=0, le=100, description="How often a failed task is tried again.", examples=[5]
     )  # fmt: skip
-    retry_delay_seconds: int = Field(
-        default=10, ge=0, le=86_400, description="Seconds between two tries.", examples=[300]
-    )  # fmt: skip
     queue: str | None = Field(
         default=None, min_length=1, max_length=200,
         description="Queue of the executor for the tasks; by default the executor's own.",
         examples=["spark"],
-    )  # fmt: skip
-    timeout_minutes: int | None = Field(
-        default=None, ge=1, le=100_000,
-        description="A run fails if it takes so many minutes from its start.", examples=[240],
     )  # fmt: skip

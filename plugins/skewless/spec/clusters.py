@@ -1,4 +1,4 @@
-"""The Spark clusters of a job: how large their applications are, and how several of them share a run by leases."""
+"""The Spark clusters of a job: how steps are submitted, and how several of them share a run by leases."""
 
 from __future__ import annotations
 
@@ -13,55 +13,32 @@ from skewless.spec.airflow import ConnectionId
 
 #: The connection of Airflow to Spark of a job that names none.
 DEFAULT_CONNECTION = "spark_default"
-#: As Java reads it, from a mebibyte up.
-MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
-
 #: What names a secret: it belongs into a connection.
 _SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key|api.?key", re.IGNORECASE)
 
 _ConfName = Annotated[str, Field(pattern=r"^spark\.[A-Za-z0-9_.-]{1,200}$")]
-_VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,200}$")]
 _Plain = str | bool | int | float
 
 
-class SparkSizing(Frozen):
-    """How large the Spark application of a step is, and in Airflow how it is submitted.
+class SparkSettings(Frozen):
+    """How Airflow submits the Spark steps; it may change while a run goes on, and is no part of a run's documents.
 
     What is not given is left to the connection and to Spark.
     """
 
-    driver_memory: str | None = Field(
-        default=None, pattern=MEMORY, description="Memory of the driver, like 2g.", examples=["4g"]
-    )
-    executor_memory: str | None = Field(
-        default=None, pattern=MEMORY, description="Memory of each executor, like 4g; local Spark has none.",
-        examples=["8g"],
-    )  # fmt: skip
-    executor_cores: int | None = Field(default=None, ge=1, le=1024, description="Cores of each executor.", examples=[4])
-    cores: int | None = Field(
-        default=None, ge=1, le=100_000, description="Cores of all executors together, on a standalone cluster.",
-        examples=[64],
-    )  # fmt: skip
-    # How it is submitted is no part of a run's documents: it may change while a run goes on.
     conn_id: ConnectionId | None = Field(
-        default=None, exclude=True, description="Connection of Airflow to Spark; by default spark_default.",
+        default=None, description="Connection of Airflow to Spark; by default spark_default.",
         examples=["spark_east"],
     )  # fmt: skip
     pool: str | None = Field(
-        default=None, exclude=True, min_length=1, max_length=256,
+        default=None, min_length=1, max_length=256,
         description="Pool of Airflow for the steps; by default that of SKEWLESS_POOL.",
         examples=["spark"],
     )  # fmt: skip
     conf: dict[_ConfName, str] = Field(
-        default={}, exclude=True, max_length=200,
-        description="Settings of Spark, without secrets. Sizes stand in the fields above.",
-        examples=[{"spark.sql.shuffle.partitions": 400}],
-        json_schema_extra={"additionalProperties": False},
-    )  # fmt: skip
-    environment: dict[_VariableName, str] = Field(
-        default={}, exclude=True, max_length=200,
-        description="Environment variables of the steps, without secrets.",
-        examples=[{"TZ": "UTC"}],
+        default={}, max_length=200,
+        description="Settings of Spark, without secrets.",
+        examples=[{"spark.driver.memory": "4g", "spark.executor.cores": 4}],
         json_schema_extra={"additionalProperties": False},
     )  # fmt: skip
 
@@ -70,12 +47,7 @@ class SparkSizing(Frozen):
     def _conf_as_text(cls, given: Any) -> Any:
         return _as_text(given)
 
-    @field_validator("environment", mode="before", json_schema_input_type=dict[_VariableName, _Plain])
-    @classmethod
-    def _environment_as_text(cls, given: Any) -> Any:
-        return _as_text(given)
-
-    @field_validator("conf", "environment")
+    @field_validator("conf")
     @classmethod
     def _without_secrets(cls, given: dict[str, str]) -> dict[str, str]:
         for name, value in given.items():
@@ -93,7 +65,7 @@ class SparkSizing(Frozen):
 
 
 def _as_text(given: Any) -> Any:
-    """Numbers, and true and false, as Spark and the environment have them."""
+    """Numbers, and true and false, as Spark has them."""
     if not isinstance(given, dict):
         return given
     return {
@@ -105,10 +77,6 @@ def _as_text(given: Any) -> Any:
 _FIELD_OF = {
     "spark.master": "the connection of spark.conn_id",
     "spark.submit.deployMode": "the deploy-mode of the connection of spark.conn_id",
-    "spark.driver.memory": "spark.driver_memory",
-    "spark.executor.memory": "spark.executor_memory",
-    "spark.executor.cores": "spark.executor_cores",
-    "spark.cores.max": "spark.cores",
 }
 
 

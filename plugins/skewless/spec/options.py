@@ -27,10 +27,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "budget": ("routing", "budget"),
     "late": ("window", "late"),
     "missing": ("window", "missing"),
-    "driver_memory": ("spark", "driver_memory"),
-    "executor_memory": ("spark", "executor_memory"),
-    "executor_cores": ("spark", "executor_cores"),
-    "cores": ("spark", "cores"),
 }
 
 

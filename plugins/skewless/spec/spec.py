@@ -12,7 +12,7 @@ from skewless.document import Frozen, shortened, unmet
 from skewless.errors import SpecError
 from skewless.spec.airflow import AirflowSettings
 from skewless.spec.calls import AggregateCall, Map
-from skewless.spec.clusters import Sharing, SparkSizing
+from skewless.spec.clusters import Sharing, SparkSettings
 from skewless.spec.input import ColumnName, Input
 from skewless.spec.part import Part, refuse_shared_paths, resolve_path
 from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Window, as_window
@@ -91,13 +91,15 @@ class JobSpec(Frozen):
     routing: Routing = Field(
         default=Routing(), description="How rows are spread.", examples=[{"policy": "adaptive", "reducers": 64}]
     )
-    spark: SparkSizing = Field(
-        default=SparkSizing(), description="How large its Spark applications are.", examples=[{"driver_memory": "4g"}]
-    )
+    spark: SparkSettings = Field(
+        default=SparkSettings(), exclude=True,
+        description="How Airflow submits its Spark steps.",
+        examples=[{"conf": {"spark.driver.memory": "4g"}}],
+    )  # fmt: skip
     airflow: AirflowSettings = Field(
         default=AirflowSettings(), exclude=True,
         description="What Airflow knows of its DAG beside the schedule.",
-        examples=[{"owner": "team-data", "timeout_minutes": 240}],
+        examples=[{"owner": "team-data", "retries": 5}],
     )  # fmt: skip
     sharing: Sharing = Field(
         default=Sharing(),
@@ -120,8 +122,7 @@ class JobSpec(Frozen):
     @property
     def of_run(self) -> JobSpec:
         """The spec as a run's documents have it: without what Airflow alone knows, which may change meanwhile."""
-        spark = SparkSizing.model_validate(self.spark.model_dump())
-        return self.model_copy(update={"airflow": AirflowSettings(), "spark": spark})
+        return self.model_copy(update={"airflow": AirflowSettings(), "spark": SparkSettings()})
 
     @property
     def enacted(self) -> JobSpec:

@@ -51,13 +51,11 @@ def _job_dag(spec: JobSpec, path: Path | None, **dag_args: Any) -> DAG:
     # A task that triggers runs has a `conf`, too: it is not that of Spark.
     tasks = dict(dag_args.pop("default_args", None) or {})
     spark = {"conf": tasks.pop("conf")} if "conf" in tasks else {}
-    timeout = spec.airflow.timeout_minutes
     from_spec: dict[str, Any] = {
         "dag_id": spec.name,
         "description": spec.description or None,
         "doc_md": _page(spec, path),
         **_usual(spec),
-        "dagrun_timeout": timeout and dt.timedelta(minutes=timeout),
         "tags": ["skewless", *spec.airflow.tags],
     }
     schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(spec)

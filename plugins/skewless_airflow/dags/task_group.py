@@ -27,6 +27,8 @@ from skewless_airflow.trigger_form import read_spec
 
 #: Longer than any step should take; without it a hung driver would block all later nights.
 STEP_LIMIT = dt.timedelta(hours=6)
+#: Between two tries of a task.
+RETRY_DELAY = dt.timedelta(seconds=10)
 _UNNAMED = "aggregation"
 
 
@@ -86,7 +88,7 @@ def task_defaults(spec: JobSpec) -> dict[str, Any]:
     said = spec.airflow
     return {
         "retries": said.retries,
-        "retry_delay": dt.timedelta(seconds=said.retry_delay_seconds),
+        "retry_delay": RETRY_DELAY,
         "execution_timeout": STEP_LIMIT,
         **{name: value for name, value in (("owner", said.owner), ("queue", said.queue)) if value},
     }

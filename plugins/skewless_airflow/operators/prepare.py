@@ -10,7 +10,7 @@ from airflow.sdk import Context
 
 from skewless.errors import SpecError
 from skewless.run.step_names import SPEC_DOCUMENT
-from skewless.spec import JobSpec, SparkSizing
+from skewless.spec import JobSpec
 from skewless.spec.options import refuse_more_waves, with_options
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import data_root, part_of_run, run_directory
@@ -78,11 +78,6 @@ class PrepareOperator(SkewlessSparkOperator):
         from skewless_airflow.observability.lineage import input_lineage
 
         return input_lineage(run_directory(task_instance, self.group))
-
-    def sizing(self, run: RunDirectory) -> SparkSizing:
-        """The size in the chosen options: there is no job yet."""
-        del run
-        return self._chosen.spark
 
     def verify(self, run: RunDirectory) -> None:
         """Require the two documents of ``prepare``, the job and plan 0."""

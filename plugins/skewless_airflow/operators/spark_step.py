@@ -31,7 +31,7 @@ from skewless.run.step_names import (
     last_step_of,
     stage_step,
 )
-from skewless.spec import SparkSizing
+from skewless.spec import SparkSettings
 from skewless.spec.clusters import DEFAULT_CONNECTION
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
 from skewless_airflow.operators import end_with_sentence, ending
@@ -81,14 +81,14 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         step: str = "",
         step_args: Sequence[str] = (),
         group: str = "",
-        spark: SparkSizing | None = None,
+        spark: SparkSettings | None = None,
         conn_id: str | None = None,
         pool: str | None = None,
         conf: Mapping[str, str] | None = None,
         env_vars: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        spark = spark or SparkSizing()
+        spark = spark or SparkSettings()
         super().__init__(
             application=str(spark_entry("run_steps.py")),
             conf={
@@ -99,7 +99,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             },
             conn_id=conn_id or spark.conn_id or DEFAULT_CONNECTION,
             pool=pool or spark.pool or spark_pool(),
-            env_vars={**spark.environment, **(env_vars or {})} or None,
+            env_vars=dict(env_vars or {}) or None,
             **kwargs,
         )
         self.spark_step, self.step = spark_step, step
@@ -119,7 +119,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 *(self.spark_step, "--run-dir", str(run), "--failure-name", try_name),
                 *self.arguments(context, run),
             ]
-            self.conf = {**(self.conf or {}), **_sizing(self.sizing(run))}
+            self.conf = dict(self.conf or {})
             if self._openlineage_inject_parent_job_info:
                 self.conf = inject_parent_job_information_into_spark_properties(self.conf, context)
             if self._openlineage_inject_transport_info:
@@ -234,10 +234,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         if self._runner is not None:
             log.info("stopping the step and what it runs", processes=self._runner.stop())
 
-    def sizing(self, run: RunDirectory) -> SparkSizing:
-        """The size of the Spark application."""
-        return run.job().spec.spark
-
     def arguments(self, context: Context, run: RunDirectory) -> list[str]:  # noqa: ARG002  # ``prepare`` asks for both
         """The step's own arguments."""
         return self.step_args
@@ -307,17 +303,6 @@ def spark_pool() -> str:
     return os.environ.get("SKEWLESS_POOL") or configuration.get("skewless", "pool", fallback="") or "default_pool"
 
 
-def _sizing(wanted: SparkSizing) -> dict[str, str]:
-    """Spark's settings for a sizing; what the spec leaves open keeps Spark's default."""
-    settings = {
-        "spark.driver.memory": wanted.driver_memory,
-        "spark.executor.memory": wanted.executor_memory,
-        "spark.executor.cores": wanted.executor_cores,
-        "spark.cores.max": wanted.cores,
-    }
-    return {name: str(value) for name, value in settings.items() if value is not None}
-
-
 def _task_state(context: Context) -> Any:
     """What Airflow keeps from one try of a task to the next; None before Airflow 3.3, which has no such store."""
     return context.get("task_state_store")
@@ -341,7 +326,7 @@ class ShareStageOperator(SkewlessSparkOperator):
     """
 
     def __init__(
-        self, *, stage: int, further: bool, spark: SparkSizing, conn_id: str | None = None, **kwargs: Any
+        self, *, stage: int, further: bool, spark: SparkSettings, conn_id: str | None = None, **kwargs: Any
     ) -> None:
         conn_id = conn_id or spark.conn_id or DEFAULT_CONNECTION
         super().__init__(
