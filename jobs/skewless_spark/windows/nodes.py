@@ -26,6 +26,7 @@ from skewless_spark.branches import PLACE, merges_kept
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.python import STATES
 from skewless_spark.session.queries import map_in_batches, planned_once
+from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files, write_files, written
 from skewless_spark.states.python_calls import merge_batches
@@ -107,7 +108,7 @@ def _make_nodes(
     states = _one_state(_merged(keyed, columns, by=(NODE,), tied=_tied(plan.pieces, plan.files)), columns)
     with planned_once(spark):
         write_files(states, in_store, "nodes", NODE)
-    found, nodes = written_by(in_store, "nodes", NODE), dict[str, tuple[CommittedFile, ...]]()
+    found, nodes = written_by(in_store, "nodes", NODE), dict[str, MergedParts]()
     for number, (name, (first, end)) in enumerate(made.items()):
         files, seen = found.get(number, ([], 0))
         wanted = sum(one.version.rows for one in parts[first:end])
@@ -116,17 +117,13 @@ def _make_nodes(
                 f"merged states {name}", f"the {wanted:,} rows of its parts", f"{seen:,}",
                 "remove the folder merges of the states, and run the merge again",
             )  # fmt: skip
-        merged = tuple(
-            MergedPart(part=one.version.part, states=states_checksum(one.version)) for one in parts[first:end]
-        )
-        store.keep_merge(
-            MergedParts(
-                fingerprint=columns.window.fingerprint, run=str(attempt.run), parts=merged, rows=seen,
-                states=tuple(files),
-            )
+        merged = (MergedPart(part=one.version.part, states=states_checksum(one.version)) for one in parts[first:end])
+        nodes[name] = MergedParts(
+            fingerprint=columns.window.fingerprint, run=str(attempt.run), parts=tuple(merged), rows=seen,
+            states=tuple(files),
         )  # fmt: skip
-        nodes[name] = tuple(files)
-    return nodes
+    list(in_threads(store.keep_merge, nodes.values()))
+    return {name: node.states for name, node in nodes.items()}
 
 
 def _merged(
