@@ -21,7 +21,16 @@ from skewless.standing.changes import FoundFile
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
-from skewless.standing.store import STATES_STEP, StatesStore, open_states
+from skewless.standing.store import (
+    STATES_STEP,
+    MergedPart,
+    MergedParts,
+    Numbered,
+    StatesStore,
+    open_states,
+    states_checksum,
+)
+from skewless.standing.tree import plan_night
 from tests.simulation.publications import plain_job
 from tests.simulation.scenario import Scenario
 
@@ -131,17 +140,51 @@ class Nights(Scenario):
         attempt, rows = run.new_attempt(RESULT_STEP), 0
         store.begin(FINGERPRINT)
         self.world.sleep(self.draws.choice([0.0, 10.0, 3600.0]))
+        versions = list[Numbered]()
         for part in job.covered.parts:
             new = [f"{unit.path} {unit.version}" for unit in job.units[slice(*part.units)]]
             made = [self._states(store, attempt.ident, part.name, new)] if new else []
             version = next_version(job.covered, part, str(run), made, ROWS * len(new))
             self._stands(store, version, f"{run} has {part.name}")
             rows += version.rows
+            versions.append(store.commit(version) if part.changed else Numbered(part.base or 0, version))
             if part.changed:
-                self.committed.add(store.commit(version).version.part)
+                self.committed.add(part.name)
+        self._merge_windows(store, job, attempt.ident, versions)
         attempt.commit([], {"rows": rows, "keys": 1})
         listed = ROWS * sum(len(part.files) for part in job.covered.parts)
         self.require(rows == listed, f"{rows} rows of {listed} in {run}")
+
+    def _merge_windows(self, store: StatesStore, job: Job, ident: str, versions: list[Numbered]) -> None:
+        """Nodes are made and kept, and the window is read of them; of parts alone, if a prune was faster."""
+        plan = plan_night(store, versions, [part.place for part in job.covered.parts], job.covered.windows)
+        self.world.sleep(self.draws.choice([0.0, 5.0]))
+        files = dict(plan.files)
+        try:
+            read = {
+                name: self._read(store, files[name])
+                for name in {*plan.pieces, *plan.document.results[f"{LENGTH}"]} & files.keys()
+            }
+        except FileNotFoundError:
+            read = {f"{one.version.part}@{one.number}": self._read(store, one.version.states) for one in versions}
+            seen = read.values()
+        else:
+            for number, (name, (first, end)) in enumerate(plan.document.made.items()):
+                read[name] = [row for piece, nodes in plan.pieces.items() if number in nodes for row in read[piece]]
+                made = self._states(store, ident, name, read[name])
+                parts = (
+                    MergedPart(part=one.version.part, states=states_checksum(one.version))
+                    for one in versions[first:end]
+                )
+                store.keep_merge(
+                    MergedParts(fingerprint="", run=ident, parts=tuple(parts), rows=made.rows, states=(made,))
+                )
+            seen = [read[name] for name in plan.document.results[f"{LENGTH}"]]
+        listed = Counter(f"{file.path} {file.version}" for part in job.covered.parts for file in part.files)
+        self.require(Counter(row for rows in seen for row in rows) == listed, f"a window of {listed}, and {seen}")
+
+    def _read(self, store: StatesStore, files: Sequence[CommittedFile]) -> list[str]:
+        return [row for file in files for row in json.loads(store.fs.cat_file(f"{store.root}/{file.path}"))]
 
     def _states(self, store: StatesStore, ident: str, part: str, files: list[str]) -> CommittedFile:
         attempt = Attempt(store, STATES_STEP, ident)
@@ -183,7 +226,8 @@ class Nights(Scenario):
         self.world.sleep(30 * DAY)
         self._prune()
         files = {str(path) for path in store.fs.find(f"{store.root}/{STATES_STEP}")}
-        named = {f"{store.root}/{file.path}" for version in self._versions(store) for file in version.states}
+        kept_states = [*self._versions(store), *(store.merge(name) for name in store.merges())]
+        named = {f"{store.root}/{file.path}" for one in kept_states for file in one.states}
         pinned = {f"{store.root}/{path}" for path in pins(store, self.now, LIMITS.grace)[0]}
         self.require(named <= files <= named | pinned, f"kept, or not kept: {sorted(files ^ named)}")
 
