@@ -194,7 +194,7 @@ class StatesStore(Storage):
     def forget_merge(self, name: str) -> None:
         """Have a node made anew. Whoever reads it now can go on: a prune removes its files a while later."""
         with suppress(FileNotFoundError):
-            self.fs.rm(f"{self.root}/{merge_path(name)}")
+            self.fs.rm_file(f"{self.root}/{merge_path(name)}")
 
 
 def open_states(location: str, fingerprint: Fingerprint) -> StatesStore:
