@@ -19,7 +19,6 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Condition, Typed
 from skewless_spark.sources.lake.delta import delta_snapshot
-from skewless_spark.sources.lake.iceberg import _value
 from skewless_spark.sources.reading import read_units
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE
@@ -131,15 +130,3 @@ def test_a_text_that_was_cut_off_in_a_delta_log_is_no_upper_bound(tmp_path: Path
         asked = [Condition("s", ">=", (Typed("string", value),))]
         snapshot, _ = delta_snapshot(Input(format="delta", path="t"), Part(DATE), str(tmp_path / "t"), asked)
         assert len(snapshot.files) == files
-
-
-@pytest.mark.parametrize(
-    ("kind", "length", "known"),
-    [
-        ("int", 4, True), ("int", 8, False), ("bigint", 4, True), ("bigint", 8, True), ("date", 4, True),
-        ("date", 8, False), ("timestamp", 4, False), ("timestamp", 8, True), ("timestamp_ntz", 4, True),
-        ("timestamp_ntz", 0, False), ("double", 8, False), ("decimal(9,2)", 4, False),
-    ],
-)  # fmt: skip
-def test_a_bound_of_an_odd_length_is_unknown(kind: str, length: int, known: bool) -> None:
-    assert (_value(kind, bytes(length)) is not None) == known

@@ -48,10 +48,13 @@ class Condition(NamedTuple):
     comparison: Comparison
     literals: tuple[Typed, ...]
 
+    def values(self, kind: str) -> list[Value | None]:
+        """The values with which Spark compares a column of a type; None of those where it may convert otherwise."""
+        return [_as_column(kind, one) for one in self.literals]
+
     def possible(self, kind: str, bounds: Bounds) -> bool:
         """Whether a file may hold a row that passes. What cannot be told is possible."""
-        known = [_as_column(kind, one) for one in self.literals]
-        return any(one is None or _passes(self.comparison, one, bounds) for one in known)
+        return any(one is None or _passes(self.comparison, one, bounds) for one in self.values(kind))
 
 
 def conditions_of(spark: SparkSession, where: str | None) -> tuple[Condition, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from skewless.documents.job import PinnedTable
@@ -14,10 +16,11 @@ from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.refusals import first_line
-from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
+from skewless_spark.mapping.conditions import Condition, Value
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 
 if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression, LiteralPredicate
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
@@ -25,10 +28,8 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
 _MILLISECONDS = 1000
-#: How long bounds of a type may be. A date may become a time without a zone, in format 3, and none with one.
-_BOUND_BYTES = {"int": (4,), "bigint": (4, 8), "date": (4,), "timestamp": (8,), "timestamp_ntz": (4, 8)}
-_DATE_BYTES = 4
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # as conditions have times
+_LEAST_DAYS = 365
 
 
 def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[Condition] = ()) -> Snapshot:
@@ -61,76 +62,57 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
     )
     if number is None:
         return snapshot
+    whole, tasks = _left_in(table, number, snapshot, conditions)
+    pinned = snapshot.table.model_copy(update={"left_out": whole - len(tasks)})
+    return replace(snapshot, table=pinned, files=_as_files(table, schema, tasks, snapshot))
+
+
+def _left_in(
+    table: Table, number: int, snapshot: Snapshot, conditions: Sequence[Condition]
+) -> tuple[int, list[FileScanTask]]:
+    """How many files a snapshot has, and those that may hold rows that pass, as pyiceberg finds by its metadata."""
+    from pyiceberg.expressions import And  # noqa: PLC0415
+
+    terms = [term for one in conditions if (term := _predicate(table.schema(), snapshot, one)) is not None]
+    if terms:
+        with suppress(ValueError, OverflowError, TypeError, struct.error):  # bounds that nobody understands
+            tasks = list(table.scan(And(*terms) if terms[1:] else terms[0], snapshot_id=number).plan_files())
+            found = table.snapshot_by_id(number)
+            total = found.summary["total-data-files"] if found is not None and found.summary is not None else None
+            return int(total) if total else len(_planned(table, number, snapshot)), tasks
     tasks = _planned(table, number, snapshot)
-    known = (_bounds(table, task.file, snapshot, conditions) for task in tasks)
-    chosen = [task for task, bounds in zip(tasks, known, strict=True) if possible(conditions, snapshot.kinds, bounds)]
-    pinned = snapshot.table.model_copy(update={"left_out": len(tasks) - len(chosen)})
-    return replace(snapshot, table=pinned, files=_as_files(table, schema, chosen, snapshot))
+    return len(tasks), tasks
 
 
-def _bounds(table: Table, file: DataFile, snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Bounds]:
-    """The bounds of the columns that conditions are about, as the manifests have them, or as the file's partition says.
+def _predicate(schema: Schema, snapshot: Snapshot, condition: Condition) -> BooleanExpression | None:
+    """A condition as pyiceberg has it, by the column's name now; None where Spark may compare otherwise."""
+    from pyiceberg import expressions as terms  # noqa: PLC0415
 
-    Tables keep bounds of their first 100 columns, or of those that they are told to.
-    """
-    asked = {one.column.lower() for one in conditions}
-    columns = [one for one in snapshot.columns if one.name.lower() in asked]
-    parted = _parted_by(table, file, {one.field_id: one.kind for one in columns})
-    lows, highs = file.lower_bounds or {}, file.upper_bounds or {}
-    return {
-        one.name: parted.get(one.field_id)
-        or (_value(one.kind, lows.get(one.field_id)), _value(one.kind, highs.get(one.field_id)))
-        for one in columns
-        if one.field_id is not None
-    }
-
-
-def _parted_by(table: Table, file: DataFile, kinds: Mapping[int | None, str]) -> dict[int | None, Bounds]:
-    """By the id of a column: the bounds that the partition of a file gives it. A null gives none.
-
-    Args:
-        kinds: of the columns that are asked for, by id, as the snapshot has them.
-    """
-    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
-
-    found = dict[int | None, Bounds]()
-    for position, one in enumerate(table.specs()[file.spec_id].fields):
-        value, kind = file.partition[position], kinds.get(one.source_id)
-        if value is None or kind is None:
-            continue
-        if isinstance(one.transform, IdentityTransform) and kind in {"int", "bigint", "string"}:
-            found[one.source_id] = (value, value)
-        elif isinstance(one.transform, IdentityTransform | DayTransform) and kind == "date":
-            day = _since_epoch(days=value)
-            found[one.source_id] = (day and day.date(), day and day.date())
-        elif isinstance(one.transform, DayTransform | HourTransform):
-            unit = "days" if isinstance(one.transform, DayTransform) else "hours"
-            # Older writers cut a time before 1970 off towards it, so that it is in the partition after its own.
-            start, end = _since_epoch(**{unit: value - (value <= 0)}), _since_epoch(**{unit: value + 1})
-            found[one.source_id] = (start, end and end - dt.timedelta(microseconds=1))
-    return found
-
-
-def _value(kind: str, bound: bytes | None) -> Value | None:
-    """A bound of a type that conditions know, in the type that the file had when it was written; None if unknown.
-
-    A file is not written anew when its column is promoted: an integer may have four bytes, a time those of a date.
-    """
-    if bound is None:
+    columns = [one for one in snapshot.columns if one.name.lower() == condition.column.lower()]
+    name = schema.find_column_name(columns[0].field_id) if len(columns) == 1 and columns[0].field_id else None
+    values = [_number_or_text(one) for one in condition.values(columns[0].kind)] if name else []
+    if name is None or None in values:
         return None
-    if kind == "string":
-        try:
-            return bound.decode()
-        except UnicodeDecodeError:  # it was cut within a character
+    kinds: dict[str, type[LiteralPredicate]] = {
+        "=": terms.EqualTo, "<": terms.LessThan, "<=": terms.LessThanOrEqual,
+        ">": terms.GreaterThan, ">=": terms.GreaterThanOrEqual,
+    }  # fmt: skip
+    any_of = [kinds[condition.comparison](terms.Reference(name), cast("Any", value)) for value in values]
+    return terms.Or(*any_of) if any_of[1:] else any_of[0]
+
+
+def _number_or_text(value: Value | None) -> int | str | None:
+    """A value as metadata have it: a day or a moment is a number of days or microseconds since 1970.
+
+    None of times before 1971: older writers put a time before 1970 into the partition after its own.
+    """
+    if isinstance(value, dt.date):
+        moment = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
+        since = moment - _EPOCH
+        if since.days < _LEAST_DAYS:
             return None
-    number = int.from_bytes(bound, "little", signed=True)
-    of_date = len(bound) == _DATE_BYTES
-    if len(bound) not in _BOUND_BYTES.get(kind, ()):
-        return None
-    if kind in {"int", "bigint"}:
-        return number
-    found = _since_epoch(days=number) if of_date else _since_epoch(microseconds=number)
-    return found and found.date() if kind == "date" else found
+        return since // dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else since.days
+    return value
 
 
 def _since_epoch(**much: int) -> dt.datetime | None:
