@@ -11,6 +11,7 @@ from skewless.documents.stage_report import StageReport
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.cutting import split_bytes
 from skewless_spark.sources.reading import placing_settings, scanned_bytes
+from skewless_spark.sources.uris import ROW_INDEX
 from skewless_spark.stage.measured_stage import measure
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
@@ -45,7 +46,7 @@ class Engine:
         job = stage.columns.job
         admitted = job.admitted_units(stage.plan.waves)
         placing = placing_settings(job, admitted)
-        if placing and (stage.columns.reads_places or "_metadata.row_index" in job.source.reads):
+        if placing and (stage.columns.reads_places or ROW_INDEX in job.source.reads):
             return placing
         wave = scanned_bytes(stage.spark, job, admitted)
         sizes = [*wave, *(file.size_bytes for file in backlog)]

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from skewless.columns import numbers
 from skewless.documents.job import LARGEST_SPLIT_BYTES, Job, Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import OFFSET_BITS
@@ -27,7 +28,7 @@ from skewless_spark.sources.formats.spark_types import fields_within
 from skewless_spark.sources.formats.texts import ENCODING
 from skewless_spark.sources.lake.tables import READERS
 from skewless_spark.sources.ranges import read_parts
-from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, literally, quoted, text_literal
+from skewless_spark.sources.uris import FILE_COLUMNS, ROW_INDEX, as_spark_says, literally, quoted, text_literal
 
 #: The origin of a row: source partition and offset in one integer (``skewless.routing.hashing.pack_origin``).
 ORIGIN = "origin"
@@ -144,6 +145,10 @@ def source_rows(
             f"input {job.input_path}", f"a path that Spark reads, for {job.source.format}",
             "one that it has no file system for", "give Spark the file system of this scheme, or write Parquet",
         )  # fmt: skip
+    if ROW_INDEX in roots:
+        # Whoever runs this query needs the numbers of lines, which are right only if no other file is read before.
+        for name, value in placing_settings(job, ordinals).items():
+            spark.conf.set(name, value)
     if roots != list(wanted):  # a condition names the columns by their numbers
         located = bool(located)
     frames = [_scanned(spark, job, one, roots, located=located) for one in _alike(job, native)]
@@ -184,10 +189,10 @@ def placing_settings(job: Job, ordinals: Sequence[int]) -> dict[str, str]:
     """
     if job.source.format == "parquet" or not ordinals:
         return {}
-    sizes = {unit.path: unit.size_bytes for unit in map(job.units.__getitem__, ordinals)}.values()
-    block = max(LEAST_BYTES, min(LARGEST_SPLIT_BYTES, sum(sizes) // job.combine_splits), 1 << _block_bits(max(sizes)))
-    if "_metadata.row_index" in job.source.reads:
-        block = max(*sizes, LEAST_BYTES)  # only of whole files it is known
+    size = sum(job.units[ordinal].size_bytes for ordinal in ordinals)
+    block = max(LEAST_BYTES, min(LARGEST_SPLIT_BYTES, size // job.combine_splits), 1 << _block_bits(job))
+    if ROW_INDEX in job.source.reads:
+        block = max(block, _largest(job))  # a line has a number in a whole file
     return {
         "spark.sql.files.maxPartitionBytes": str(block),
         "spark.sql.files.openCostInBytes": str(block),
@@ -195,9 +200,13 @@ def placing_settings(job: Job, ordinals: Sequence[int]) -> dict[str, str]:
     }
 
 
-def _block_bits(size: int) -> int:
-    """The bits of a place in a file of some bytes that do not tell its block."""
-    return max(LEAST_BYTES.bit_length() - 1, size.bit_length() - _BLOCK_BITS)
+def _largest(job: Job) -> int:
+    return int(numbers(job.units, "size_bytes").max(initial=0))
+
+
+def _block_bits(job: Job) -> int:
+    """The bits of a place in a file that do not tell its block; all files of a job have as many."""
+    return max(LEAST_BYTES.bit_length() - 1, _largest(job).bit_length() - _BLOCK_BITS)
 
 
 def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
@@ -310,7 +319,7 @@ def _scanned(
     columns = (units[0].header or list(source.columns)) if by_place else inside
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in columns)
     rows = _of_format(spark, source, ddl, list(dict.fromkeys(unit.path for unit in units)))
-    numbered, block_bits = source.format == "parquet", _block_bits(max(unit.size_bytes for unit in units))
+    numbered, block_bits = source.format == "parquet", _block_bits(job)
     inner = [f"{_checked(source, name, types)} AS s{wanted.index(name)}" for name in inside if name in columns]
     inner += [f"CAST(NULL AS {types[name]}) AS s{wanted.index(name)}" for name in inside if name not in columns]
     inner += [
@@ -323,7 +332,7 @@ def _scanned(
     path = "xxhash64(file_path)"
     # What is null is not looked up.
     looked_up = f"IF({located}, {path}, NULL)" if isinstance(located, str) and not partitions else path
-    row = "_metadata.row_index" if numbered else _place(block_bits)
+    row = ROW_INDEX if numbered else _place(block_bits) if located else "CAST(0 AS BIGINT)"
     observed = rows.selectExpr(*inner, "_metadata.file_path AS file_path", f"{row} AS row_index")
     observed = observed.withColumn("path_hash", F.expr(looked_up))
     # As an Arrow table it needs no Python worker.
@@ -349,7 +358,7 @@ def _scanned(
         for number, name in enumerate(wanted)
     ]
     placed = joined.selectExpr(*selected, f"IF(path_hash IS NULL, NULL, {origin}) AS {ORIGIN}")
-    if numbered:
+    if numbered or not located:
         return placed
     # Neighbouring blocks are read by one task if they are many; the rows of each are numbered before.
     blocks = sum(1 + (unit.size_bytes >> block_bits) for unit in units)
@@ -375,7 +384,7 @@ def _place(block_bits: int) -> str:
 
 
 def _of_file(name: str, *, numbered: bool) -> str:
-    if name != "_metadata.row_index" or numbered:
+    if name != ROW_INDEX or numbered:
         return name
     whole = "_metadata.file_block_length = _metadata.file_size"
     return f"IF({whole}, monotonically_increasing_id() & {(1 << 33) - 1}L, NULL)"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 #: Columns of ``_metadata``, as Spark has them for every file source, with their types.
-FILE_COLUMNS = {"_metadata.file_path": "string", "_metadata.file_name": "string", "_metadata.row_index": "bigint"}
+ROW_INDEX = "_metadata.row_index"
+FILE_COLUMNS = {"_metadata.file_path": "string", "_metadata.file_name": "string", ROW_INDEX: "bigint"}
 
 
 def file_value(name: str, path: str) -> str | None:
     """The value of a column about files for all rows of a file; None if it differs from row to row."""
-    if name == "_metadata.row_index":
+    if name == ROW_INDEX:
         return None
     uri = as_spark_says(path)
     return uri if name == "_metadata.file_path" else uri.rpartition("/")[2]

@@ -97,8 +97,8 @@ def is_named(kind: str) -> bool:
 #: What holds unless options say otherwise. A quoted empty text stays apart from an empty field, which is null: Spark
 #: takes for null what equals ``nullValue``, and for the value of an empty field this one.
 _DEFAULTS = {
-    "csv": {"header": "true", "mode": "FAILFAST", "escape": '"', "nullValue": "\0skewless\0"},
-    "json": {"mode": "FAILFAST"},
+    "csv": {"header": "true", "mode": "FAILFAST", "timeZone": "UTC", "escape": '"', "nullValue": "\0skewless\0"},
+    "json": {"mode": "FAILFAST", "timeZone": "UTC"},
 }  # fmt: skip
 
 
