@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,6 +18,7 @@ from skewless.run.step_times import timed
 from skewless_spark.branches.tasks import kinds_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.session.file_systems import require_writer
+from skewless_spark.session.queries import under_settings
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
@@ -66,7 +67,7 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(number), fence)
     seen, kinds = JobsSeen(spark), kinds_of(stage)
-    with _settings(spark, engine.settings(stage, stage.backlog) | _PLANNED):
+    with under_settings(spark, engine.settings(stage, stage.backlog) | _PLANNED):
         with timed("build the query"):
             outcome = engine.outcome(stage)
         with timed(RUN_QUERY):
@@ -111,22 +112,6 @@ def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Seq
         log.warning("%s", err)
         return stage.run.report(report.stage)
     return report
-
-
-@contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    # One by one: all settings together are a call to the JVM for each.
-    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, given in before.items():
-            if given is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, given)
 
 
 def _counts(report: StageReport) -> dict[str, int]:

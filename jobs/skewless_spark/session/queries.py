@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -31,6 +31,23 @@ def planned_once(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(_ADAPTIVE, before)
+
+
+@contextmanager
+def under_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Spark with some settings, and then with what it had before."""
+    # One by one: all settings together are a call to the JVM for each.
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, given in before.items():
+            if given is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, given)
 
 
 def map_in_batches(rows: DataFrame, function: ToBatches, schema: StructType | str) -> DataFrame:

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
 from skewless.run.directory import Attempt, RunDirectory, stage_step
+from skewless_spark.session.queries import under_settings
 from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.reading import Tally
+from skewless_spark.sources.reading import Tally, placing_settings
 from skewless_spark.stage.queue import Stage, routed_queue
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.committed_files import write_files, written
@@ -43,7 +44,8 @@ def route_stage(stage: Stage, cluster: str) -> StepCommit:
     # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
     partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * stage.spark.sparkContext.defaultParallelism)
     in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
-    write_files(in_tasks, attempt, _ROUTED, _FOLDER)
+    with under_settings(stage.spark, placing_settings(job, admitted)):
+        write_files(in_tasks, attempt, _ROUTED, _FOLDER)
     # Once more after the rows were read, as in every stage.
     require_unchanged(job, admitted)
     counts = stage.tally.counts if stage.tally else {}
