@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from urllib.parse import unquote
 
-import pyarrow as pa
-
 from skewless.errors import InputError
-from skewless_spark.sources.formats.spark_types import first_bad
+from skewless_spark.sources.formats.spark_types import is_value
 
 #: How Hive writes null into a path.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -90,7 +88,7 @@ def _type_of_column(
 ) -> str:
     texts = list(found)
     if name in declared:
-        odd = _first_unlike(texts, declared[name])
+        odd = next((text for text in texts if not is_value(text, declared[name])), None)
         if odd is None:
             return declared[name]
         raise _misfit(
@@ -113,15 +111,6 @@ def _type_of_column(
         odd = next(text for text in texts if _type_of(text) == _ODD)
         raise _misfit(name, found, odd, "a plain number, such as 5 or -0.5,", "", hint)
     return fitting or inferred
-
-
-def _first_unlike(texts: Sequence[str], kind: str) -> str | None:
-    if kind in {"tinyint", "smallint", "int", "bigint"}:  # Arrow also reads hexadecimal numbers
-        odd = next((text for text in texts if not re.fullmatch(r"-?[0-9]+", text)), None)
-        if odd is not None:
-            return odd
-    at = first_bad(pa.array(texts, pa.string()), kind)
-    return None if at is None else texts[at]
 
 
 def _misfit(name: str, found: Mapping[str, str], text: str, what: str, why: str, hint: str) -> InputError:

@@ -197,15 +197,15 @@ def cast_text(texts: pa.Array, spark_type: str) -> pa.Array:
     return texts if spark_type == "string" else pc.cast(texts, arrow_type_of(spark_type))
 
 
-def first_bad(texts: pa.Array, spark_type: str) -> int | None:
-    """The position of the first text that is not a value of the type; None if all are."""
-    if _good(texts, spark_type):
-        return None
-    low, high = 0, len(texts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _good(texts.slice(low, middle - low), spark_type) else (low, middle)
-    return low
+def is_value(text: str, spark_type: str) -> bool:
+    """Whether a text is a value of a type, as Spark writes it: Arrow also reads hexadecimal numbers."""
+    if spark_type in {"tinyint", "smallint", "int", "bigint"} and not re.fullmatch(r"-?[0-9]+", text):
+        return False
+    try:
+        cast_text(pa.array([text], pa.string()), spark_type)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def is_utf8(text: bytes) -> bool:
@@ -213,13 +213,5 @@ def is_utf8(text: bytes) -> bool:
     try:
         text.decode()
     except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _good(texts: pa.Array, spark_type: str) -> bool:
-    try:
-        cast_text(texts, spark_type)
-    except pa.ArrowInvalid:
         return False
     return True
