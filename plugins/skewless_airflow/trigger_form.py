@@ -29,14 +29,12 @@ DATE, HOUR = "date", "hour"
 
 #: Sections of the form, in order, with the fields in each.
 _SECTIONS = {
-    "Run": (DATE, HOUR, "mode", "accept"),
+    "Run": (DATE, HOUR, "accept"),
     "Routing": ("policy", "reducers", "waves", "budget"),
     "Window": ("late", "missing"),
 }
 #: No code in backticks: Airflow's form draws padding around it that covers the lines above and below.
 _MORE = {
-    "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
-    "does, so that you see what the policy would do.",
     "policy": "docs/policies describes each; another one than the spec's has its defaults. How a run would have gone "
     "under another one is shown on its page *What if* and by the command *skewless replay*.",
     "waves": "One number a line, at most as many as the spec has: the DAG has one stage for each of those.",

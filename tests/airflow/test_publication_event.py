@@ -105,7 +105,7 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     }  # fmt: skip
     assert 1.0 <= extra["balance"]["max_over_mean"] < 1.2
     assert extra["stages"] == len(played.reports)
-    assert (extra["policy"], extra["mode"]) == ("adaptive", "run")
+    assert extra["policy"] == "adaptive"
     assert extra["links"] == {
         "skew": skew_page("publishing", done.run_id),
         "quality": quality_page("publishing", done.run_id),

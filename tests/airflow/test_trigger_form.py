@@ -90,7 +90,7 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("policy", "eval"), ("mode", "dry"), ("reducers", 0), ("reducers", 1.5), ("waves", []), ("waves", ["1"] * 3),
+        ("policy", "eval"), ("reducers", 0), ("reducers", 1.5), ("waves", []), ("waves", ["1"] * 3),
         ("waves", [0]), ("waves", ["0"]), ("waves", ["1e3"]), ("budget", 0.5), ("date", "tomorrow"),
     ],
 )  # fmt: skip

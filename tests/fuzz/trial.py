@@ -224,8 +224,6 @@ def draw_spec(chance: random.Random, source: Input) -> tuple[dict[str, Any], dic
         spec["state"] = "forward"
     spec["engine"] = chance.choice(["auto", "staged"]) if moves or "state" in spec else chance.choice(ENGINES)
     spec["routing"] = draw_routing(chance)
-    if chance.random() < 0.1:
-        spec["mode"] = "observe"
     table_like = not any(name in odd for name in key)
     spec["output"] = draw_output(chance, nested=nested, table=table_like)
     if chance.random() < 0.2:

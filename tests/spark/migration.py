@@ -58,12 +58,12 @@ def main(root: Path) -> None:
 
 
 def _compared(spark: SparkSession, root: Path, text: str, names: dict[str, Any]) -> dict[str, Any]:
-    """Run a spec to observe into another folder, then for real; how each differs from the old result."""
+    """Run a spec under plain hashing into another folder, then as it is; how each differs from the old result."""
     spec = parse_spec(text)
     old: DataFrame = names[OLD[spec.name]].cache()
     found: dict[str, Any] = {"old_keys": old.count()}
-    aside = parse_spec(text, overrides=("mode=observe", f"output.path=compare/{spec.name}"))
-    for mode, one in (("observe", aside), ("run", spec)):
+    aside = parse_spec(text, overrides=("routing.policy=static", f"output.path=compare/{spec.name}"))
+    for mode, one in (("static", aside), ("run", spec)):
         began = time.monotonic()
         run = RunDirectory(str(root / "runs" / spec.name / mode))
         prepare(run, one, DATE, str(root))
@@ -74,7 +74,6 @@ def _compared(spark: SparkSession, root: Path, text: str, names: dict[str, Any])
             "path": str(Path(published).relative_to(root)),
             "new_keys": new.count(),
             "differences": _differ(spark, run, old),
-            "observed": [run.decision(stage + 1).observed for stage in range(run.committed_stages())],
             "head": [len(plan.head) for plan in plans],
             "split": sum(len(set(tasks)) > 1 for plan in plans for tasks in _tasks(plan)),
             "seconds": time.monotonic() - began,

@@ -40,7 +40,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("mode", ["observe", "run"])
+@pytest.mark.parametrize("mode", ["static", "run"])
 @pytest.mark.parametrize("name", migration.OLD)
 def test_before_and_after_give_the_same_answer(outcome: dict[str, Any], name: str, mode: str) -> None:
     found = outcome[name]
@@ -49,18 +49,9 @@ def test_before_and_after_give_the_same_answer(outcome: dict[str, Any], name: st
 
 
 @pytest.mark.parametrize("name", migration.OLD)
-def test_the_observed_run_goes_into_another_folder(outcome: dict[str, Any], name: str) -> None:
-    assert outcome[name]["observe"]["path"] == f"compare/{name}/date=2026-11-20"
+def test_the_run_aside_goes_into_another_folder(outcome: dict[str, Any], name: str) -> None:
+    assert outcome[name]["static"]["path"] == f"compare/{name}/date=2026-11-20"
     assert outcome[name]["run"]["path"] == f"marts/{name}/date=2026-11-20"
-
-
-@pytest.mark.parametrize("name", ["visits_by_page", "times_by_page"])
-def test_what_is_observed_is_not_enacted(outcome: dict[str, Any], name: str) -> None:
-    observed = outcome[name]["observe"]["observed"][:-1]
-    assert observed
-    assert all(observed), "but for the last decision, by which there is no further stage"
-    assert not any(outcome[name]["observe"]["head"])
-    assert not any(outcome[name]["run"]["observed"])
 
 
 def test_a_hot_key_is_split_where_all_aggregates_can_be_merged_and_only_there(outcome: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A spec in Python in somebody's own DAG, triggered with the form to observe: through Spark, to the published day."""
+"""A spec in Python in somebody's own DAG, triggered with the form: through Spark, to the published day."""
 
 from __future__ import annotations
 
@@ -21,14 +21,7 @@ pytestmark = [pytest.mark.long, airflow_setting.IN_PROCESS, pytest.mark.timeout(
 
 NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC)
 #: As the form sends it: every field, most of them with the spec's own value.
-FORM = {
-    "date": "2026-11-01",
-    "mode": "observe",
-    "policy": "adaptive",
-    "reducers": 3,
-    "waves": ["1", "3"],
-    "budget": None,
-}
+FORM = {"date": "2026-11-01", "policy": "adaptive", "reducers": 3, "waves": ["1", "3"], "budget": None}
 WORDS = ["self"] * 900 + ["if"] * 300 + [f"word-{n % 40}" for n in range(400)]
 
 _DAG = """
@@ -86,8 +79,7 @@ def test_the_run_ends_well(done: Done) -> None:
 
 def test_what_was_chosen_is_in_the_frozen_job_and_the_spec_travelled_as_a_document(done: Done) -> None:
     spec = done.run.job().spec
-    assert done.run.decision(1).observed
-    assert (spec.mode, spec.routing.policy.name, spec.routing.reducers) == ("observe", "adaptive", 3)
+    assert (spec.routing.policy.name, spec.routing.reducers) == ("adaptive", 3)
     assert done.run.exists(SPEC_DOCUMENT)
 
 

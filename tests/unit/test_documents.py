@@ -156,7 +156,7 @@ def test_json_field_names_are_what_others_code_against() -> None:
         "input_rows", "lines", "parts", "problems", "state_rows", "unchanged_rows", "version", "windows",
     }  # fmt: skip
     assert set(json.loads(samples()["Decision"].to_json())) == {
-        "candidates", "certificate", "engine", "next_plan", "observed", "policy", "queued_rows", "sentence", "stage",
+        "candidates", "certificate", "engine", "next_plan", "policy", "queued_rows", "sentence", "stage",
         "version",
     }  # fmt: skip
 

@@ -333,11 +333,9 @@ def test_what_tasks_have_reported_is_listed_and_nothing_else(run: RunDirectory) 
     assert attempt.listed("other") == []
 
 
-@pytest.mark.parametrize("mode", ["run", "observe"])
-def test_plan_0_is_that_of_the_policy_whose_plans_are_enacted_and_of_no_other(local: RunDirectory, mode: str) -> None:
-    spec = synthetic.spec(policy="doubling", waves=(1, 4)).model_copy(update={"mode": mode})
+def test_plan_0_is_that_of_the_spec_s_policy_and_of_no_other(local: RunDirectory) -> None:
+    spec = synthetic.spec(policy="doubling", waves=(1, 4))
     local.write_once("job.json", JOB.model_copy(update={"spec": spec}))
     local.write_once("plans/0000.json", PLAN)
     found = {policy: local.first_plan_of(policy) for policy in ("static", "halving", "doubling")}
-    enacted = "doubling" if mode == "run" else "static"
-    assert found == dict.fromkeys(("static", "halving", "doubling")) | {enacted: PLAN}
+    assert found == {"static": None, "halving": None, "doubling": PLAN}

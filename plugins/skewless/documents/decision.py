@@ -110,8 +110,6 @@ class Decision(Document):
         queued_rows: rows that stage will find: the backlog and the next wave.
         candidates: all that were weighed, the chosen one among them; empty when finished.
         certificate: of the chosen plan's prediction.
-        observed: whether it was only observed: the chosen candidate, the certificate and the sentence say what would
-            have been done, and ``next_plan`` is that of policy ``static``.
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)
@@ -122,4 +120,3 @@ class Decision(Document):
     certificate: Certificate | None
     sentence: str
     next_plan: RoutingPlan | None
-    observed: bool = False

@@ -256,11 +256,6 @@ class Job(Columnar, Document):
         return f"nobody has computed {parts} before this one: {some_of(self.skipped)}" if self.skipped else ""
 
     @property
-    def enacted(self) -> Job:
-        """The job whose plans are enacted, see ``JobSpec.enacted``."""
-        return self if self.spec.mode == "run" else self.model_copy(update={"spec": self.spec.enacted})
-
-    @property
     def splittable(self) -> bool:
         """Whether a key may be reduced in several tasks and its states merged after."""
         return not self.forwards_states

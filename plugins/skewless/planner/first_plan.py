@@ -52,9 +52,7 @@ DRAIN_PART = 0.01
 
 def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
     """The first plan where nothing is known: the plain ring, and the first wave unless more are given."""
-    # What is observed may add reducers to the ring.
-    ring = first_ring(job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens}))
-    job = job.enacted
+    ring = first_ring(job.spec.routing)
     waves = waves or (0, min(1, len(job.waves)))
     return RoutingPlan(
         epoch=0,
@@ -125,7 +123,7 @@ STEADY = 0.05
 
 def plans_from(spec: JobSpec, what: Literal["last_run", "sample"]) -> bool:
     """Whether the first plan can be made from an earlier run or a sample: the spec allows it, its policy forecasts."""
-    return what in spec.routing.first_plan and POLICIES[spec.enacted.routing.policy.name].schedules
+    return what in spec.routing.first_plan and POLICIES[spec.routing.policy.name].schedules
 
 
 def plain_plan(job: Job, reason: str) -> RoutingPlan:

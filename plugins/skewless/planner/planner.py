@@ -42,8 +42,6 @@ from skewless.spec.routing import ENGINES
 def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport] = ()) -> Decision:
     """Decide about the stage after ``report``, purely from the documents; earlier reports tell what stages cost."""
     _refuse_unlike(plan, report)
-    if job.spec.mode == "observe":
-        return _observed(job, plan, report, earlier)
     # Facts, never a forecast: a condition may have left no row of the waves so far, and some of those to come.
     if plan.takes_all or not (report.backlog_rows or plan.waves[1] < len(job.waves)):
         return Decision(
@@ -72,25 +70,6 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
         certificate=certificate,
         sentence="; ".join(filter(None, words)),
         next_plan=_next_plan(taken, expected, budget),
-    )
-
-
-def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport]) -> Decision:
-    """What would have been decided, with the plan that policy ``static`` goes on with."""
-    enacted = plan_next_stage(job.enacted, plan, report, earlier)
-    if enacted.next_plan is None or enacted.next_plan.takes_all:
-        return enacted  # nothing is routed any more, so there is nothing to observe
-    # It decides about the ring that there is, which has the tokens of the enacted policy.
-    routing = job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens})
-    deciding = job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run", "routing": routing})})
-    under = plan.model_copy(update={"policy": job.spec.routing.policy.name})
-    would = plan_next_stage(deciding, under, report, earlier)
-    return would.model_copy(
-        update={
-            "observed": True,
-            "next_plan": enacted.next_plan,
-            "sentence": f"observed, not enacted: {would.sentence}; rows go on as with policy static",
-        }
     )
 
 

@@ -108,9 +108,7 @@ def _under(job: Job, policy: str) -> Job:
     if policy in {"halving", "doubling"} and tokens is not None and tokens & (tokens - 1):
         tokens = None
     changed = routing.under(policy).model_copy(update={"tokens": tokens})
-    return job.model_copy(
-        update={"spec": job.spec.model_copy(update={"mode": "run", "engine": "staged", "routing": changed})}
-    )
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"engine": "staged", "routing": changed})})
 
 
 # Figures.

@@ -1,7 +1,6 @@
 """What the routing of a run has saved: the run beside a replay under plain hashing, in a sentence.
 
-A run that plain hashing routed, as with policy ``static`` or in mode ``observe``, is held beside the policy that it
-could have had.
+A run that plain hashing routed, with policy ``static``, is held beside ``adaptive``.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.certificate import run_certificate
 
 BEST = "adaptive"
+_ROUTED = f"Policy {PLAIN} is plain hashing: it routed the rows of this run"
 #: When a run of more virtual tasks is published, plain hashing alone is replayed: half a second a stage of 10,000 tasks
 #: and 100,000 head keys, where policies that plan take a minute.
 MOST_TASKS = 1_000
@@ -33,22 +33,20 @@ def savings_of(
         plans: of its stages, in order, as are the reports.
         replayed: the run under a policy.
     """
-    policy = job.spec.enacted.routing.policy.name
-    wanted = job.spec.routing.policy.name
+    policy = job.spec.routing.policy.name
     if not any(plan.traits.in_tasks for plan in plans):
         return Savings(
             policy=policy,
             sentence="Nothing was to be saved by routing: every input split was aggregated where it was read (engine "
             "combine), as plain Spark does, and no row was sent to a task.",
         )
-    against = PLAIN if policy != PLAIN else wanted if wanted != PLAIN else BEST
+    against = PLAIN if policy != PLAIN else BEST
     gap = run_certificate(job, reports).gap
     if gap is None:
         return Savings.unknown(policy, NOT_MEASURED)
     if against != PLAIN and max(len(plan.tasks) for plan in plans) > MOST_TASKS:
         return Savings(
-            policy=policy,
-            sentence=f"{_routed(job)}. `skewless replay` shows what policy {against} would have made of them.",
+            policy=policy, sentence=f"{_ROUTED}. `skewless replay` shows what policy {against} would have made of them."
         )
     try:
         other = replayed(against)
@@ -68,7 +66,7 @@ def savings_of(
         against_seconds=None if seconds is None else round(seconds * ratio, 3),
     )
     words = _beside_plain if against == PLAIN else _beside_better
-    return found.model_copy(update={"sentence": words(job, found, ratio, other)})
+    return found.model_copy(update={"sentence": words(found, ratio, other)})
 
 
 def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
@@ -83,7 +81,7 @@ def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
     return total
 
 
-def _beside_plain(_job: Job, found: Savings, ratio: float, other: Replayed) -> str:
+def _beside_plain(found: Savings, ratio: float, other: Replayed) -> str:
     figures = f"({found.against_over_bound:.2f} of the best possible{_error(other)}, this run {found.over_bound:.2f})"
     longer = f"the longest task {_times(ratio)} times as long{_in_seconds(found)} {figures}"
     if ratio > 1.0 + NEAR:
@@ -93,19 +91,12 @@ def _beside_plain(_job: Job, found: Savings, ratio: float, other: Replayed) -> s
     return f"Nothing was to be saved: plain hashing would have come as near to the best possible {figures}."
 
 
-def _beside_better(job: Job, found: Savings, ratio: float, other: Replayed) -> str:
-    routed = _routed(job)
+def _beside_better(found: Savings, ratio: float, other: Replayed) -> str:
     figures = f"({found.against_over_bound:.2f} of the best possible{_error(other)}, this run {found.over_bound:.2f})"
     if ratio < 1.0 - NEAR:
         shorter = f"would have shortened the longest task to {ratio:.0%}{_in_seconds(found)}"
-        return f"{routed}. Policy {found.against} {shorter} {figures}."
-    return f"{routed}. Nothing was to be saved by policy {found.against} {figures}."
-
-
-def _routed(job: Job) -> str:
-    if job.spec.mode == "observe":
-        return "This run only observed (mode observe): plain hashing routed its rows"
-    return f"Policy {PLAIN} is plain hashing: it routed the rows of this run"
+        return f"{_ROUTED}. Policy {found.against} {shorter} {figures}."
+    return f"{_ROUTED}. Nothing was to be saved by policy {found.against} {figures}."
 
 
 def _error(other: Replayed) -> str:

@@ -192,8 +192,8 @@ class RunDirectory(Storage):
         return plan
 
     def first_plan_of(self, policy: str) -> RoutingPlan | None:
-        """Plan 0, which may be from the last run; None if it is that of another policy, as in mode ``observe``."""
-        return self.plan(0) if policy == self.job().spec.enacted.routing.policy.name else None
+        """Plan 0, which may be from the last run; None if it is that of another policy."""
+        return self.plan(0) if policy == self.job().spec.routing.policy.name else None
 
     def decision(self, stage: int) -> Decision:
         """The decision about a stage."""

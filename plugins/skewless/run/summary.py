@@ -24,7 +24,6 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
         "date": job.date.isoformat(),
         **({"hour": job.hour} if job.hour else {}),
         **({"input_table": table.name, "input_snapshot": table.snapshot} if table else {}),
-        "mode": job.spec.mode,
         "policy": job.spec.routing.policy.name,
         "stages": len(reports),
         "forwarded_rows": sum(report.forwarded_rows for report in reports),

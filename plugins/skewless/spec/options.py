@@ -19,7 +19,6 @@ from skewless.spec.spec import JobSpec
 
 #: Short name -> field of the spec.
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "mode": ("mode",),
     "accept": ("quality", "accept"),
     "policy": ("routing", "policy", "name"),
     "reducers": ("routing", "reducers"),

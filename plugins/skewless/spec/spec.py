@@ -83,11 +83,6 @@ class JobSpec(Frozen):
         "with it; merge: its states are merged at the end; by default as the aggregates need it.",
         examples=["forward"],
     )
-    mode: Literal["run", "observe"] = Field(
-        default="run",
-        description="observe: the policy decides and its decisions are recorded, but rows go as with policy static.",
-        examples=["observe"],
-    )
     routing: Routing = Field(
         default=Routing(), description="How rows are spread.", examples=[{"policy": "adaptive", "reducers": 64}]
     )
@@ -123,13 +118,6 @@ class JobSpec(Frozen):
     def of_run(self) -> JobSpec:
         """The spec as a run's documents have it: without what Airflow alone knows, which may change meanwhile."""
         return self.model_copy(update={"airflow": AirflowSettings(), "spark": SparkSettings()})
-
-    @property
-    def enacted(self) -> JobSpec:
-        """The spec whose plans are enacted: this one, or in mode ``observe`` the same one with policy ``static``."""
-        if self.mode == "run":
-            return self
-        return self.model_copy(update={"mode": "run", "routing": self.routing.under("static")})
 
     @field_validator("window", mode="before", json_schema_input_type=Length | Window | None)
     @classmethod

@@ -81,8 +81,7 @@ def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
         yield f"::group::Plan of stage {decision.stage}"
         yield from details
         yield "::endgroup::"
-    observed = ", observed and not enacted" if decision.observed else ""
-    yield f"Decision about stage {decision.stage}, policy {decision.policy}{observed}: {decision.sentence}"
+    yield f"Decision about stage {decision.stage}, policy {decision.policy}: {decision.sentence}"
 
 
 def _details(decision: Decision) -> Iterator[str]:
