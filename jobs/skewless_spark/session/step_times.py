@@ -1,22 +1,27 @@
-"""What a step of Spark measures of itself: its process, its session and its Spark jobs."""
+"""What a step of Spark measures of itself: its process, its Spark jobs, and its bill, by Spark's own record.
+
+The bill has the core-seconds that were held, used and lost to skew. No job is run for it.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from typing import NamedTuple
 
+import psutil
 from pyspark.sql import SparkSession
 
+from skewless.documents.steps import StepBill
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import StepClock, current_clock, timed_step
-from skewless_spark.session.spark_jobs import JobsSeen, Told
-from skewless_spark.session.step_bill import bill_of
+from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
 
-#: Where Linux tells when a process was started, and which of the fields behind its name that is.
-_STATUS, _STARTED_FIELD = "/proc/{}/stat", 19
+log = logging.getLogger(__name__)
+
 #: From the call that writes the outcome of a query to its return.
 RUN_QUERY = "run the query"
 _BEGUN = {"process": False}
@@ -58,12 +63,81 @@ def job_times(job: Told) -> tuple[float, float]:
     return float(job.get("submissionTime") or 0) / 1000, float(job.get("completionTime") or 0) / 1000
 
 
-def process_start() -> float | None:
-    """When this process was started, or under spark-submit its JVM; None where only Linux would tell."""
-    process = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
+def process_start() -> float:
+    """When this process was started, or under spark-submit its JVM, seconds since 1970."""
+    return psutil.Process(os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()).create_time()
+
+
+class _Executor(NamedTuple):
+    cores: int
+    added: float
+    removed: float
+
+    def held(self, began: float, ended: float) -> float:
+        """Core-seconds between two times."""
+        return self.cores * max(0.0, min(self.removed, ended) - max(self.added, began))
+
+
+def bill_of(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> StepBill | None:
+    """The bill of a step whose Spark jobs are these; None if Spark does not tell, or if what it tells does not add up.
+
+    Args:
+        began: when the step did, seconds since 1970, as ``ended``.
+    """
     try:
-        text = Path(_STATUS.format(process)).read_text(encoding="utf-8")
-        ticks = int(text.rpartition(")")[2].split()[_STARTED_FIELD])
-        return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
-    except (OSError, ValueError, IndexError, AttributeError):
+        return None if not jobs and seen.silent else _bill(seen, jobs, began, ended)
+    except SILENT as err:
+        log.info("what the step has cost is not known: %s", err)
         return None
+
+
+def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> StepBill:
+    each = seen.task_cores
+    executors = [
+        _Executor(int(one["totalCores"]), one["addTime"] / 1000.0, (one["removeTime"] or ended * 1000.0) / 1000.0)
+        for one in seen.executors()
+    ]
+    all_tries = seen.tries(jobs)
+    if len(all_tries) < sum(int(job["numCompletedStages"]) + int(job["numFailedStages"]) for job in jobs):
+        raise ValueError("Spark has dropped stages of the step")
+    tries = [stage for stage in all_tries if _tasks(stage)]
+    skew_seconds = 0.0
+    for last, ends in _without_break(seen, tries, sum(one.cores for one in executors) // each):
+        there = sum(one.cores for one in executors if one.added < last <= one.removed)
+        skew_seconds += each * _waited(last, ends, there // each)
+    used_millis = sum(int(stage["executorRunTime"]) + int(stage["executorDeserializeTime"]) for stage in tries)
+    return StepBill(
+        attempts=(),
+        cores=sum(one.cores for one in executors if one.removed >= ended),
+        tasks=sum(map(_tasks, tries)),
+        held_seconds=round(sum(one.held(began, ended) for one in executors), 3),
+        used_seconds=round(each * used_millis / 1000.0, 3),
+        skew_seconds=round(skew_seconds, 3),
+        shuffle_bytes=sum(int(stage["shuffleWriteBytes"]) for stage in tries),
+        spilled_bytes=sum(int(stage["diskBytesSpilled"]) for stage in tries),
+    )
+
+
+def _without_break(seen: JobsSeen, tries: Sequence[Told], slots: int) -> list[tuple[float, list[float]]]:
+    """Of each time in which stages ran without a break: its end, and when tasks ended that ended last in each stage.
+
+    Stages that overlap are of one such time, as a core that one leaves is taken by another.
+    """
+    busy: list[tuple[float, list[float]]] = []
+    for stage in sorted(tries, key=lambda stage: int(stage["firstTaskLaunchedTime"])):
+        ends = seen.last_ends(stage, slots)
+        last = max(ends)
+        if busy and stage["firstTaskLaunchedTime"] / 1000.0 < busy[-1][0]:
+            before, others = busy.pop()
+            last, ends = max(before, last), others + ends
+        busy.append((last, ends))
+    return busy
+
+
+def _waited(last: float, ends: Sequence[float], slots: int) -> float:
+    """For how long slots had no task left: the tasks that ended last ran side by side, one on each of them."""
+    return sum(last - end for end in sorted(ends)[-slots:]) if slots else 0.0
+
+
+def _tasks(stage: Told) -> int:
+    return int(stage["numCompleteTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])

@@ -65,8 +65,7 @@ def savings_of(
         seconds=None if seconds is None else round(seconds, 3),
         against_seconds=None if seconds is None else round(seconds * ratio, 3),
     )
-    words = _beside_plain if against == PLAIN else _beside_better
-    return found.model_copy(update={"sentence": words(found, ratio, other)})
+    return found.model_copy(update={"sentence": _sentence(found, ratio, other.error)})
 
 
 def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
@@ -81,33 +80,18 @@ def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
     return total
 
 
-def _beside_plain(found: Savings, ratio: float, other: Replayed) -> str:
-    figures = f"({found.against_over_bound:.2f} of the best possible{_error(other)}, this run {found.over_bound:.2f})"
-    longer = f"the longest task {_times(ratio)} times as long{_in_seconds(found)} {figures}"
-    if ratio > 1.0 + NEAR:
-        return f"Plain hashing would have made {longer}."
-    if ratio < 1.0 - NEAR:
-        return f"Routing did not pay: plain hashing would have made {longer}."
-    return f"Nothing was to be saved: plain hashing would have come as near to the best possible {figures}."
-
-
-def _beside_better(found: Savings, ratio: float, other: Replayed) -> str:
-    figures = f"({found.against_over_bound:.2f} of the best possible{_error(other)}, this run {found.over_bound:.2f})"
-    if ratio < 1.0 - NEAR:
-        shorter = f"would have shortened the longest task to {ratio:.0%}{_in_seconds(found)}"
+def _sentence(found: Savings, ratio: float, error: float) -> str:
+    off = f" \N{PLUS-MINUS SIGN} {error:.0%}" if error else ""
+    figures = f"({found.against_over_bound:.2f} of the best possible{off}, this run {found.over_bound:.2f})"
+    timed = found.seconds is not None and found.against_seconds is not None
+    seconds = f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s" if timed else ""
+    if found.against != PLAIN:
+        if ratio >= 1.0 - NEAR:
+            return f"{_ROUTED}. Nothing was to be saved by policy {found.against} {figures}."
+        shorter = f"would have shortened the longest task to {ratio:.0%}{seconds}"
         return f"{_ROUTED}. Policy {found.against} {shorter} {figures}."
-    return f"{_ROUTED}. Nothing was to be saved by policy {found.against} {figures}."
-
-
-def _error(other: Replayed) -> str:
-    return f" \N{PLUS-MINUS SIGN} {other.error:.0%}" if other.error else ""
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1.1 else f"{ratio:.2f}"
-
-
-def _in_seconds(found: Savings) -> str:
-    if found.seconds is None or found.against_seconds is None:
-        return ""
-    return f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s"
+    if abs(ratio - 1.0) <= NEAR:
+        return f"Nothing was to be saved: plain hashing would have come as near to the best possible {figures}."
+    times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1.1 else f"{ratio:.2f}"
+    longer = f"hashing would have made the longest task {times} times as long{seconds} {figures}."
+    return f"Plain {longer}" if ratio > 1.0 else f"Routing did not pay: plain {longer}"

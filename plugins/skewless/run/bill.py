@@ -7,20 +7,41 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from pydantic import Field, ValidationError
+
+from skewless.document import Frozen, sentence_of
 from skewless.documents.bill import RunBill, Savings
 from skewless.documents.job import Job
 from skewless.documents.steps import StepBill, StepTimes
-from skewless.errors import SkewlessError
+from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.folder import folders_in, folders_of_jobs
 from skewless.run.objects.location import as_written
 from skewless.run.step_names import COMPARE, COMPARISON_STEP
 from skewless.run.step_times import AGAIN, TIMES
 from skewless.run.storage import Storage
-from skewless.spec.rates import RATES, Rates
+from skewless.spec.reading import mapping_of
 
 #: What steps of Spark are called in their times, and in the run directory.
 _PLACES = {"merge": RESULT_STEP, "validate": QUALITY_STEP, COMPARE.name: COMPARISON_STEP}
+#: The file with the price of a core, for all jobs below its data root.
+RATES = "costs.yaml"
+
+
+class Rates(Frozen):
+    """The price of a core.
+
+    Attributes:
+        core_hour: of one core for an hour.
+        currency: in which, by ISO 4217, like EUR.
+    """
+
+    core_hour: float = Field(strict=True, gt=0, le=1_000_000)
+    currency: str = Field(pattern=r"^[A-Z]{3}$")
+
+    def price(self, core_seconds: float) -> float:
+        """What so many core-seconds cost."""
+        return core_seconds / 3600.0 * self.core_hour
 
 
 class Night(NamedTuple):
@@ -46,7 +67,11 @@ def rates_of(root: str) -> Rates | None:
     place = Storage(root)
     if not place.exists(RATES):
         return None
-    return Rates.parse(place.text_of(RATES).decode(errors="replace"), place.path(RATES))
+    where = place.path(RATES)
+    try:
+        return Rates.model_validate(mapping_of(place.text_of(RATES).decode(errors="replace"), where))
+    except ValidationError as err:
+        raise sentence_of(err, Rates, where, SpecError) from None
 
 
 def bill_of(run: RunDirectory) -> RunBill:
@@ -56,7 +81,7 @@ def bill_of(run: RunDirectory) -> RunBill:
     stage each have a bill, which counts if they ended well.
     """
     counted, lost, known = list[tuple[str, StepBill]](), list[tuple[str, StepBill]](), set[str]()
-    for times, again in sorted(_times(run), key=lambda one: one[0].started):
+    for times, again in sorted(_tries(run), key=lambda entry: entry[0].started):
         if times.bill is None:
             continue
         known.update(times.bill.attempts)
@@ -64,7 +89,8 @@ def bill_of(run: RunDirectory) -> RunBill:
         (counted if counts else lost).append((times.step, times.bill))
     stages = run.committed_stages()
     places = [*map(stage_step, range(stages + 1)), *_PLACES.values()]
-    begun = {folder.rpartition("/")[2] for place in places for folder in _attempts(run, place)}
+    attempts = (folder for place in places for folder in folders_in(run.fs, f"{run.root}/{place}/attempts"))
+    begun = {folder.rpartition("/")[2] for folder in attempts}
     return RunBill(tuple(counted), tuple(lost), len(begun - known))
 
 
@@ -87,28 +113,17 @@ def nights(runs_folder: str, job: str | None = None, since: dt.date | None = Non
                         yield Night(name, place.rpartition("/")[2], date, bill, run.savings())
 
 
-def _times(run: RunDirectory) -> Iterator[tuple[StepTimes, bool]]:
+def _tries(run: RunDirectory) -> Iterator[tuple[StepTimes, bool]]:
     """The times of all tries, and whether they are those of a further one."""
     for folder in (TIMES, f"{TIMES}/{AGAIN}"):
-        for path in _listed(run, folder):
-            name = path.rpartition("/")[2]
-            if name.endswith(".json"):
-                with suppress(SkewlessError):
-                    yield run.read(f"{folder}/{name}", StepTimes), folder != TIMES
+        with suppress(OSError):
+            for path in sorted(map(str, run.fs.ls(f"{run.root}/{folder}", detail=False))):
+                if path.endswith(".json"):
+                    with suppress(SkewlessError):
+                        yield run.read(f"{folder}/{path.rpartition('/')[2]}", StepTimes), folder != TIMES
 
 
 def _is_committed(run: RunDirectory, step: str, bill: StepBill) -> bool:
     number = step.removeprefix("stage ")
     commit = run.commit_of(stage_step(int(number)) if number.isdecimal() else _PLACES.get(step, step))
     return commit is not None and commit.attempt in bill.attempts
-
-
-def _attempts(run: RunDirectory, step: str) -> list[str]:
-    return folders_in(run.fs, f"{run.root}/{step}/attempts")
-
-
-def _listed(run: RunDirectory, folder: str) -> list[str]:
-    try:
-        return sorted(map(str, run.fs.ls(f"{run.root}/{folder}", detail=False)))
-    except OSError:
-        return []

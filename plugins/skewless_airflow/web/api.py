@@ -26,7 +26,7 @@ from skewless_airflow.web.views.comparisons import ComparedNight, read_compariso
 from skewless_airflow.web.views.costs import WhatIfView, read_what_if
 from skewless_airflow.web.views.history import RunLine, read_history
 from skewless_airflow.web.views.jobs import JobLine
-from skewless_airflow.web.views.parts_over_time import Delay, Night, read_parts_history
+from skewless_airflow.web.views.parts_over_time import Night, read_parts_history
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.run import LedgerView, RunView, read_run
 
@@ -60,12 +60,11 @@ class Runs(_Answer):
 
 
 class Parts(_Answer):
-    """The latest runs of a DAG with a window, newest first, of ``total``, and how late rows have come in them."""
+    """The latest runs of a DAG with a window, newest first, of ``total``."""
 
     dag_id: str
     total: int = Field(ge=0)
     runs: tuple[Night, ...]
-    delays: tuple[Delay, ...]
 
 
 class Comparisons(_Answer):
@@ -163,9 +162,9 @@ def runs(dag_id: DagId, group: Group, session: SessionDep) -> Any:
 
 @router.get("/dags/{dag_id}/parts", dependencies=READ_DAG, responses=answers(Parts))
 def parts(dag_id: DagId, group: Group, session: SessionDep) -> Any:
-    """The latest runs of a DAG with a window, newest first, and how late rows have come."""
+    """The latest runs of a DAG with a window, newest first."""
     history = read_parts_history(dag_id, airflow_runs(session, dag_id), group)
-    return _answer(dag_id=dag_id, total=history.wanted, runs=history.nights, delays=history.delays)
+    return _answer(dag_id=dag_id, total=history.wanted, runs=history.nights)
 
 
 @router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA, responses=answers(Comparisons))

@@ -12,28 +12,20 @@ from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import kept_by, open_run
 from skewless_airflow.web.views.history import MOST_RUNS, READING_SECONDS, in_time, latest_runs
 from skewless_airflow.web.views.stage import read_job
-from skewless_airflow.web.views.window import known_sum, read_window
+from skewless_airflow.web.views.window import read_window
 
-#: Delays that have a line of their own, and the first ones of the lines for longer delays.
-_ALONE, _LONGER = 7, (8, 15, 29)
 #: Of a part without files.
 MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a run has done about one part.
-
-    Attributes:
-        left_out: rows of late files that were left out; None if that is not known.
-    """
+    """What a run has done about one part, so many parts after it."""
 
     part: str
     words: Way
     delay: int
     rows: int
-    late: int | None
-    left_out: int | None
 
 
 @dataclass(frozen=True)
@@ -61,23 +53,10 @@ class Night:
     reused: tuple[str, ...]
     missing_count: int
 
-
-@dataclass(frozen=True)
-class Delay:
-    """Rows that came so many parts late, in all runs that were read.
-
-    Attributes:
-        late: rows of late files, and rows of whole parts that had been missing; None if those of any are not known.
-        restated: rows of older parts that were reduced anew.
-        left_out: rows of files that were left out (``late: ignore``); None if those of any are not known.
-        changes: how often a part was changed so late.
-    """
-
-    words: str
-    late: int | None
-    restated: int
-    left_out: int | None
-    changes: int
+    @property
+    def longest_delay(self) -> int:
+        """How many parts late the latest change of a part came that was known before; 0 without one."""
+        return max((change.delay for change in self.changes if change.words != "new"), default=0)
 
 
 @dataclass(frozen=True)
@@ -107,7 +86,6 @@ class PartsHistory:
     """
 
     nights: tuple[Night, ...]
-    delays: tuple[Delay, ...]
     marks: tuple[PartMark, ...]
     wanted: int
     seen: int
@@ -130,7 +108,7 @@ def read_parts_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = 
             continue  # the page of that run shows the error
         if found is not None:
             nights.append(found)
-    return PartsHistory(tuple(nights), _delays(nights), _marks(nights), len(runs), seen)
+    return PartsHistory(tuple(nights), _marks(nights), len(runs), seen)
 
 
 @kept_by(f"{RESULT_STEP}/COMMIT.json")
@@ -148,7 +126,7 @@ def _night(run: RunDirectory, run_id: str) -> Night | None:
         late=window.late_rows,
         restated=window.restated_rows or 0,
         changes=tuple(
-            Change(part.name, part.words, part.delay, part.new_rows or 0, part.late_rows, part.ignored_rows)
+            Change(part.name, part.words, part.delay, part.new_rows or 0)
             for part in window.parts
             if part.words != "reused"
         ),
@@ -165,35 +143,6 @@ def _came_late(nights: Sequence[Night]) -> list[tuple[Night, Change]]:
         found += [(night, one) for one in older if one.words != "new" or one.part in missed]
         missed |= set(night.missing)
     return found
-
-
-def _delays(nights: Sequence[Night]) -> tuple[Delay, ...]:
-    found: dict[int, list[Change]] = {}
-    for _, one in _came_late(nights):
-        first = one.delay if one.delay <= _ALONE else max(start for start in _LONGER if start <= one.delay)
-        found.setdefault(first, []).append(one)
-    return tuple(
-        Delay(
-            words=_delay_words(first),
-            late=known_sum([one.rows if one.words == "new" else one.late for one in changes]),
-            restated=sum(one.rows for one in changes if one.words == "reduced anew"),
-            left_out=known_sum([one.left_out for one in changes]),
-            changes=len(changes),
-        )
-        for first, changes in sorted(found.items())
-    )
-
-
-def _delay_words(first: int) -> str:
-    """The delays of a line, by the first of them.
-
-    >>> _delay_words(1), _delay_words(7), _delay_words(8), _delay_words(29)
-    ('1', '7', '8 to 14', '29 and more')
-    """
-    if first <= _ALONE:
-        return str(first)
-    after = next((start for start in _LONGER if start > first), None)
-    return f"{first} to {after - 1}" if after else f"{first} and more"
 
 
 def _marks(nights: Sequence[Night]) -> tuple[PartMark, ...]:
