@@ -167,7 +167,7 @@ class Nights(Scenario):
             }
         except FileNotFoundError:
             read = {f"{one.version.part}@{one.number}": self._read(store, one.version.states) for one in versions}
-            seen = read.values()
+            seen = list(read.values())
         else:
             for number, (name, (first, end)) in enumerate(plan.document.made.items()):
                 read[name] = [row for piece, nodes in plan.pieces.items() if number in nodes for row in read[piece]]
@@ -176,8 +176,8 @@ class Nights(Scenario):
                     MergedPart(part=one.version.part, states=states_checksum(one.version))
                     for one in versions[first:end]
                 )
-                store.keep_merge(
-                    MergedParts(fingerprint="", run=ident, parts=tuple(parts), rows=made.rows, states=(made,))
+                store.keep_merges(
+                    [MergedParts(fingerprint="", run=ident, parts=tuple(parts), rows=made.rows, states=(made,))]
                 )
             seen = [read[name] for name in plan.document.results[f"{LENGTH}"]]
         listed = Counter(f"{file.path} {file.version}" for part in job.covered.parts for file in part.files)
@@ -226,8 +226,8 @@ class Nights(Scenario):
         self.world.sleep(30 * DAY)
         self._prune()
         files = {str(path) for path in store.fs.find(f"{store.root}/{STATES_STEP}")}
-        kept_states = [*self._versions(store), *(store.merge(name) for name in store.merges())]
-        named = {f"{store.root}/{file.path}" for one in kept_states for file in one.states}
+        listed = [one.states for one in self._versions(store)] + [store.merge(name).states for name in store.merges()]
+        named = {f"{store.root}/{file.path}" for states in listed for file in states}
         pinned = {f"{store.root}/{path}" for path in pins(store, self.now, LIMITS.grace)[0]}
         self.require(named <= files <= named | pinned, f"kept, or not kept: {sorted(files ^ named)}")
 

@@ -174,7 +174,7 @@ def test_a_node_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
         MergedParts(fingerprint="f", run="r", parts=tuple(parts), rows=2, states=())
         for parts in (merged[:2], merged[1:])
     )
-    store.keep_merge(one)
+    store.keep_merges([one])
     names = [node_name(node.parts) for node in (one, other)]
     Path(store.path(merge_path(names[0]))).rename(store.path(merge_path(names[1])))
     with pytest.raises(DocumentError, match=r"merged states 2026-11-20\+1"):

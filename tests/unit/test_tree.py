@@ -162,7 +162,7 @@ class Nights:
                 MergedPart(part=one.version.part, states=states_checksum(one.version))
                 for one in self.parts[slice(*span)]
             )
-            self.store.keep_merge(MergedParts(fingerprint="f", run="r", parts=parts, rows=0, states=files[name]))
+            self.store.keep_merges([MergedParts(fingerprint="f", run="r", parts=parts, rows=0, states=files[name])])
             assert name in self.store.merges()
         for window, names in plan.document.results.items():
             wanted = whole[-1:] if window == "1" else whole

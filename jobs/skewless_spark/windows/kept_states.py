@@ -103,12 +103,13 @@ def keep_states(
             taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,
         )  # fmt: skip
         lines.append(line)
-
-    def committed(pair: tuple[WindowPart, PartVersion]) -> Numbered:
-        part, version = pair
-        return store.commit(version) if part.changed or part.rewritten else Numbered(part.base or 0, version)
-
-    return list(in_threads(committed, zip(window.parts, versions, strict=True))), lines
+    changed = [part.changed or part.rewritten > 0 for part in window.parts]
+    added = iter(store.commit_all([one for one, new in zip(versions, changed, strict=True) if new], in_threads))
+    numbered = [
+        next(added) if new else Numbered(part.base or 0, version)
+        for part, version, new in zip(window.parts, versions, changed, strict=True)
+    ]
+    return numbered, lines
 
 
 def lines_of(columns: JobColumns, parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]) -> PartLines:

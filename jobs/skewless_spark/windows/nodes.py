@@ -122,7 +122,7 @@ def _make_nodes(
             fingerprint=columns.window.fingerprint, run=str(attempt.run), parts=tuple(merged), rows=seen,
             states=tuple(files),
         )  # fmt: skip
-    list(in_threads(store.keep_merge, nodes.values()))
+    store.keep_merges(list(nodes.values()), in_threads)
     return {name: node.states for name, node in nodes.items()}
 
 

@@ -17,10 +17,10 @@ import hashlib
 import posixpath
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import Field
@@ -39,6 +39,17 @@ STATES_STEP = "states"
 _VERSION = re.compile(r"(\d{4,})\.json")
 #: As ``Part.name`` has it: what else lies there, such as ``.DS_Store``, is no part.
 _PART = re.compile(r"\d{4}-\d\d-\d\d(T\d\db?)?")
+
+
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
+
+
+class Each(Protocol):
+    """The result of each call, in the order of the arguments."""
+
+    def __call__(self, call: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /) -> Iterable[_Result]:
+        """As ``map``."""
 
 
 class Numbered(NamedTuple):
@@ -131,12 +142,27 @@ class StatesStore(Storage):
         return version
 
     def commit(self, version: PartVersion) -> Numbered:
-        """Add a version of a part, unless this run has added one that can be used: then that one counts.
+        """``commit_all`` of one version."""
+        return self.commit_all([version])[0]
 
-        Its files are on the disk before it is, and so is its name before it counts.
+    def commit_all(self, versions: Sequence[PartVersion], each: Each = map) -> list[Numbered]:
+        """Add versions of parts, unless this run has added one that can be used: then that one counts.
+
+        Their files are on the disk before they are, and so are their names before they count.
+
+        Args:
+            each: ``map``, or what does as much in several threads.
         """
-        numbers = self.numbers(version.part)
-        for number in reversed(numbers):
+        known = list(each(self._of_its_run, versions))
+        new = [version for version, number in zip(versions, known, strict=True) if number is None]
+        self._keep_on_disk([file.path for version in new for file in version.states], each)
+        added = list(each(self._write_next, new))
+        self._keep_on_disk([version_path(one.version.part, one.number) for one in added], each)
+        left = iter(added)
+        return [number or next(left) for number in known]
+
+    def _of_its_run(self, version: PartVersion) -> Numbered | None:
+        for number in reversed(self.numbers(version.part)):
             try:
                 found = self.version(version.part, number)
                 # Made of the same commits: an earlier attempt ended, or lost its lease, after this version.
@@ -144,25 +170,25 @@ class StatesStore(Storage):
                     return Numbered(number, self.usable(version.part, number))
             except (DocumentError, RunDirectoryError):
                 continue
-        self._keep_on_disk(file.path for file in version.states)
-        number = (numbers[-1] if numbers else 0) + 1
+        return None
+
+    def _write_next(self, version: PartVersion) -> Numbered:
+        number = max(self.numbers(version.part), default=0) + 1
         while not self.write_once(version_path(version.part, number), version):
             number += 1
-        self._keep_on_disk([version_path(version.part, number)])
         return Numbered(number, version)
 
-    def _keep_on_disk(self, paths: Iterable[str]) -> None:
+    def _keep_on_disk(self, paths: Iterable[str], each: Each = map) -> None:
         """See to it that files and their names outlast a loss of power, as on an object store they do at once."""
         if not isinstance(self.fs, LocalFileSystem):
             return
-        folders = set[Path]()
+        files, folders = list[Path](), set[Path]()
         for path in (Path(self.root, path) for path in paths):
             noted = path.with_name(f".{path.name}.crc")  # by Hadoop, which believes it more than the file
-            for file in filter(Path.exists, (path, noted)):
-                sync_file(file)
+            files += filter(Path.exists, (path, noted))
             folders |= {Path(self.root, folder) for folder in path.relative_to(self.root).parents}
-        for folder in sorted(folders):
-            sync_folder(folder)
+        list(each(sync_file, files))
+        list(each(sync_folder, sorted(folders)))
 
     def set_aside(self, part: str, number: int, run: str) -> None:
         """Say that a version cannot be used."""
@@ -186,10 +212,10 @@ class StatesStore(Storage):
             self.verify(file)
         return merge
 
-    def keep_merge(self, merge: MergedParts) -> None:
-        """Keep a node, unless there is one of these states."""
-        self._keep_on_disk(file.path for file in merge.states)
-        self.write_once(merge_path(node_name(merge.parts)), merge)
+    def keep_merges(self, merges: Sequence[MergedParts], each: Each = map) -> None:
+        """Keep nodes, unless there are some of these states; arguments as of ``commit_all``."""
+        self._keep_on_disk([file.path for merge in merges for file in merge.states], each)
+        list(each(lambda merge: self.write_once(merge_path(node_name(merge.parts)), merge), merges))
 
     def forget_merge(self, name: str) -> None:
         """Have a node made anew. Whoever reads it now can go on: a prune removes its files a while later."""
