@@ -15,7 +15,7 @@ from skewless.publication.publish import Commit
 from skewless.publication.records import Identity, identity_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
-from skewless_lake.staged import OutputPart, StagedResult
+from skewless_lake.staged import OutputPart, StagedResult, TableRule
 
 #: What we write into a table's history, each name behind this.
 PREFIX = "skewless."
@@ -48,24 +48,25 @@ class TableFormat(Protocol):
         """As ``find_table``, of a table that we can write; it is refused (SpecError) if a part cannot be replaced."""
 
     def stage(
-        self, target: OutputPart, columns: Any, files: Sequence[Any], about: Mapping[str, str],
-        begin: Callable[[Sequence[str]], object],
-    ) -> StagedResult:  # fmt: skip
+        self, target: OutputPart, columns: Any, files: Sequence[Any], begin: Callable[[Sequence[str]], object]
+    ) -> StagedResult:
         """Write a result into new files, so that no reader sees them.
 
         Args:
             target: the part of the table.
             columns: of the result, a schema of Arrow.
             files: ``ResultFile`` of the result, each with rows.
-            about: for the history of the table.
             begin: called with the paths of the files before any of them is written.
 
         Raises:
             SpecError: the table does not fit the result.
         """
 
-    def staged_paths(self, target: OutputPart, staged: StagedResult) -> dict[str, int]:
-        """Where the staged files can be read, as the table has them now, with the bytes of each."""
+    def rules_of(self, table: Any) -> tuple[TableRule, ...]:
+        """What the table asks of each row."""
+
+    def column_names(self, table: Any) -> list[str]:
+        """The names of its columns."""
 
     def publications(self, table: Any, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
         """The snapshots or versions that we have published, newest first, with what the history says of each."""
@@ -110,9 +111,6 @@ class TableFormat(Protocol):
             SpecError: nobody else has committed.
         """
 
-    def forget_staged(self, table: Any, staged: StagedResult, at: str) -> None:
-        """After the commit, at a time: forget whatever the table notes of what was staged; files are left alone."""
-
     def unnamed(self, table: Any, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
         """Which files of a run the table does not name.
 
@@ -123,8 +121,8 @@ class TableFormat(Protocol):
             digest: of the run's identity.
         """
 
-    def remove(self, target: OutputPart, paths: Collection[str], digest: str) -> None:
-        """Give up what a run has staged, and remove files; those that are gone are no error."""
+    def remove(self, target: OutputPart, paths: Collection[str]) -> None:
+        """Remove files; those that are gone are no error."""
 
 
 #: The module of each format of ``skewless.spec.input.TABLES``. Their libraries are extras: imported where one is used.

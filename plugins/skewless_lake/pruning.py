@@ -23,10 +23,9 @@ from skewless_lake.staged import BEGUN, OutputPart, TableFiles, staged_parts
 
 
 class LeftFiles(NamedTuple):
-    """Files of a run in a table that no version of the table names, as its format names them; and whose they are."""
+    """Files of a run in a table that no version of the table names, as its format names them."""
 
     target: OutputPart
-    digest: str
     paths: tuple[str, ...]
 
 
@@ -72,14 +71,14 @@ def left_files(run: RunDirectory) -> list[LeftFiles]:
         with told_plainly(target.path):
             table = tables.find_table(target) if others | staged else None
             named_nowhere = tables.unnamed(table, others, staged, digest) if table is not None else []
-        found.append(LeftFiles(target, digest, tuple(named_nowhere)))
+        found.append(LeftFiles(target, tuple(named_nowhere)))
     return found
 
 
 def remove_left(left: LeftFiles) -> None:
     """Remove them; it is no error if some are gone already."""
     with told_plainly(left.target.path):
-        table_format(left.target.output).remove(left.target, left.paths, left.digest)
+        table_format(left.target.output).remove(left.target, left.paths)
 
 
 def _begun(run: RunDirectory) -> list[str]:

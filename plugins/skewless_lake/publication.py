@@ -187,7 +187,6 @@ def _committing(
             tables.require_race(table, target, failed, err)
             continue
         yield "committed"
-        tables.forget_staged(table, staged, about["at"])
         return Commit(number)
     raise AssertionError
 

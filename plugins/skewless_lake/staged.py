@@ -13,11 +13,9 @@ from skewless.run.directory import PUBLISH_STEP, QUALITY_STEP, RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 
-#: The record of what is staged, in the run directory.
-STAGED = f"{PUBLISH_STEP}/staged.json"
 #: The folder of the records of what attempts were about to write into the table, a ``TableFiles`` each.
 BEGUN = f"{PUBLISH_STEP}/begun"
-#: Where keys may be in quarantine, documents of the verdict: what is staged of all other keys, and of these keys.
+#: Documents of the verdict: what is staged of the keys that are published, and of those in quarantine.
 KEPT, HELD = "staged_kept.json", "staged_quarantine.json"
 #: With ``output.partition`` of an hourly job: the column that says which hour a row is of.
 HOUR_COLUMN = "hour"
@@ -30,7 +28,7 @@ class StagedFile(Frozen):
         path: as the table's own format names it: a URI or, of a Delta table, a path below the table.
         rows: its rows.
         size_bytes: its length.
-        statistics: of a Delta table, what its log says of the file's columns, see ``delta.statistics``.
+        statistics: what the table's metadata says of the file's columns, as its format has it.
     """
 
     path: str
@@ -75,14 +73,12 @@ class StagedResult(Document):
         table: the output, as ``Job.output_path`` names it.
         location: the folder or URL of the table.
         files: exactly the files of the result.
-        snapshot: of an Iceberg table, the staged snapshot, which no branch and no tag names.
         rules: what the table asks of each row, and the audit looks at.
     """
 
     table: str
     location: str
     files: tuple[StagedFile, ...]
-    snapshot: int | None = None
     rules: tuple[TableRule, ...] = ()
 
     @property
@@ -134,7 +130,8 @@ class OutputPart(NamedTuple):
 def staged_parts(run: RunDirectory) -> list[tuple[OutputPart, StagedResult]]:
     """What is staged of a run to be published, in the order in which it is committed, see ``OutputPart.all_of``."""
     job, verdict = run.job(), run.commit_of(QUALITY_STEP)
-    if verdict is not None and any(file.path.endswith(f"/{HELD}") for file in verdict.files):
-        documents = [run.committed_document(verdict, name, StagedResult) for name in (HELD, KEPT)]
-        return list(zip(OutputPart.all_of(job), documents, strict=True))
-    return [(OutputPart.of(job), run.read(STAGED, StagedResult))] if run.exists(STAGED) else []
+    if verdict is None or not any(file.path.endswith(f"/{KEPT}") for file in verdict.files):
+        return []
+    names = (HELD, KEPT) if job.spec.quality.quarantines else (KEPT,)
+    documents = [run.committed_document(verdict, name, StagedResult) for name in names]
+    return list(zip(OutputPart.all_of(job), documents, strict=True))

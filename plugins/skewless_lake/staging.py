@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,14 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.objects.location import open_location, plain_path
-from skewless_lake.formats import summary_of, table_format
+from skewless_lake.formats import table_format
 from skewless_lake.refusals import told_plainly
-from skewless_lake.staged import BEGUN, HOUR_COLUMN, OutputPart, StagedResult, TableFiles
+from skewless_lake.staged import BEGUN, HOUR_COLUMN, OutputPart, StagedResult, TableFiles, TableRule
 
 #: Rows that are read and written at a time.
 _BATCH_ROWS = 1 << 16
@@ -38,11 +36,18 @@ class ResultFile(NamedTuple):
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
+def table_rules(target: OutputPart) -> tuple[tuple[TableRule, ...], list[str]]:
+    """What the table of an output asks of each row, and the names of its columns; nothing if it is not made yet."""
+    tables = table_format(target.output)
+    with told_plainly(target.path):
+        table = tables.fitting_table(target)
+        return ((), []) if table is None else (tables.rules_of(table), tables.column_names(table))
+
+
 def stage_result(
-    run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime,
-    target: OutputPart | None = None,
-) -> StagedResult:  # fmt: skip
-    """Write a committed result into new files of the output's table, so that no reader of it sees them yet.
+    run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], target: OutputPart | None = None
+) -> StagedResult:
+    """Write a result that was found good into new files of the output's table, so that no reader of it sees them yet.
 
     Files without rows are left out, as readers pass over them.
 
@@ -53,26 +58,15 @@ def stage_result(
         SpecError: the table does not fit the result.
         UnreachableError: the store or the catalog of the table does not answer.
     """
-    target, columns = target or OutputPart.of(run.job()), all_nullable(columns)
-    filled = [file for file in files if file.rows]
+    part = target or OutputPart.of(run.job())
 
     def begin(paths: Sequence[str]) -> None:
         """Note what is about to be written: a prune removes it if it is never published."""
-        run.write_once(f"{BEGUN}/{uuid.uuid4()}.json", TableFiles(paths=tuple(paths), table=target.path))
+        run.write_once(f"{BEGUN}/{uuid.uuid4()}.json", TableFiles(paths=tuple(paths), table=part.path))
 
-    with told_plainly(target.path):
-        return table_format(target.output).stage(target, columns, filled, summary_of(run, now), begin)
-
-
-def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
-    """Where the files of a staged result can be read, as its table has them now, with the bytes of each.
-
-    Raises:
-        RunDirectoryError: the table has other files, or they are gone.
-        UnreachableError: the store or the catalog of the table does not answer.
-    """
-    with told_plainly(job.output_path):
-        return table_format(job.spec.output).staged_paths(OutputPart.of(job), staged)
+    with told_plainly(part.path):
+        filled = [file for file in files if file.rows]
+        return table_format(part.output).stage(part, all_nullable(columns), filled, begin)
 
 
 def batches_of(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:

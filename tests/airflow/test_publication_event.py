@@ -33,7 +33,7 @@ from skewless_airflow.observability.links import quality_page, skew_page
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
 from skewless_lake.publication import publish_run
-from skewless_lake.staged import STAGED, StagedResult
+from skewless_lake.staged import staged_parts
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.airflow.test_dag_structure import SPEC
@@ -281,7 +281,7 @@ def test_tables_are_told_with_their_snapshots_and_their_names_in_catalogs(
     record = publish_run(run, NOW)
     told = published_lineage(run)
     (read,), (written,) = told.inputs, told.outputs
-    assert (written.namespace, written.name) == ("file", run.read(STAGED, StagedResult).location)
+    assert (written.namespace, written.name) == ("file", staged_parts(run)[-1][1].location)
     assert [one.facets["version"].datasetVersion for one in (read, written)] == ["17", str(record.snapshot)]
     names = [[(it.namespace, it.name) for it in one.facets["symlinks"].identifiers] for one in (read, written) if named]
     assert names == ([[("local", "raw.clicks")], [("local", "marts.clicks")]] if named else [])

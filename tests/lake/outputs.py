@@ -19,7 +19,7 @@ from skewless.spec.part import Part
 from skewless.spec.result import QUARANTINE_COLUMNS, Output, Quality
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
-from skewless_lake.staged import HELD, KEPT, STAGED, OutputPart, StagedResult
+from skewless_lake.staged import HELD, KEPT, OutputPart, StagedResult
 from skewless_lake.staging import ResultFile, batches_of, stage_result
 from tests.publication.days import commit_quality
 from tests.unit import synthetic
@@ -96,6 +96,10 @@ def committed(
     return run
 
 
+#: What these tests have staged of a run; validation puts it into its verdict.
+STAGED = "staged.json"
+
+
 def staged(run: RunDirectory) -> StagedResult:
     if run.exists(STAGED):
         return run.read(STAGED, StagedResult)
@@ -106,26 +110,24 @@ def staged(run: RunDirectory) -> StagedResult:
         return ResultFile(file.rows, lambda: batches_of(pq.ParquetFile(run.path(file.path))))
 
     sources = [source(file) for file in files]
-    run.write_once(STAGED, stage_result(run, columns, sources, NOW))
+    run.write_once(STAGED, stage_result(run, columns, sources))
     return run.read(STAGED, StagedResult)
 
 
 def judge(run: RunDirectory, *, success: bool = True) -> RunDirectory:
     """Let a run be published or not."""
-    commit_quality(run, success=success)
+    documents = {KEPT.removesuffix(".json"): staged(run)} if success else {}
+    commit_quality(run, success=success, **documents)
     return run
 
 
 def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDirectory:
-    run = committed(folder, root, kind, result_table(text), **how)
-    staged(run)
-    return judge(run)
+    return judge(committed(folder, root, kind, result_table(text), **how))
 
 
 def publish(folder: Path, root: Path, kind: str, rows: pa.Table | str, **how: Any) -> RunDirectory:
     """Publish rows, or some that all say who made them, by a run of its own."""
     run = committed(folder, root, kind, result_table(rows) if isinstance(rows, str) else rows, **how)
-    staged(run)
     publish_run(judge(run), NOW)
     return run
 
@@ -135,16 +137,16 @@ def apart(folder: Path, root: Path, kind: str, text: str, held: int = 1, *, lost
     bound = {"type": "expect_column_values_to_not_be_null", "severity": "quarantine", "at_most": 3}
     quality = Quality.model_validate({"expectations": [{**bound, "kwargs": {"column": "by"}}]})
     run = committed(folder, root, kind, result_table(text), quality=quality, **how)
-    rows, kept = result_table(text), staged(run)
+    rows = result_table(text)
 
     def stage(rows: pa.Table, target: OutputPart) -> StagedResult:
-        return stage_result(run, rows.schema, [ResultFile(len(rows), lambda: iter(rows.to_batches()))], NOW, target)
+        return stage_result(run, rows.schema, [ResultFile(len(rows), lambda: iter(rows.to_batches()))], target)
 
     attempt, target = run.new_attempt(QUALITY_STEP), OutputPart.of(run.job())
     wrong = rows[:held]
     for name in QUARANTINE_COLUMNS:
         wrong = wrong.append_column(name, pa.array([f"{name} of {text}"] * held, pa.string()))
-    attempt.write(KEPT, stage(rows[held + lost :], target) if held else kept)
+    attempt.write(KEPT, stage(rows[held + lost :], target) if held else staged(run))
     attempt.write(HELD, stage(wrong, target.quarantine))
     ledger, quarantine = balance(run.job(), [], 0), Quarantine(keys=held) if held else None
     report = QualityReport(success=True, keys=3, checks=(), ledger=ledger, quarantine=quarantine)

@@ -155,17 +155,13 @@ def test_a_table_evolves_and_is_made_in_the_order_of_its_rows(tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("kind", ["rest", "hive"])
-@pytest.mark.parametrize("theirs", [None, "main"], ids=["staged", "published"])
-@pytest.mark.parametrize("mine", [None, "main"], ids=["stage", "publish"])
-def test_a_commit_upon_what_is_no_longer_there_is_refused(
-    tmp_path: Path, kind: str, theirs: str | None, mine: str | None
-) -> None:
+def test_a_commit_upon_what_is_no_longer_there_is_refused(tmp_path: Path, kind: str) -> None:
     """And as the refusal that has us look at everything again, whichever words a catalog has for it."""
     publish(tmp_path / "1", tmp_path, kind, "old")
     part, first, second = part_of(kind, tmp_path).values, table_of(kind), table_of(kind)
-    replace_part(first, part, [], {}, branch=theirs)  # type: ignore[arg-type]
+    replace_part(first, part, [], {})
     with pytest.raises(CommitFailedException):
-        replace_part(second, part, [], {}, branch=mine)  # type: ignore[arg-type]
+        replace_part(second, part, [], {})
 
 
 @pytest.mark.parametrize("fault", ["lose answer", "cut answer", "lose request", "500", "503"])

@@ -26,7 +26,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, NestedField, StringType
 
 from skewless.documents.job import PinnedTable
-from skewless.errors import QualityError, RunDirectoryError, SpecError
+from skewless.errors import QualityError, SpecError
 from skewless.publication.records import Publication, record_of
 from skewless.run.directory import RunDirectory
 from skewless.run.summary import run_facts
@@ -34,9 +34,9 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import tables
 from skewless_lake.delta.publishing import commit_part
 from skewless_lake.iceberg.publishing import staged_files
-from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
+from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.publication import publish_run, publishing_run
-from skewless_lake.staged import STAGED, OutputPart, StagedResult
+from skewless_lake.staged import OutputPart
 from tests.lake.outputs import (
     DAY,
     KINDS,
@@ -83,20 +83,12 @@ def test_nobody_sees_what_is_staged_and_everybody_what_is_published(tmp_path: Pa
 
 
 @of_each_kind
-def test_a_result_that_failed_its_audit_stays_staged_and_the_published_one_untouched(tmp_path: Path, kind: str) -> None:
+def test_a_result_that_failed_its_audit_leaves_the_published_one_untouched(tmp_path: Path, kind: str) -> None:
     publish(tmp_path / "good", tmp_path, kind, "good")
-    bad = committed(tmp_path / "bad", tmp_path, kind, result_table("bad"), turn=2)
-    staged(bad)
-    judge(bad, success=False)
+    bad = judge(committed(tmp_path / "bad", tmp_path, kind, result_table("bad"), turn=2), success=False)
     with pytest.raises(QualityError, match=r"^1 of 1 checks failed: n: x \("):
         publish_run(bad, NOW)
     assert seen(kind, tmp_path) == {"2026-11-20": ["good"] * 3}
-    if kind == "iceberg":  # and can be looked at
-        snapshot = bad.read(STAGED, StagedResult).snapshot
-        assert iceberg_table(tmp_path).scan(snapshot_id=snapshot).to_arrow()["by"].to_pylist() == ["bad"] * 3
-        found = iceberg_table(tmp_path).snapshot_by_id(snapshot or 0)
-        assert found is not None
-        assert summary_of(found)["quality"] == "not audited yet"
 
 
 @of_each_kind
@@ -158,35 +150,24 @@ def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, 
     publish(tmp_path / "1", tmp_path, kind, "first")
     run = ready(tmp_path / "2", tmp_path, kind, "second", turn=2)
     target = OutputPart.of(run.job())
-    files = run.read(STAGED, StagedResult)
+    files = staged(run)
     if kind == "iceberg":
         stale = iceberg_table(tmp_path)
         theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
         table = iceberg_table(tmp_path)
-        added = staged_files(table, target, theirs.read(STAGED, StagedResult))
+        added = staged_files(table, target, staged(theirs))
         ours_too = staged_files(iceberg_table(tmp_path), target, files)
-        replace_part(table, target.values, added, {}, branch="main")
+        replace_part(table, target.values, added, {})
         with pytest.raises(CommitFailedException):
-            replace_part(stale, target.values, ours_too, {}, branch="main")
+            replace_part(stale, target.values, ours_too, {})
     else:
         about = {"at": NOW.isoformat(), "turn": "3"}
         loaded = [DeltaTable(str(tmp_path / "marts" / "clicks")) for _ in range(2)]
         theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
-        commit_part(loaded[0], target, theirs.read(STAGED, StagedResult).files, about)
+        commit_part(loaded[0], target, staged(theirs).files, about)
         with pytest.raises(CommitFailedError):
             commit_part(loaded[1], target, files.files, {**about, "turn": "2"})
     assert seen(kind, tmp_path) == {"2026-11-20": ["theirs"] * 3}
-
-
-@pytest.mark.long
-def test_a_staged_snapshot_with_other_files_is_a_sentence(tmp_path: Path) -> None:
-    run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
-    other = ready(tmp_path / "other", tmp_path, "iceberg", "other", turn=2).read(STAGED, StagedResult)
-    mixed = run.read(STAGED, StagedResult).model_copy(update={"snapshot": other.snapshot})
-    (tmp_path / "run" / STAGED).unlink()
-    run.write_once(STAGED, mixed)
-    with pytest.raises(RunDirectoryError, match="expected the 2 files of the result, but got 2 files, others"):
-        publish_run(run, NOW)
 
 
 @of_each_kind
@@ -209,31 +190,6 @@ def test_where_the_store_of_turns_was_lost_the_table_knows_the_turn(tmp_path: Pa
     shutil.rmtree(tmp_path / "tables")
     assert publish_run(ready(tmp_path / "1", tmp_path, kind, "older"), NOW).superseded is not None
     assert seen(kind, tmp_path) == {"2026-11-20": ["newer"] * 3}
-
-
-@pytest.mark.long
-def test_a_staged_snapshot_that_was_expired_is_a_sentence(tmp_path: Path) -> None:
-    run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
-    table, snapshot = iceberg_table(tmp_path), run.read(STAGED, StagedResult).snapshot
-    assert snapshot is not None
-    table.maintenance.expire_snapshots().by_id(snapshot).commit()
-    with pytest.raises(RunDirectoryError, match=r"it has been expired or dropped; begin a new run\.$"):
-        publish_run(run, NOW)
-
-
-@pytest.mark.long
-def test_a_staged_snapshot_goes_once_its_run_has_published_and_after_a_week(tmp_path: Path) -> None:
-    failed = committed(tmp_path / "failed", tmp_path, "iceberg", result_table("failed"))
-    looked_at = staged(failed).snapshot
-    now = dt.datetime.now(tz=dt.UTC)
-    for turn, moment in ((2, now), (3, now + dt.timedelta(days=8))):
-        run = ready(tmp_path / f"{turn}", tmp_path, "iceberg", f"run {turn}", turn=turn)
-        publish_run(run, moment)
-        left = {one.snapshot_id for one in iceberg_table(tmp_path).snapshots()}
-        assert run.read(STAGED, StagedResult).snapshot not in left
-        assert (looked_at in left) == (turn == 2)
-    assert seen("iceberg", tmp_path) == {"2026-11-20": ["run 3"] * 3}
-    assert [about["turn"] for _, about in ours(iceberg_table(tmp_path))] == ["3", "2"]
 
 
 @pytest.mark.long

@@ -173,9 +173,7 @@ def test_a_job_does_not_publish_into_the_table_that_it_reads(published: Path, ki
 
 
 @pytest.mark.parametrize("kind", mostly_long(OUTPUTS, "iceberg"))
-def test_the_audit_is_of_the_staged_rows_and_what_fails_is_not_published(
-    spark: SparkSession, published: Path, kind: str
-) -> None:
+def test_what_fails_its_audit_is_not_published(spark: SparkSession, published: Path, kind: str) -> None:
     too_few = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "rows", "min_value": 1000}}
     bad = spec(published, OUTPUTS[kind], quality={"expectations": [too_few]})
     with pytest.raises(QualityError, match="rows: values between, min_value=1000 "):

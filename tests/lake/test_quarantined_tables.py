@@ -17,7 +17,7 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.formats import table_format
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import HELD_IN, publish_run, publishing_run, roll_back
-from skewless_lake.staged import STAGED, staged_parts
+from skewless_lake.staged import staged_parts
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, apart, part_of, publish, seen
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -165,13 +165,11 @@ def test_a_prune_removes_what_a_run_has_left_in_either_table(tmp_path: Path, kin
     late = apart(tmp_path / "2", tmp_path, kind, "late")
     assert publish_run(late, NOW).superseded is not None
     left = {run: left_files(run) for run in (first, late)}
-    # All of the result was staged, in two files, before it was known that a key is to be left out.
-    assert [[len(one.paths) for one in of_run] for of_run in left.values()] == [[0, 2], [1, 3]]
+    assert [[len(one.paths) for one in of_run] for of_run in left.values()] == [[0, 0], [1, 1]]
     for one in itertools.chain(*left.values()):
         remove_left(one)
     assert len(files()) == 2
     assert read(kind, tmp_path) == ONE
-    # A release has staged nothing but its two parts; a rollback needs them, though the day was published again.
+    # A rollback needs them, though the day was published again.
     publish_run(apart(tmp_path / "3", tmp_path, kind, "two", turn=3), NOW)
-    Path(first.path(STAGED)).unlink()
     assert not {*first_files} & {path for one in left_files(first) for path in one.paths}

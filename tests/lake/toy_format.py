@@ -23,7 +23,7 @@ from skewless.publication.records import Identity, Overtaken
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.formats import identity_in
-from skewless_lake.staged import OutputPart, StagedFile, StagedResult
+from skewless_lake.staged import OutputPart, StagedFile, StagedResult, TableRule
 from skewless_lake.staging import ResultFile
 from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of
 from skewless_spark.sources.lake.tables import TableReader
@@ -57,11 +57,9 @@ fitting_table = find_table
 
 
 def stage(
-    target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str],
-    begin: Callable[[Sequence[str]], object],
-) -> StagedResult:  # fmt: skip
+    target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
+) -> StagedResult:
     """New files, which no state names."""
-    del about
     folder = _folder(target)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [f"{uuid.uuid4()}.parquet" for _ in files]
@@ -75,9 +73,16 @@ def stage(
     return StagedResult(table=target.path, location=str(folder), files=tuple(staged))
 
 
-def staged_paths(target: OutputPart, staged: StagedResult) -> dict[str, int]:
-    """In the folder."""
-    return {str(_folder(target) / file.path): file.size_bytes for file in staged.files}
+def rules_of(table: list[State]) -> tuple[TableRule, ...]:
+    """None."""
+    del table
+    return ()
+
+
+def column_names(table: list[State]) -> list[str]:
+    """Of no state."""
+    del table
+    return []
 
 
 def publications(table: list[State], target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
@@ -130,10 +135,6 @@ def require_race(table: list[State], target: OutputPart, failed: Counter[str], e
     """A number is drawn by others or not at all."""
 
 
-def forget_staged(table: list[State], staged: StagedResult, at: str) -> None:
-    """No state knows of it."""
-
-
 def unnamed(table: list[State], others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
     """What no state names."""
     del digest
@@ -141,9 +142,8 @@ def unnamed(table: list[State], others: Collection[str], staged: Collection[str]
     return [path for path in {*others, *staged} if path not in named]
 
 
-def remove(target: OutputPart, paths: Collection[str], digest: str) -> None:
+def remove(target: OutputPart, paths: Collection[str]) -> None:
     """From the folder."""
-    del digest
     for path in paths:
         (_folder(target) / path).unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from skewless.document import Document
 from skewless.documents.commit import CommittedFile
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
@@ -55,8 +56,8 @@ def commit_result(
     commit_quality(run, success=success)
 
 
-def commit_quality(run: RunDirectory, *, success: bool = True) -> None:
-    """Commit a quality report, which lets a run be published or not."""
+def commit_quality(run: RunDirectory, *, success: bool = True, **documents: Document) -> None:
+    """Commit a quality report, which lets a run be published or not, and documents by name."""
     quality, keys = run.new_attempt(QUALITY_STEP), run.committed(RESULT_STEP).count("keys")
     check = Check(
         subject="result", expectation="expect_x", column="n", success=success, observed="3",
@@ -64,6 +65,8 @@ def commit_quality(run: RunDirectory, *, success: bool = True) -> None:
     )  # fmt: skip
     ledger = balance(run.job(), [], 0)
     quality.write("result.json", QualityReport(success=success, keys=keys, checks=(check,), ledger=ledger))
+    for name, document in documents.items():
+        quality.write(f"{name}.json", document)
     quality.commit([], {})
 
 

@@ -20,14 +20,15 @@ from skewless.run.directory import INPUT_CHECKS, QUALITY_REPORT, QUALITY_STEP, R
 from skewless.run.step_names import last_step_of
 from skewless.standing.night_quality import window_quality
 from skewless_lake.publication import nights_of
-from skewless_lake.staged import OutputPart, TableRule
+from skewless_lake.staged import OutputPart
+from skewless_lake.staging import table_rules
 from skewless_spark.quality.expectations import check_expectations, great_expectations
 from skewless_spark.quality.figures import NEVER_NULL, column_figures
 from skewless_spark.quality.quarantine import set_apart
 from skewless_spark.quality.report import write_reports
 from skewless_spark.quality.row_checks import SAMPLES, columns_check, key_check, own_check, rule_checks
 from skewless_spark.quality.verdict import Verdict
-from skewless_spark.result.staging import stage_apart, staged, staged_frame
+from skewless_spark.result.staging import stage
 from skewless_spark.session.queries import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.committed_files import RESULT, read_files
@@ -74,10 +75,13 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     checks.append(own_check("ledger", "ledger_balances", ledger.balanced, numbers, outcome))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
-    with _result_of(spark, run, result) as (frame, small, rules), planned_once(spark) if small else nullcontext():
+    rules, names = table_rules(OutputPart.of(job)) if _is_in_table(job) else ((), [])
+    with _result_of(spark, run, result) as (frame, small), planned_once(spark) if small else nullcontext():
         # The result: its columns and keys, what the table asks of its rows, and what Great Expectations says of it.
         of_result = [columns_check(frame, (*key, *job.spec.aggregates)), key_check(frame, key)]
-        of_result += rule_checks(frame, rules, OutputPart.of(job).values, job.output_path, key)
+        # A column that the table has and the result lacks is null in each row.
+        lacking = dict.fromkeys(name for name in names if name not in frame.columns)
+        of_result += rule_checks(frame, rules, lacking | OutputPart.of(job).values, job.output_path, key)
         built_in = _built_in(job, rows, keys)
         validation = _validated(frame, [*built_in, *own], key, job.spec.quality.show, empty=not keys)
         of_result += [verdict.check("result") for verdict in validation.verdicts[: len(built_in)]]
@@ -111,8 +115,8 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         bands=bands,
     )
     files = apart.files if apart else tuple[CommittedFile, ...]()
-    if report.success and _is_in_table(job) and job.spec.quality.quarantines:
-        stage_apart(run, attempt, files, rules)
+    if report.success and _is_in_table(job):
+        stage(run, attempt, files, rules)
     attempt.write(QUALITY_REPORT, report)
     reports = write_reports(attempt, job, report, validation.document)
     try:
@@ -129,22 +133,14 @@ def _is_in_table(job: Job) -> bool:
 
 
 @contextmanager
-def _result_of(
-    spark: SparkSession, run: RunDirectory, result: StepCommit
-) -> Iterator[tuple[DataFrame, bool, tuple[TableRule, ...]]]:
-    """The result, kept in memory or on disk meanwhile, whether it is small, and what its table asks of each row."""
-    rules = tuple[TableRule, ...]()
-    if _is_in_table(run.job()):
-        of_table = staged(run)
-        rules = of_table.rules
-        frame, size = staged_frame(spark, run, of_table), sum(file.size_bytes for file in of_table.files)
-    else:
-        files = result.of_kind(RESULT)
-        frame, size = read_files(spark, run, files), sum(file.size_bytes for file in files)
-    small = size <= ONE_PARTITION_BYTES
+def _result_of(spark: SparkSession, run: RunDirectory, result: StepCommit) -> Iterator[tuple[DataFrame, bool]]:
+    """The result, kept in memory or on disk meanwhile, and whether it is small."""
+    files = result.of_kind(RESULT)
+    small = sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES
+    frame = read_files(spark, run, files)
     frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        yield frame, small, rules
+        yield frame, small
     finally:
         frame.unpersist()
 

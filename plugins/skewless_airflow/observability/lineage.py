@@ -17,7 +17,7 @@ from skewless.publication.records import Publication, publication_of
 from skewless.run.directory import RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.spec.input import is_named
-from skewless_lake.staged import STAGED, StagedResult
+from skewless_lake.staged import staged_parts
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -131,7 +131,7 @@ def _written(run: RunDirectory, published: Publication, read: InputDataset) -> O
 def _output_name(run: RunDirectory) -> tuple[str, str]:
     """Of a table its location, by which the integrations of Iceberg and Delta name it, too."""
     job = run.job()
-    return dataset_name(run.read(STAGED, StagedResult).location if job.spec.output.is_table else job.output_path)
+    return dataset_name(staged_parts(run)[-1][1].location if job.spec.output.is_table else job.output_path)
 
 
 def _schema(types: Mapping[str, str]) -> DatasetFacet:

@@ -38,8 +38,8 @@ from skewless_lake.staging import ResultFile, create_file, write_all, write_rows
 
 #: What each format has, see ``formats.TableFormat``.
 __all__ = [
-    "EARLIER", "LOST", "NUMBERED", "UNANSWERED", "commit_part", "earlier_files", "find_table", "fitting_table",
-    "forget_staged", "latest_turn", "publications", "remove", "require_race", "stage", "staged_files", "staged_paths",
+    "EARLIER", "LOST", "NUMBERED", "UNANSWERED", "column_names", "commit_part", "earlier_files", "find_table",
+    "fitting_table", "latest_turn", "publications", "remove", "require_race", "rules_of", "stage", "staged_files",
     "standing", "unnamed",
 ]  # fmt: skip
 NUMBERED = "version"
@@ -55,6 +55,11 @@ def require_race(table: DeltaTable, target: OutputPart, failed: Counter[str], er
         raise SpecError.saying(
             where(target), f"deltalake does not commit to the table ({reason(err)})", "publish into a table of its own"
         ) from None
+
+
+def column_names(table: DeltaTable) -> list[str]:
+    """The names of a table's columns."""
+    return [field.name for field in table.schema().fields]
 
 
 def latest_turn(table: DeltaTable, target: OutputPart) -> int:
@@ -178,10 +183,6 @@ def _statistics(action: Mapping[str, Any]) -> str:
     )
 
 
-def forget_staged(table: DeltaTable, staged: StagedResult, at: str) -> None:
-    """A log says nothing of what is staged."""
-
-
 def unnamed(table: DeltaTable, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
     """Which files of a run the log does not name; if the run has published, some version names what it has staged."""
     paths = {*others, *staged}
@@ -191,9 +192,8 @@ def unnamed(table: DeltaTable, others: Collection[str], staged: Collection[str],
     return sorted(path for path in paths if unquote(path) not in named)
 
 
-def remove(target: OutputPart, paths: Collection[str], digest: str) -> None:
+def remove(target: OutputPart, paths: Collection[str]) -> None:
     """Remove files; those that are gone are no error."""
-    del digest  # nothing else is staged
     location = location_of(target).rstrip("/")
     for path in paths:
         with suppress(FileNotFoundError):
@@ -205,11 +205,9 @@ def remove(target: OutputPart, paths: Collection[str], digest: str) -> None:
 
 
 def stage(
-    target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str],
-    begin: Callable[[Sequence[str]], object],
-) -> StagedResult:  # fmt: skip
+    target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
+) -> StagedResult:
     """Write a result into new files below the output's table, which no version of it names yet."""
-    del about  # a log says nothing of what is staged
     table = ready_table(target, columns)
     location = plain_path(str(table.table_uri)).rstrip("/")
     parts = target.values
@@ -228,12 +226,6 @@ def stage(
 
     written = write_all([f"{location}/{path}" for path in paths], files, one)
     return StagedResult(table=target.path, location=location, files=tuple(written), rules=rules_of(table))
-
-
-def staged_paths(target: OutputPart, staged: StagedResult) -> dict[str, int]:
-    """Where the staged files can be read, with the bytes of each."""
-    del target
-    return {f"{staged.location}/{file.path}": file.size_bytes for file in staged.files}
 
 
 def quoted(path: str) -> str:

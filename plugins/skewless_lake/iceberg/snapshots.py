@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
@@ -20,6 +20,11 @@ from skewless_lake.staged import OutputPart, TableRule, rules_digest
 
 #: Commits upon one and the same state of a table that may fail: others hold its lock, or pyiceberg passed over a file.
 _UPON_ONE_STATE = 10
+
+
+def column_names(table: Table) -> list[str]:
+    """The names of a table's columns."""
+    return [field.name for field in table.schema().fields]
 
 
 def rules_of(table: Table) -> tuple[TableRule, ...]:
@@ -75,11 +80,7 @@ def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | Non
 
 
 def replace_part(
-    table: Table,
-    parts: Mapping[str, Any],
-    files: Sequence[DataFile],
-    about: Mapping[str, str],
-    branch: Literal["main"] | None,
+    table: Table, parts: Mapping[str, Any], files: Sequence[DataFile], about: Mapping[str, str]
 ) -> Snapshot:
     """Commit a snapshot upon the current one in which a part has just these files, and all others are as they were.
 
@@ -88,14 +89,13 @@ def replace_part(
         parts: the values of the partition columns.
         files: of the part.
         about: for the summary.
-        branch: ``main`` to publish it; None to stage it, so that no reader finds it.
 
     Raises:
         CommitFailedException: another snapshot has become the current one, or pyiceberg has passed over a file.
         RunDirectoryError: the table requires more columns than when the files were written, or has other files in the
             part than these by then.
     """
-    if branch is not None and rules_digest(rules_of(table)) != about.get(RULES, ""):
+    if rules_digest(rules_of(table)) != about.get(RULES, ""):
         raise RunDirectoryError.saying(
             f"table {'.'.join(table.name())}", "its required columns have changed since these files were written",
             "begin a new run",
@@ -112,7 +112,7 @@ def replace_part(
     try:
         with (
             table.transaction() as transaction,
-            transaction.update_snapshot(snapshot_properties=summary, branch=branch).overwrite() as change,
+            transaction.update_snapshot(snapshot_properties=summary).overwrite() as change,
         ):
             for file in before:
                 if file.file_path not in kept:
@@ -124,8 +124,7 @@ def replace_part(
     except (ValueError, BadRequestError) as err:
         if "sequence number" not in str(err):
             raise
-        # Another run has staged a snapshot: the current one is the same, but the next number is taken. Of most catalogs
-        # pyiceberg itself finds that, a REST catalog says it.
+        # The next number is taken. Of most catalogs pyiceberg itself finds that, a REST catalog says it.
         raise CommitFailedException(str(err)) from None
     except ValidationException as err:
         # Threads of pyiceberg share what they prune manifests by, so one may pass over a manifest with files that are
