@@ -52,11 +52,6 @@ def latest_turn(job: Job) -> int:
     return max(map(turn_in_table, OutputPart.all_of(job))) if job.spec.output.is_table else shown_turn(job)
 
 
-def next_turn(job: Job) -> int:
-    """Draw a turn of a job, above that of what is published."""
-    return drawn_turn(job.spec, job.output_path, job.root, latest_turn(job))
-
-
 log = logging.getLogger(__name__)
 
 #: What a publication says of its keys in quarantine: the snapshot or version of the table beside that has them.

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.publication.folder_output import FolderOutput
-from skewless.publication.places import turns_folder
+from skewless.publication.places import beside
 from skewless.publication.publish import publishing
 from skewless.publication.records import Publication, published_path
 from skewless.run.directory import RESULT_STEP, RunDirectory
@@ -45,7 +45,7 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
 
 def publishing_version(run: RunDirectory) -> Generator[str, None, Publication]:
     """Publish a run that is ready, step by step."""
-    return publishing(run, FolderOutput(run, NOW), Turns(open_store(turns_folder(run.job().output_path))))
+    return publishing(run, FolderOutput(run, NOW), Turns(open_store(f"{beside(run.job().output_path)}/turns")))
 
 
 def publish_version(run: RunDirectory) -> list[str]:

@@ -11,7 +11,7 @@ from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
 from skewless.publication.folder_output import FolderOutput, draw_turn, faults_of, shown_turn
-from skewless.publication.places import BUILDING, kept_versions, turns_folder
+from skewless.publication.places import BUILDING, beside, kept_versions
 from skewless.publication.publish import publish, publishing
 from skewless.publication.records import manifest_of, record_of
 from skewless.publication.retention import Limits, enact_fate, fates
@@ -87,7 +87,7 @@ class Day(Scenario):
 
     def _run(self, run: RunDirectory) -> None:
         job = plain_job()
-        turns = Turns(open_store(turns_folder(OUT)))
+        turns = Turns(open_store(f"{beside(OUT)}/turns"))
         if not run.exists("job.json"):
             shown = turn = 0
             while turn <= shown:  # as ``prepare``

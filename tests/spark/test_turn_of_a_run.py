@@ -15,7 +15,7 @@ from rich.console import Console
 
 from skewless.documents.job import Job
 from skewless.errors import InputError
-from skewless.publication.places import turns_folder
+from skewless.publication.places import beside
 from skewless.publication.records import VersionManifest, identity_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
@@ -55,7 +55,7 @@ def test_a_turn_is_drawn_before_the_input_is_listed(root: Path) -> None:
     shutil.rmtree(root / "input")
     with pytest.raises(InputError):
         prepared(root, "one")
-    assert Turns(open_store(turns_folder(str(root / "out")))).draw() == 2
+    assert Turns(open_store(f"{beside(f'{root}/out')}/turns")).draw() == 2
 
 
 def test_where_the_store_of_turns_was_lost_the_turn_is_above_the_published_one(root: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_run_that_was_overtaken_while_it_listed_its_input_lists_it_again(
     def overtaken(*args: Any, **kwargs: Any) -> Job:
         job = freeze(*args, **kwargs)
         if not (root / "out").exists():
-            assert Turns(open_store(turns_folder(str(root / "out")))).draw() == 2
+            assert Turns(open_store(f"{beside(f'{root}/out')}/turns")).draw() == 2
             assert publish_now(later).superseded is None
             pq.write_table(pa.table({"key": ["c"]}), root / "input" / "two.parquet")
         return job

@@ -76,11 +76,6 @@ def beside(output_path: str) -> Path:
     return real.with_name(f".{real.name}.skewless")
 
 
-def turns_folder(output_path: str) -> str:
-    """The folder of the store that has the turns of an output folder's days."""
-    return str(beside(output_path) / "turns")
-
-
 def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
     """The folder in which turns, nights and states of an output are kept, if the spec names no other one."""
     return beside_table(output_path, absolute_root(root)) if spec.output.is_table else str(beside(output_path))
