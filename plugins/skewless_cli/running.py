@@ -28,7 +28,6 @@ from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_n
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_cli.progress import RunProgress
-from skewless_lake.catalogs import which_are_tested
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
@@ -51,7 +50,7 @@ from skewless_spark.windows.found import states_location
 
 
 def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
-    """Check a spec and its input; what a run of it would read, and whether its stores are tested ones, in sentences.
+    """Check a spec and its input; what a run of it would read, in sentences.
 
     Raises:
         SpecError: the spec cannot be run.
@@ -67,7 +66,7 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
     told = f"{job.extent}; waves of {waves} rows{_windows(job)}.{small}"
     warned = require_input(checks_of_input(job), "the input was listed, and not read") if job.facts is not None else []
-    return " ".join(filter(None, (told, which_are_tested(spec, root), *(f"warned: {one}." for one in warned))))
+    return " ".join(filter(None, (told, *(f"warned: {one}." for one in warned))))
 
 
 def begin_job(given: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
