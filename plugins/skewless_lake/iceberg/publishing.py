@@ -118,6 +118,7 @@ def stage(
 ) -> StagedResult:
     """Write a result into files of the output's table, which no snapshot names yet."""
     table, token = ready_table(target, columns), uuid.uuid4()
+    files_of_part(table, target.values)  # it is refused, if that is not just the files of one partition
     how, places = _How.of(table, target), table.location_provider()
     paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(files))]
     begin(paths)
