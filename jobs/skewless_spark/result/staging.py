@@ -41,13 +41,13 @@ def stage(run: RunDirectory, attempt: Attempt, files: Sequence[CommittedFile], a
         parts.append((HELD, target.quarantine, held, _columns(run, held[0]) if held else named, ()))
     for name, part, sources, columns, expected in parts:
         readers = [ResultFile(file.rows, partial(_batches, run, file, columns)) for file in sources]
-        staged = stage_result(run, columns, readers, part)
-        if odd := [rule for rule in staged.rules if rule.condition and rule not in expected]:
+        written = stage_result(run, columns, readers, part)
+        if odd := [rule for rule in written.rules if rule.condition and rule not in expected]:
             raise SpecError(
-                f"table {staged.table}", "no rules of its rows but those that the result was held to", odd[0].name,
+                f"table {written.table}", "no rules of its rows but those that the result was held to", odd[0].name,
                 "drop that rule, or begin a new run",
             )  # fmt: skip
-        attempt.write(name, staged)
+        attempt.write(name, written)
 
 
 def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
