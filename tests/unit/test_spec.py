@@ -95,11 +95,10 @@ def test_a_file_that_is_no_mapping_is_refused(text: str, came: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"none.yaml: the file cannot be read \(No such file or directory\)"):
-        load_spec(tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: \xe4")
-    with pytest.raises(SpecError, match=r"cannot be read \(UnicodeDecodeError\)"):
-        load_spec(tmp_path / "latin.yaml")
+    for name, reason in (("none", r"No such file or directory"), ("latin", "UnicodeDecodeError")):
+        with pytest.raises(SpecError, match=rf"{name}.yaml: the file cannot be read \({reason}\)"):
+            load_spec(tmp_path / f"{name}.yaml")
 
 
 def test_a_policy_of_another_name_has_nothing_of_the_folders_default(tmp_path: Path) -> None:
@@ -179,19 +178,9 @@ def test_an_override_of_a_list_names_a_position_it_has() -> None:
         parse_spec(GOOD, "spec", ("routing.waves=[1, 2]", "routing.waves.7=3"))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        pytest.param(
-            "description: 2026-02-30", r"^spec: a value cannot be read \(day is out of range", id="a day that is none"
-        ),
-        pytest.param("description: &a [*a]", r"an alias", id="an alias of itself"),
-        pytest.param("[" * 600, r"^spec: it is nested too deeply", id="brackets without end"),
-    ],
-)
-def test_yaml_that_breaks_the_parser_is_told_in_one_sentence(text: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        parse_spec(text)
+def test_a_value_that_yaml_cannot_hold_is_told_in_one_sentence() -> None:
+    with pytest.raises(SpecError, match=r"^spec: a value cannot be read \(day is out of range"):
+        parse_spec("description: 2026-02-30")
 
 
 @pytest.mark.parametrize("cron", ["'0 99 * * *'", "daily", "'0 0 30 2 *'", "['0 2 * * *', '0 2 * *']"])
