@@ -230,11 +230,11 @@ def replay(
 
     Each replay is written into the run directory, and the page What if shows it.
     """
-    told = replay_view.as_object(RunDirectory(run_dir), replay_view.policies_of(policies))
+    replays = replay_view.as_object(RunDirectory(run_dir), replay_view.policies_of(policies))
     if as_json:
-        _print_json(told)
+        _print_json(replays)
     else:
-        replay_view.show(told, _console())
+        replay_view.show(replays, _console())
 
 
 @app.command()

@@ -18,15 +18,15 @@ from skewless_cli.run_view import figure
 from skewless_lake.replays import replayed
 
 
-def policies_of(given: str | None) -> tuple[str, ...]:
+def policies_of(text: str | None) -> tuple[str, ...]:
     """The policies of a list like ``static,adaptive``; without a list, all policies.
 
     Raises:
         SpecError: a policy is unknown; the error names the first.
     """
-    if given is None:
+    if text is None:
         return tuple(POLICIES)
-    names = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in POLICIES:
             raise SpecError("--policies", "known policies", repr(name), nearest(name, POLICIES))
@@ -50,22 +50,22 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     return {"run_dir": str(run), "policies": lines, "refused": refused}
 
 
-def show(told: dict[str, Any], console: Console) -> None:
+def show(replays: dict[str, Any], console: Console) -> None:
     """Print the object that ``as_object`` returns."""
-    table = Table(title=f"replayed: {escape(told['run_dir'])}", title_justify="left")
+    table = Table(title=f"replayed: {escape(replays['run_dir'])}", title_justify="left")
     table.add_column("policy", no_wrap=True)
     for name in ("makespan/bound", "S", "imbalance", "in the mean", "forwarded", "states", "stages"):
         table.add_column(name, justify="right", no_wrap=True)
-    for line in told["policies"]:
+    for line in replays["policies"]:
         table.add_row(*_cells(line))
     console.print(table)
-    if any(line["error"] for line in told["policies"]):
+    if any(line["error"] for line in replays["policies"]):
         say(console, ERROR_WORDS)
-    for line in told["policies"]:
+    for line in replays["policies"]:
         for stage, sentence in enumerate(line["decisions"], start=1):
             say(console, f"{line['policy']}, stage {stage}: {sentence}")
-    for one in told["refused"]:
-        say(console, f"{one['policy']}: not played: {one['reason']}")
+    for refusal in replays["refused"]:
+        say(console, f"{refusal['policy']}: not played: {refusal['reason']}")
 
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:

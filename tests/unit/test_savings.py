@@ -98,6 +98,13 @@ def test_where_nothing_was_to_be_saved_or_routing_did_not_pay_it_says_so() -> No
     )
 
 
+@pytest.mark.parametrize(("ratio", "begin"), [(0.97, "Routing did not pay"), (0.99, "Nothing was"), (1.03, "Plain")])
+def test_two_in_a_hundred_are_nothing(ratio: float, begin: str) -> None:
+    run, reports = played(), untimed(played())
+    plain = replay(run.job, reports, "static").model_copy(update={"makespan_over_bound": ratio * over_bound(run)})
+    assert savings_of(run.job, run.plans, reports, lambda _: plain).sentence.startswith(begin)
+
+
 def test_a_run_that_plain_hashing_routed_says_so_and_what_adaptive_would_have_done() -> None:
     run = played("static")
     found = told(run)

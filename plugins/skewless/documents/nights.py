@@ -88,12 +88,12 @@ class Band(Frozen):
     @property
     def sentence(self) -> str:
         """The figure and its band."""
-        value, low, middle, high = map(self.told, (self.value, self.low, self.middle, self.high))
+        value, low, middle, high = map(self.text, (self.value, self.low, self.middle, self.high))
         return (
             f"{self.figure}: {value}; usual for the weekday, by {self.nights} nights: {low} to {high}, about {middle}"
         )
 
-    def told(self, number: float) -> str:
+    def text(self, number: float) -> str:
         """A value of the figure, as text."""
         if self.share:
             return f"{number:.3%}"
@@ -118,17 +118,18 @@ class Bands(Frozen):
     @property
     def left(self) -> tuple[str, ...]:
         """What is not as usual, or could not be judged, for people."""
-        told = [one.sentence for one in self.checks if one.outcome != "passed"]
-        return (*([f"bands could not be judged: {self.problem}"] if self.problem else []), *told)
+        problem = [f"bands could not be judged: {self.problem}"] if self.problem else []
+        return (*problem, *(check.sentence for check in self.checks if check.outcome != "passed"))
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """How many figures are as usual, and each that is not, for people."""
         if not self.checks and not self.problem:
             return (f"no bands yet: {self.nights} earlier nights of this spec are known",)
-        held = sum(one.outcome == "passed" for one in self.checks)
-        word = "WARNING" if "failed" not in {self.outcome, *(one.outcome for one in self.checks)} else "FAILED"
-        return (f"{held} of {len(self.checks)} figures within their bands", *(f"{word}: {one}" for one in self.left))
+        outcomes = [check.outcome for check in self.checks]
+        word = "FAILED" if "failed" in {self.outcome, *outcomes} else "WARNING"
+        held = f"{outcomes.count('passed')} of {len(outcomes)} figures within their bands"
+        return (held, *(f"{word}: {sentence}" for sentence in self.left))
 
 
 class Finality(Document):
@@ -158,10 +159,8 @@ class Finality(Document):
             sentences.append(f"as a rule, {self.share:.1%} of the rows of {self.part} have come, {of}")
         if self.final_on is not None:
             sentences.append(f"{self.part} is final on {self.final_on}")
-        sentences += [f"{day.part} is final, {_days(day.delay)} after it" for day in self.final]
+        sentences += [
+            f"{day.part} is final, {day.delay:,} day{'' if day.delay == 1 else 's'} after it" for day in self.final
+        ]
         sentences += [f"{rows:,} rows of {part} came after it was final" for part, rows in self.after.items()]
         return tuple(sentences)
-
-
-def _days(count: int) -> str:
-    return "1 day" if count == 1 else f"{count:,} days"

@@ -51,28 +51,25 @@ def with_run(kept: JobNights, job: Job, figures: dict[str, Measured], ledger: Le
     if not mine or deadline is None or not tells_finality(job):
         return then if mine else kept
     today = _today(then, job, clock_day)
-    known = _with_arrivals(then, job, ledger, today)
-    if not kept.arrivals:  # of a long window, older days were final before anyone looked
-        known = known[-MOST_NIGHTS:]
+    known = _with_arrivals(then, job, ledger, today)[-MOST_NIGHTS:]
     for at, day in enumerate(known):
         age = today - day_of(day.part)
         if day.final is None and age >= deadline:
             final = FinalDay(part=day.part, delay=age, run=job.part.name, turn=job.turn)
             known[at] = day.model_copy(update={"final": final})
-    return then.model_copy(update={"arrivals": tuple(known[-MOST_NIGHTS:])})
+    return then.model_copy(update={"arrivals": tuple(known)})
 
 
 def _with_arrivals(kept: JobNights, job: Job, ledger: Ledger, today: int) -> list[Arrivals]:
     """The days that are known, and those of a run's window with the rows that they have now; oldest first."""
     known = {day.part: day for day in kept.arrivals}
-    oldest = min(known, default="") if len(known) == MOST_NIGHTS else ""
     rows = {line.part: line.rows for line in ledger.parts}
     for part in job.covered.parts:
         now, age = rows.get(part.name, 0) + (part.ignored_rows or 0), max(0, today - day_of(part.name))
         before = known.get(part.name)
-        if before is None and part.name >= oldest:
+        if before is None:
             known[part.name] = Arrivals(part=part.name, turn=job.turn, came=((age, now),))
-        elif before is not None and before.turn < job.turn:
+        elif before.turn < job.turn:
             came = before.came if before.final or before.came[-1][1] == now else (*before.came, (age, now))
             known[part.name] = before.model_copy(update={"turn": job.turn, "came": came})
     return [known[part] for part in sorted(known)]
@@ -93,8 +90,8 @@ def finality_of(kept: JobNights, job: Job, clock_day: dt.date) -> Finality:
         after={
             part.name: rows
             for part, _ in job.covered.late()
-            if (told := by_part.get(part.name)) is not None
-            and told.run != job.part.name  # another run of the same day has counted them
+            if (final_day := by_part.get(part.name)) is not None
+            and final_day.run != job.part.name  # a run of the day that told it: they had come
             and (rows := (part.late_rows or 0) + (part.ignored_rows or 0))
         },
     )
@@ -105,8 +102,8 @@ def share_at(came: Sequence[Came], age: int) -> float:
 
     Where rows were taken out again the share is that of those which stayed, as both are another result than the last.
 
-    >>> share_at([(0, 90), (2, 100)], 1), share_at([(0, 100), (1, 80)], 0)
-    (0.9, 0.8)
+    >>> [share_at([(0, 90), (2, 100)], age) for age in (1, 2)], share_at([(0, 100), (1, 80)], 0)
+    ([0.9, 1.0], 0.8)
     """
     rows, last = [rows for seen, rows in came if seen <= age][-1], came[-1][1]
     return 1.0 if rows == last else min(rows, last) / max(rows, last)

@@ -56,7 +56,7 @@ def savings_of(
         return Savings.unknown(policy, NOT_MEASURED)
     seconds = longest_seconds(job, reports)
     ratio = other.makespan_over_bound / (1.0 + gap)
-    found = Savings(
+    savings = Savings(
         sentence="",
         policy=policy,
         against=against,
@@ -65,7 +65,7 @@ def savings_of(
         seconds=None if seconds is None else round(seconds, 3),
         against_seconds=None if seconds is None else round(seconds * ratio, 3),
     )
-    return found.model_copy(update={"sentence": _sentence(found, ratio, other.error)})
+    return savings.model_copy(update={"sentence": _sentence(savings, ratio, other.error)})
 
 
 def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
@@ -80,16 +80,16 @@ def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
     return total
 
 
-def _sentence(found: Savings, ratio: float, error: float) -> str:
+def _sentence(savings: Savings, ratio: float, error: float) -> str:
     off = f" \N{PLUS-MINUS SIGN} {error:.0%}" if error else ""
-    figures = f"({found.against_over_bound:.2f} of the best possible{off}, this run {found.over_bound:.2f})"
-    timed = found.seconds is not None and found.against_seconds is not None
-    seconds = f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s" if timed else ""
-    if found.against != PLAIN:
+    figures = f"({savings.against_over_bound:.2f} of the best possible{off}, this run {savings.over_bound:.2f})"
+    timed = savings.seconds is not None and savings.against_seconds is not None
+    seconds = f", {savings.against_seconds:,.1f} s in place of {savings.seconds:,.1f} s" if timed else ""
+    if savings.against != PLAIN:
         if ratio >= 1.0 - NEAR:
-            return f"{_ROUTED}. Nothing was to be saved by policy {found.against} {figures}."
+            return f"{_ROUTED}. Nothing was to be saved by policy {savings.against} {figures}."
         shorter = f"would have shortened the longest task to {ratio:.0%}{seconds}"
-        return f"{_ROUTED}. Policy {found.against} {shorter} {figures}."
+        return f"{_ROUTED}. Policy {savings.against} {shorter} {figures}."
     if abs(ratio - 1.0) <= NEAR:
         return f"Nothing was to be saved: plain hashing would have come as near to the best possible {figures}."
     times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1.1 else f"{ratio:.2f}"
