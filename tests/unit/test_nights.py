@@ -344,6 +344,7 @@ def test_rows_after_a_day_was_final_are_counted_and_told_and_those_of_ignored_fi
     *_, (kept, _) = _nights(30, {1: 5})
     ways: dict[int, dict[str, Any]] = {
         25: {"late_rows": 7, "units": (0, 1), "ranks": (1,)},
+        26: {"ignored_files": 1, "ignored_rows": 5},
         28: {"ignored_files": 1, "ignored_rows": 9},
     }
     late = [
@@ -355,7 +356,7 @@ def test_rows_after_a_day_was_final_are_counted_and_told_and_those_of_ignored_fi
     job = _job(30, 90, rows={30: 1000}, final_after=4)
     window = job.covered.model_copy(update={"parts": (*late, *job.covered.parts)})
     job = job.model_copy(update={"window": window})
-    kept, told = _told(kept, job, {25: 1012, 28: 1005, 30: 1000})
+    kept, told = _told(kept, job, {25: 1012, 26: 1005, 28: 1005, 30: 1000})
     assert told.after == {_name(25): 7}, "those of the 26th had come when this run told it"
     assert told.sentences[-1] == f"7 rows of {_name(25)} came after it was final"
     assert {day.part: day.came[-1] for day in kept.arrivals}[_name(28)] == (2, 1014)
