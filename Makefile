@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down env test-all test-long test-cluster bench fuzz docs lint lock sbom setup setup-development setup-tests setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights demo-lake test peers mutants up down env test-all test-long test-cluster bench fuzz docs lint lock sbom setup setup-development setup-tests setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in a minute.
@@ -62,9 +62,6 @@ fuzz: setup-development ## Play RUNS=100 random jobs and NIGHTS=20 sequences of 
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from the code
 	@$(IN_VENV) python docs/spec_reference.py
-
-readers: setup-development ## Read a day in four ways (pyarrow twice, DuckDB, polars), READS=3000 times each, while it is published every EVERY=5 seconds
-	@$(IN_VENV) python -m tests.publication $(if $(EVERY),--every $(EVERY)) $(if $(READS),--reads $(READS))
 
 peers: setup-tests ## Read the Parquet files and Delta tables of other projects in DIR=folder in every way, and print what is not read as others do; ONLY=word for some
 	@$(IN_VENV) python -m tests.peers $(DIR) $(if $(ONLY),--only $(ONLY))

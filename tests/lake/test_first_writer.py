@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from skewless.documents.commit import StepCommit
-from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.objects.files import ObjectFiles
 from skewless.run.objects.location import as_written, open_location
@@ -74,13 +74,6 @@ def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(
 def test_a_document_that_is_not_there_is_told_in_one_sentence(place: str) -> None:
     with pytest.raises(RunDirectoryError, match=r"there is no job\.json; run the step before this one first"):
         RunDirectory(f"{place}/none").job()
-
-
-def test_the_second_attempt_at_a_step_has_lost(place: str) -> None:
-    run = RunDirectory(f"{place}/race")
-    run.new_attempt("result").commit([], {})
-    with pytest.raises(LostRaceError):
-        run.new_attempt("result").commit([], {})
 
 
 def test_files_are_as_those_of_a_folder(place: str, fs: ObjectFiles, tmp_path: Path) -> None:
@@ -228,24 +221,6 @@ def test_one_fault_in_the_upload_of_a_file_costs_nothing(
         put(fs, path, b"whole")
         assert fs.cat_file(path) == b"whole"
     assert any(what == fault for _, what in wire.seen)
-
-
-@pytest.mark.long
-def test_faults_at_random_cost_nothing(localbucket: ObjectServer, tmp_path: Path) -> None:
-    drawn = random.Random(17)
-
-    def sometimes(number: int, request: str) -> Fault:
-        del number, request
-        faults: list[Fault] = ["lose answer", "lose request", "500", "503"]
-        return drawn.choice(faults) if drawn.random() < 0.25 else "none"
-
-    with broken_wire(localbucket.port, sometimes) as wire, as_client(localbucket.behind(wire.port)):
-        for number in range(40):
-            run = RunDirectory(f"s3://lake/{tmp_path.name}/{number}")
-            assert run.write_once("COMMIT.json", commit("a"))
-            assert not run.write_once("COMMIT.json", commit("b"))
-            assert run.read("COMMIT.json", StepCommit) == commit("a")
-    assert sum(what != "none" for _, what in wire.seen) > 20
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from skewless.publication.records import PUBLISHED, publication_of
-from tests.publication.loop_device import ext4
+from skewless.publication.records import PUBLISHED
 from tests.publication.power_loss import Disk, Image, watched
-from tests.publication.versions import day_of, digests, digests_of, publish_version, publishing_version, ready
+from tests.publication.versions import day_of, digests, digests_of, publish_version, ready
 
 
 def everywhere(_folder: str) -> bool:
@@ -52,28 +49,3 @@ def test_a_durable_record_means_a_day_that_is_whole_and_no_moment_leaves_a_mix(t
         assert {name for _, name in seen} == expected
         assert {name for recorded, name in seen if recorded} == {"new"}
         old = new
-
-
-@pytest.mark.long
-def test_on_a_real_disk_the_power_may_go_after_any_step_and_the_next_attempt_mends_the_day(tmp_path: Path) -> None:
-    with ext4(tmp_path) as disk:
-        first, second, *spare = (ready(disk.place / str(number), disk.place / "out", number) for number in (1, 2, 3))
-        day, old, new = day_of(first), digests_of(first), digests_of(second)
-        disk.save()  # the runs' own files are on the disk; what is published is what this is about
-        publish_version(first)
-        disk.cut_power()
-        assert digests(path.read_bytes() for path in day.glob("*.parquet")) == old
-        disk.save()
-        for cut_after in publish_version(spare[0]):
-            disk.restore()
-            steps = publishing_version(second)
-            while next(steps) != cut_after:
-                pass
-            steps.close()
-            disk.cut_power()
-            found = digests(path.read_bytes() for path in day.glob("*.parquet"))
-            assert found in (old, new), cut_after
-            assert found == new or publication_of(second) is None, cut_after
-            publish_version(second)
-            disk.cut_power()
-            assert digests(path.read_bytes() for path in day.glob("*.parquet")) == new, cut_after

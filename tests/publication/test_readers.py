@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from tests.publication.libraries import LIBRARIES
-from tests.publication.oracle import Publisher, oracle, read_once
-from tests.publication.versions import FILES, Outcome
+from skewless.run.directory import RunDirectory
+from tests.publication.libraries import LIBRARIES, Library, Pause
+from tests.publication.versions import FILES, Outcome, day_of, judged, publish_version, ready, refused
 from tests.tiers import mostly_long
 
-#: Reads of each library, and how many of them publish a version between listing and opening.
-READS, ASK_EVERY = 800, 80
+
+def read_once(library: Library, day: str, pause: Pause, sentences: list[str]) -> Outcome:
+    """One read, and what it got; an error that does not say that a file is missing counts as torn."""
+    try:
+        rows: pa.Table = library.read(day, pause)
+    except Exception as err:  # noqa: BLE001 - each library has errors of its own
+        outcome = refused(err)
+        if outcome == "torn":
+            sentences.append(f"{type(err).__name__}: {str(err)[:160]}")
+        return outcome
+    outcome = judged(rows)
+    if outcome == "torn":
+        sentences.append(f"{rows.num_rows} rows of versions {sorted(set(rows['version'].to_pylist()))}"[:160])
+    return outcome
+
+
+class Publisher:
+    """Publishes one version of a day after the other."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.versions = place, 0
+        self._next = self._made()
+        self.day = str(day_of(self._next))
+        self.publish()
+
+    def _made(self) -> RunDirectory:
+        self.versions += 1
+        return ready(self.place / "runs" / str(self.versions), self.place / "out", self.versions)
+
+    def publish(self) -> None:
+        """Publish the version that is ready, and make the next one ready."""
+        publish_version(self._next)
+        shutil.rmtree(self.place / "runs" / str(self.versions - 1), ignore_errors=True)
+        self._next = self._made()
 
 
 @pytest.fixture
@@ -86,15 +120,3 @@ def test_a_version_published_at_any_step_of_a_read_leaves_it_whole_or_an_error(q
     assert at > 2 * FILES
     # pyarrow leaves out what goes between listing a name and looking at it; that it listed none is an error, too.
     assert seen == {"whole", "not found"} | (set() if name == "duckdb" else {"none listed"})
-
-
-@pytest.mark.long
-def test_of_three_thousand_reads_none_is_torn_and_each_failure_is_whole_on_one_retry(quick_disk: Path) -> None:
-    tallies = oracle(Publisher(quick_disk), list(LIBRARIES), READS, ask_every=ASK_EVERY)
-    for name, tally in tallies.items():
-        assert tally.reads.total() == READS
-        assert not tally.reads["torn"], f"{name}: {tally}"
-        assert set(tally.retries) <= {"whole"}, f"{name}: {tally}"
-        assert tally.whole >= 0.95, f"{name}: {tally}"
-    # Whoever lists, and opens after the next version is there, must have noticed.
-    assert any(tally.retries for tally in tallies.values())
