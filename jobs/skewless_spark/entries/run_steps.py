@@ -14,9 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, cast
 
 from skewless.documents.job import SentSpec
 from skewless.documents.steps import Failure
@@ -40,6 +38,9 @@ from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_progress import StepProgress, announce, queued_rows, say
 from skewless_spark.session.step_times import spark_jobs, spark_step
 from skewless_spark.sharing import share_stage, share_stages
+
+if TYPE_CHECKING:  # a PySpark that is not whole is told by our own package, which looks at it first
+    from pyspark.sql import SparkSession
 
 
 @contextmanager

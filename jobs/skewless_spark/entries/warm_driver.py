@@ -30,7 +30,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
-from pyspark.sql import SparkSession
 
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.session import build_session, start_java
@@ -111,6 +110,8 @@ class Driver:
             if code or request["last"]:
                 return
             if request["arguments"][0] != PREPARE:  # which may have no session yet
+                from pyspark.sql import SparkSession  # noqa: PLC0415  # our own package looks at PySpark first
+
                 SparkSession.builder.getOrCreate().catalog.clearCache()  # sessions share it
 
     def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
