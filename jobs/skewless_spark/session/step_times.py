@@ -94,23 +94,23 @@ def bill_of(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) ->
 def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> StepBill:
     each = seen.task_cores
     executors = [
-        _Executor(int(one["totalCores"]), one["addTime"] / 1000.0, (one["removeTime"] or ended * 1000.0) / 1000.0)
-        for one in seen.executors()
+        _Executor(int(raw["totalCores"]), raw["addTime"] / 1000.0, (raw["removeTime"] or ended * 1000.0) / 1000.0)
+        for raw in seen.executors()
     ]
     all_tries = seen.tries(jobs)
     if len(all_tries) < sum(int(job["numCompletedStages"]) + int(job["numFailedStages"]) for job in jobs):
         raise ValueError("Spark has dropped stages of the step")
     tries = [stage for stage in all_tries if _tasks(stage)]
     skew_seconds = 0.0
-    for last, ends in _without_break(seen, tries, sum(one.cores for one in executors) // each):
-        there = sum(one.cores for one in executors if one.added < last <= one.removed)
+    for last, ends in _without_break(seen, tries, sum(executor.cores for executor in executors) // each):
+        there = sum(executor.cores for executor in executors if executor.added < last <= executor.removed)
         skew_seconds += each * _waited(last, ends, there // each)
     used_millis = sum(int(stage["executorRunTime"]) + int(stage["executorDeserializeTime"]) for stage in tries)
     return StepBill(
         attempts=(),
-        cores=sum(one.cores for one in executors if one.removed >= ended),
+        cores=sum(executor.cores for executor in executors if executor.removed >= ended),
         tasks=sum(map(_tasks, tries)),
-        held_seconds=round(sum(one.held(began, ended) for one in executors), 3),
+        held_seconds=round(sum(executor.held(began, ended) for executor in executors), 3),
         used_seconds=round(each * used_millis / 1000.0, 3),
         skew_seconds=round(skew_seconds, 3),
         shuffle_bytes=sum(int(stage["shuffleWriteBytes"]) for stage in tries),
