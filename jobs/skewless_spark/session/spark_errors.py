@@ -64,7 +64,7 @@ def exit_code_of(err: BaseException) -> int:
     if isinstance(err, SkewlessError):
         return err.exit_code
     ours = _OURS.findall(_text(err))
-    if not ours and _OF_DATA.search(_text(err)):
+    if not ours and (_OF_DATA.search(_text(err)) or _ODD_RECORD.search(_text(err))):
         return InputError.exit_code
     kind = getattr(errors, ours[-1][0], SkewlessError) if ours else SkewlessError
     return int(kind.exit_code)

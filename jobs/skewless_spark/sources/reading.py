@@ -397,5 +397,5 @@ def _checked(source: Source, name: str, types: Mapping[str, str]) -> str:
         return column
     told = InputError("input file \0", "text in UTF-8", "other bytes", ENCODING)
     before, after = map(text_literal, f"skewless.errors.InputError: {told}".split("\0"))
-    sentence = f"concat({before}, regexp_replace(_metadata.file_path, '^file:/*', '/'), {after})"
+    sentence = f"concat({before}, regexp_replace(input_file_name(), '^file:/*', '/'), {after})"
     return f"IF(contains({column}, '\ufffd'), raise_error({sentence}), {column})"
