@@ -52,7 +52,7 @@ _OUTGROWN = re.compile(
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
 #: Spark's code of an error of data, which comes out the same however often it is tried: class 22 of the SQL standard
 #: (overflow, cast, division by zero, index out of range), and what ``raise_error`` says.
-_OF_DATA = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)\b")
+_OF_DATA = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)\b|CSV header does not conform|Number of column in CSV header")
 #: Messages about a dead Python worker: the kernel may have killed it for the memory it took.
 _WORKER_DIED = re.compile(r"Python worker exited unexpectedly|Python worker failed to connect back")
 #: The message of a worker that has not our code.
@@ -64,7 +64,7 @@ def exit_code_of(err: BaseException) -> int:
     if isinstance(err, SkewlessError):
         return err.exit_code
     ours = _OURS.findall(_text(err))
-    if not ours and (_OF_DATA.search(_text(err)) or _ODD_RECORD.search(_text(err))):
+    if not ours and _OF_DATA.search(_text(err)):
         return InputError.exit_code
     kind = getattr(errors, ours[-1][0], SkewlessError) if ours else SkewlessError
     return int(kind.exit_code)
