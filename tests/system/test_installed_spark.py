@@ -6,11 +6,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from skewless_spark.session.versions import unfit_spark
+from skewless_spark.session.versions import LOWEST, unfit_spark
 
 ROOT = Path(__file__).parents[2]
 OLD = "pyspark: expected Spark 4.1 or newer, but got Spark 4.0.5; take a newer one."
@@ -62,6 +64,11 @@ def test_the_pyspark_of_these_tests_is_whole_and_none_is_no_mixture(monkeypatch:
     assert unfit_spark() == ""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert unfit_spark() == ""
+
+
+def test_the_lowest_spark_is_that_of_the_extra() -> None:
+    required = {Requirement(text).name: Requirement(text).specifier for text in requires("skewless") or ()}
+    assert f">={LOWEST[0]}.{LOWEST[1]}" in str(required["pyspark"])
 
 
 @pytest.mark.parametrize("program", [*(one.name for one in ENTRIES), "skewless check"])
