@@ -18,12 +18,13 @@ from pyspark.sql import SparkSession
 from examples import data_root, say
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
+from skewless.spec.shadow import FRESH
 from skewless.spec.spec import JobSpec
 from skewless_cli.run_summary import rows_read
-from skewless_spark.entries.pipeline import Silent, run_pipeline, run_stages
+from skewless_spark.comparison.compare import compare, compared_columns
+from skewless_spark.comparison.other_side import other_side
+from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.quality.verification import differences
-from skewless_spark.result.merge import merge_states
 from skewless_spark.session.session import build_session
 
 SPEC = Path(__file__).with_name("nights.yaml")
@@ -82,16 +83,11 @@ def main() -> None:
             f"{run.job().date!s:<12} {len(window.parts):>4} {counts['reused']:>13,} {counts['added']:>6,} "
             f"{read:>11,} {window.unchanged_rows:>14,} {seconds:>8.1f}"
         )
-    whole = RunDirectory(str(root / "nights" / "whole"))
-    alone = load_spec(SPEC, ("window={length: 4, states: nights/apart}",))
-    prepare(whole, alone, run.job().date, str(root), str(SPEC))
-    run_stages(spark, whole, Silent())
-    merge_states(spark, whole)
-    found = differences(spark, run, whole)
-    differing = sum(found.exact.values()) + found.missing_keys
-    say(f"the last result beside one of all {rows_read(whole):,} rows: {found.keys:,} keys, {differing:,} differ")
+    fresh = other_side(spark, FRESH, run.job(), compared_columns(run, spark))
+    comparison = compare(spark, run, fresh, tolerance=1e-9, examples=3)
+    say(f"the last result beside one of all rows: {comparison.verdict}")
     spark.stop()
-    sys.exit(3 if found.found else 0)
+    sys.exit(3 if comparison.found else 0)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import os
 import secrets
-import shutil
 import sys
 import tempfile
 import traceback
@@ -20,7 +19,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from rich.console import Console
 
-from skewless.errors import QualityError, SkewlessError, SpecError
+from skewless.errors import SkewlessError, SpecError
 from skewless.publication.retention import Limits
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
@@ -300,38 +299,6 @@ def states(
 
 
 @app.command()
-def verify(
-    spec: Spec,
-    overrides: Overrides = None,
-    date: Date = None,
-    hour: Hour = None,
-    master: Master = None,
-    root: Root = "data",
-    as_json: AsJson = False,
-) -> None:
-    """Compute the result of a window from kept states and from all rows, and compare. Nothing is published."""
-    loaded = load_spec(spec, tuple(overrides or ()))
-    part = chosen_part(loaded, date, hour)
-    from skewless_cli import running  # noqa: PLC0415  # as in ``check``
-
-    # Both runs are made on this machine, in a folder that nobody else can have made, and removed again.
-    above = Path(tempfile.gettempdir()) if "://" in root else Path(root).absolute() / "verifications"
-    above.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix=f"{loaded.name}-", dir=above)
-    found = running.verify_job(loaded, f"spec {spec}", part, folder, root, master)
-    if as_json:
-        _print_json({**found._asdict(), "differ": found.found, "folder": folder if found.found else None})
-    else:
-        sys.stdout.write(states_view.verdict(found._asdict(), part))
-    if found.found:
-        raise QualityError.saying(
-            f"states of {loaded.name}", f"they are not those of all rows; both runs are in {folder}",
-            "remove the states of the parts that are wrong, and run again",
-        )  # fmt: skip
-    shutil.rmtree(folder)
-
-
-@app.command()
 def compare(
     spec: Spec,
     other: Annotated[
@@ -341,7 +308,7 @@ def compare(
             metavar="OTHER",
             show_default=False,
             help="The other result: a path whose ending tells the format (Parquet if it does not), FORMAT:PATH as in "
-            "input of a spec, or a query.",
+            "input of a spec, or a query; or fresh: the result of all rows, computed anew.",
         ),
     ],
     overrides: Overrides = None,
@@ -353,12 +320,12 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="How far floats may be apart, relative to the larger one.")
     ] = 1e-9,
-    worst: Annotated[int, typer.Option(min=0, help="How many keys that differ are named.")] = 10,
+    examples: Annotated[int, typer.Option(min=0, help="How many keys that differ are named.")] = 10,
     master: Master = None,
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
-    """Compute a result and compare it with that of another job, key by key. Nothing is published.
+    """Compute a result and compare it, key by key, with that of another job or a fresh one. Nothing is published.
 
     Exit codes as of diff: 0 nothing differs, 1 something does, 2 they could not be compared.
     """
@@ -369,7 +336,7 @@ def compare(
 
         with _run_to_compare(run_dir, root, loaded.name) as folder:
             found = running.compare_job(
-                RunDirectory(folder), loaded, f"spec {spec}", part, other, root, master, tolerance, worst,
+                RunDirectory(folder), loaded, f"spec {spec}", part, other, root, master, tolerance, examples,
                 Console(stderr=True),
             )  # fmt: skip
     except Exception as err:  # noqa: BLE001  # whatever keeps from comparing ends with 2

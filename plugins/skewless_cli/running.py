@@ -22,7 +22,6 @@ from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless.standing.store import borrow_states
 from skewless_cli import run_summary, say
 from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_new
 from skewless_cli.first_spec.layout import located
@@ -31,14 +30,12 @@ from skewless_cli.progress import RunProgress
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
-from skewless_spark.comparison.other_side import other_side
-from skewless_spark.comparison.shadow import check_shadow
+from skewless_spark.comparison.other_side import check_shadow, other_side
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
-from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
+from skewless_spark.entries.pipeline import finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
 from skewless_spark.prepare.restating import find_stale, restating_spec
-from skewless_spark.quality.verification import Differences, differences, require_same_input
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.session import build_session
@@ -46,7 +43,6 @@ from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_times import spark_step
 from skewless_spark.sharing import share_stage, share_stages
 from skewless_spark.sources.locations import output_location
-from skewless_spark.windows.found import states_location
 
 
 def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
@@ -234,36 +230,9 @@ def _session(name: str, master: str | None) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, master: str | None) -> Differences:
-    """Compute a window twice, from kept states and from all rows, and compare. Nothing is published.
-
-    Raises:
-        SpecError: the job keeps no states.
-        InputError: the input changed between the two runs.
-    """
-    if spec.window is None:
-        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
-    kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
-    # Neither run adds to the states of the job. Those of the second run are in a store of its own, which is empty.
-    borrow_states(states_location(spec, root), Path(folder, "borrowed", spec.name))
-    others = {"keep": None, "late": "recompute"}
-    borrowing, alone = (
-        spec.model_copy(update={"window": spec.window.model_copy(update={**others, "states": f"{folder}/{name}"})})
-        for name in ("borrowed", "states")
-    )
-    with _session(f"skewless verify {spec.name}", master) as spark:
-        for run, of_run in ((kept, borrowing), (whole, alone)):
-            prepare(run, of_run, part.date, root, where, hour=part.hour)
-        require_same_input(kept.job(), whole.job())
-        for run in (kept, whole):
-            run_stages(spark, run, Silent())
-            merge_states(spark, run)
-        return differences(spark, kept, whole)
-
-
 def compare_job(
-    run: RunDirectory, spec: JobSpec, where: str, part: Part, given: str, root: str, master: str | None,
-    tolerance: float, worst: int, console: Console,
+    run: RunDirectory, spec: JobSpec, where: str, part: Part, other: str, root: str, master: str | None,
+    tolerance: float, examples: int, console: Console,
 ) -> Comparison:  # fmt: skip
     """Compute the result of a part, unless the run has it already, and compare it with another. Nothing is published.
 
@@ -278,5 +247,5 @@ def compare_job(
                 run_stages(spark, run, progress)
                 progress.step("merge")
                 merge_states(spark, run)
-        theirs = other_side(spark, given, part, root, compared_columns(run, spark))
-        return compare(spark, run, theirs, tolerance, worst)
+        theirs = other_side(spark, other, run.job(), compared_columns(run, spark))
+        return compare(spark, run, theirs, tolerance, examples)

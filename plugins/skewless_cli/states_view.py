@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
 
 from skewless.errors import SpecError
 from skewless.run.storage import Storage
-from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
 from skewless_cli import say
@@ -82,13 +81,3 @@ def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> I
     if not dry_run:
         remove_states(location, doomed, now, limits)
     yield f"{told}{len(doomed):,} files of {sum(one.size_bytes for one in doomed):,} bytes in {Storage(location)}"
-
-
-def verdict(found: Mapping[str, Any], part: Part) -> str:
-    """What a comparison of kept states with all rows has found for a part: ``Differences`` in lines."""
-    lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]
-    lines += [f"{name}: {count:,} keys differ" for name, count in found["exact"].items()]
-    for name, count in found["approximate"].items():
-        lines.append(f"{name}: {count:,} keys differ by more than both stated errors")
-    lines += [f"for example, {one}" for one in found["examples"]]
-    return "\n".join(lines) + "\n"

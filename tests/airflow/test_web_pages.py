@@ -32,7 +32,6 @@ from skewless.run.directory import (
     QUALITY_REPORT,
     QUALITY_STEP,
     RESULT_STEP,
-    SAVINGS,
     WINDOW_PLAN,
     RunDirectory,
 )  # fmt: skip
@@ -41,7 +40,6 @@ from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
 from skewless_airflow.web.rendering.words import day, required_words
-from skewless_airflow.web.views.comparisons import read_comparisons
 from skewless_airflow.web.views.quality import Mark, QualityView, band_line, observed_line
 from skewless_airflow.web.views.stage import read_stage, read_stages
 from tests import airflow_setting
@@ -580,20 +578,13 @@ def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_k
     for number, differ in enumerate((0, 2, 0)):
         Moments(run_location(f"{DAG}+shadow", f"night{number}"), simulation).compare(differ)
     text = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
-    assert "3 nights compared, 1 differ, 1 min 20 s saved each" in text
-    assert text.count("1 min 00 s") == 2, "of each night"
-    Path(run_location(f"{DAG}+shadow", "night2"), SAVINGS).unlink()
-    untold = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
-    assert "3 nights compared, 1 differ, 1 min 30 s saved in each of 2" in untold
-    history = read_comparisons(DAG, (), "shadow")
-    longer = tuple(dataclasses.replace(night, saved_seconds=-60.0) for night in history.nights)
-    assert "1 min 00 s lost each" in dataclasses.replace(history, nights=longer).verdict
+    assert "3 nights compared, 1 differ<" in text
     assert text.count("400") == 4, "each night, and the summary of the one that differs"
     assert text.count("&lt;img src=x onerror=alert(1)&gt;: occurrences 7 here") == 2
     assert EVIL not in text
     assert "No run of this DAG was compared" in viewer.get(f"/skewless/dags/{DAG}/comparisons").text
     told = viewer.get(f"/skewless/api/v1/dags/{DAG}/comparisons?group=shadow").json()
-    assert told["verdict"] == "3 nights compared, 1 differ, 1 min 30 s saved in each of 2"
+    assert told["verdict"] == "3 nights compared, 1 differ"
     assert sorted(one["comparison"]["differ"] for one in told["runs"]) == [0, 0, 2]
     run = viewer.get(f"/skewless/dags/{DAG}/runs/night1/skew?group=shadow").text
     assert "compared, 400 keys, 2 differ; nothing was published" in run

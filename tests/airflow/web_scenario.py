@@ -262,8 +262,8 @@ class Moments:
         key = DifferingKey(key={"word": EVIL}, columns={"occurrences": Sides(here="7", there=EVIL)})
         found = Comparison(
             beside="old/2026-11-20", keys=400, differ=differ, only_here=0, only_there=0, twice_there=0,
-            columns={"occurrences": differ}, within_error=(), lacking=(), types={}, more=(), worst=(key,) * differ,
-            concentrated=(), tolerance=1e-9, seconds=1.5,
+            columns={"occurrences": differ}, within_error=(), lacking=(), types={}, more=(), examples=(key,) * differ,
+            tolerance=1e-9, seconds=1.5,
         )  # fmt: skip
         attempt = self.run.new_attempt(COMPARISON_STEP)
         attempt.write(COMPARISON_REPORT, found)

@@ -22,11 +22,10 @@ from pyspark.sql import SparkSession
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
-from skewless_spark.comparison.compare import compare
+from skewless_spark.comparison.compare import committed_result, compare
 from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.entries.pipeline import finish_run, run_stages
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.quality.verification import committed_result
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sources import cutting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyarrow import orc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from skewless_spark.comparison import compare as comparing
 from tests.spark.scenario import Told
@@ -146,7 +149,7 @@ def test_each_seeded_difference_is_found_and_nothing_else(
     assert (report["keys"], report["differ"]) == (len(theirs) + 1, 7)
     assert (report["only_here"], report["only_there"], report["twice_there"]) == (1, 1, 1)
     assert report["columns"] == {"n": 0, "total": 1, "mean": 2, "latest": 1}
-    keys = {one["key"]["page"].strip("'"): one for one in report["worst"]}
+    keys = {one["key"]["page"].strip("'"): one for one in report["examples"]}
     pages = theirs["page"]
     assert set(keys) == {pages[3], pages[5], pages[6], pages[7], pages[9], "/new", pages[13]}
     total = int(theirs["total"][3])
@@ -160,24 +163,6 @@ def test_each_seeded_difference_is_found_and_nothing_else(
     assert lenient["columns"]["total"] == 1, "a whole number is exact, also beside a float"
 
 
-@pytest.mark.long
-def test_what_most_keys_that_differ_have_in_common_is_said(
-    tmp_path: Path, theirs: pd.DataFrame, compare: Compare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frame = theirs.drop(columns=["visitors", "middle"])
-    frame.loc[frame["site"] == "b", "n"] += 1
-    of_b, every = int((frame["site"] == "b").sum()), len(frame)
-    text = compare(written(tmp_path, frame)).stdout
-    assert f"site is 'b': {of_b:,} of the {of_b:,} keys that differ, {of_b:,} of all keys\n" in text
-    assert "page begins with" not in text, "all of them do"
-    nulls = theirs.drop(columns=["visitors", "middle"])
-    nulls.loc[nulls["site"].isna(), "n"] += 1
-    assert "site is null: " in compare(written(tmp_path, nulls)).stdout
-    monkeypatch.setattr(comparing, "_LOOKED_AT", 20)  # of many keys that differ, some tell what is common
-    assert f"site is 'b': {of_b:,} of the {of_b:,} keys" in compare(written(tmp_path, frame)).stdout
-    assert every > 2 * of_b
-
-
 def test_sketches_are_compared_within_both_errors(tmp_path: Path, theirs: Any, compare: Compare) -> None:
     """Exact counts are within them; a count that is off by more is found, and only that one."""
     names, heavy = ("visitors", "middle"), int(theirs["n"].idxmax())
@@ -189,7 +174,7 @@ def test_sketches_are_compared_within_both_errors(tmp_path: Path, theirs: Any, c
     frame.loc[heavy, "middle"] = 900
     wrong = json.loads(compare(written(tmp_path, frame), "--json", names=names).stdout)
     assert (wrong["differ"], wrong["columns"]) == (1, {"visitors": 1, "middle": 1})
-    assert wrong["worst"][0]["key"]["page"] == repr(theirs["page"][heavy])
+    assert wrong["examples"][0]["key"]["page"] == repr(theirs["page"][heavy])
 
 
 @pytest.mark.long
@@ -212,7 +197,7 @@ def test_published_sketches_are_compared_by_what_they_hold_and_shown_by_their_es
     assert (right.returncode, report["differ"], report["within_error"]) == (0, 0, ["visitors", "amounts"])
     wrong = json.loads(told("IF(site = 'a' AND page = '/page/1', visitor % 100, visitor)").stdout)
     assert (wrong["differ"], wrong["columns"]) == (1, {"visitors": 1, "amounts": 0})
-    shown = wrong["worst"][0]["columns"]["visitors"]
+    shown = wrong["examples"][0]["columns"]["visitors"]
     assert shown["there"] == "'a sketch of about 100 values'"
     assert re.fullmatch(r"'a sketch of about \d{4} values'", shown["here"])
 
@@ -232,11 +217,10 @@ def test_a_key_that_lacks_on_one_side_has_no_sketch_there(tmp_path: Path, rows: 
     pq.write_table(table, tmp_path / "sketches.parquet")
     path = tmp_path / "sketches.parquet"
     fields: dict[str, Any] = {"names": (), "key": ["visitor"], "aggregates": {"common": common}}
-    unread = json.loads(compare(str(path), "--json", **fields).stdout)
-    assert (unread["differ"], list(unread["types"]), unread["columns"]) == (1, ["common"], {})
-    found = compare(f"SELECT * FROM parquet.`{path}`", "--json", **fields)
-    assert found.returncode == 1, found.stderr
-    assert (json.loads(found.stdout)["only_here"], json.loads(found.stdout)["types"]) == (1, {})
+    for named in (str(path), f"SELECT * FROM parquet.`{path}`"):
+        done = compare(named, "--json", **fields)
+        assert done.returncode == 1, done.stderr
+        assert (json.loads(done.stdout)["only_here"], json.loads(done.stdout)["types"]) == (1, {})
 
 
 def test_columns_and_types_that_differ_are_told(tmp_path: Path, theirs: pd.DataFrame, compare: Compare) -> None:
@@ -298,3 +282,34 @@ def test_nothing_is_published_and_no_run_is_left(
     assert (done.returncode, done.stdout) == (0, f"{len(theirs):,} keys, 0 differ\nn: 0 keys differ\n")
     assert not (home / "data" / "out").exists()
     assert list((home / "data" / "comparisons").iterdir()) == []
+
+
+NESTED = {
+    "number": "double",
+    "listed": "array<struct<x: double, named: string>>",
+    "mapped": "map<string, array<float>>",
+    "within": "struct<at: date, of: map<int, struct<x: double>>>",
+}
+SAME = {
+    "number": [(1.0, 1.0 + 1e-12), (math.nan, math.nan), (0.0, -0.0), (None, None), (math.inf, math.inf)],
+    "listed": [([(1.0, "a"), (None, None)], [(1.0 + 1e-12, "a"), (None, None)]), ([], []), (None, None)],
+    "mapped": [({"a": [1.0], "b": None}, {"b": None, "a": [1.0]}), ({}, {}), (None, None)],
+    "within": [((None, {1: (1.0,), 2: None}), (None, {2: None, 1: (1.0 + 1e-12,)})), (None, None)],
+}
+DIFFERENT = {
+    "number": [(1.0, 1.1), (math.nan, 1.0), (None, 0.0), (math.inf, -math.inf), (math.inf, 1e308)],
+    "listed": [([(1.0, "a")], [(1.0, "b")]), ([], None), ([(1.0, None)], [(1.0, "")]), ([(1.0, "a")], [])],
+    "mapped": [({"a": [1.0]}, {"b": [1.0]}), ({}, None), ({"a": [1.0]}, {"a": [1.0, 1.0]}), ({"a": None}, {"a": []})],
+    "within": [((None, {1: (1.0,)}), (None, {1: (2.0,)})), ((None, {}), None), ((None, None), (None, {}))],
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("cases", [SAME, DIFFERENT], ids=["same", "different"])
+def test_values_are_compared_as_deep_as_they_go(spark: SparkSession, cases: dict[str, list[Any]], name: str) -> None:
+    rows = [(number, *pair) for number, pair in enumerate(cases[name])]
+    frame = spark.createDataFrame(rows, f"at int, here {NESTED[name]}, there {NESTED[name]}")
+    kind = frame.schema["here"].dataType
+    alike = comparing._alike(F.col("here"), F.col("there"), kind, kind, 1e-9)
+    found = [row["alike"] for row in frame.select("at", alike.alias("alike")).orderBy("at").collect()]
+    assert found == [cases is SAME] * len(rows)

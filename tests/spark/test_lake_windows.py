@@ -23,11 +23,11 @@ from skewless.documents.job import Job
 from skewless.errors import InputError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
+from skewless_spark.comparison.other_side import results_of_all_rows
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
-from skewless_spark.quality.all_rows import results_of_all_rows
 from skewless_spark.result.merge import merge_states
 from tests.lake_tables import append, compact, data_file, delete_positions, iceberg_table
 from tests.spark.scenario import Quiet, result_of, spec_of
@@ -59,7 +59,7 @@ class Nights:
         run_stages(self.spark, run, Quiet())
         merge_states(self.spark, run)
         found = result_of(run)
-        # What ``verify`` computes, from the files that the states are said to stand for.
+        # What ``compare --with fresh`` computes, from the files that the states are said to stand for.
         again = {row["c0"]: (row["r0"], row["r1"]) for row in results_of_all_rows(self.spark, run.job()).collect()}
         columns = (found[name].to_pylist() for name in ("k", "n", "total"))
         ours = {key: (n, total) for key, n, total in zip(*columns, strict=True)}

@@ -29,14 +29,15 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
+from skewless.spec.shadow import FRESH
 from skewless.spec.spec import JobSpec
 from skewless_cli.running import check_job
 from skewless_lake.catalogs import open_catalog
+from skewless_spark.comparison.compare import committed_result, compare, compared_columns
+from skewless_spark.comparison.other_side import OtherSide, other_side
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.quality.all_rows import results_of_all_rows
 from skewless_spark.quality.expectations import check_expectations
-from skewless_spark.quality.verification import committed_result, compared
 from skewless_spark.session.versions import lacking_aggregate
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import DATE, Quiet, reduce_job, result_of, spec_of, write_input
@@ -198,18 +199,20 @@ def require_items(row: dict[str, Any], of: dict[str, list[Any]]) -> None:
 def require_differences_are_told(spark: SparkSession, run: RunDirectory) -> None:
     """A result is that of its rows by what its sketches hold, and a sketch of another key is seen and shown."""
     columns, result = JobColumns.of(run.job()), committed_result(spark, run)
-    whole = results_of_all_rows(spark, run.job()).persist()
-    assert not compared(result, whole, columns).found
+    fresh = other_side(spark, FRESH, run.job(), compared_columns(run, spark))
+    assert not compare(spark, run, fresh, 1e-9, 1).found
     swapped = [name for name in ("hll_words", "theta_words", "kll_shares", TOP) if name in AGGREGATES]
     key = F.col(columns.keys[0])
     (other,) = result.where(key == "key1").collect()
     for number in map(columns.result, swapped):
         result = result.withColumn(number, F.when(key == "key2", F.lit(bytes(other[number]))).otherwise(F.col(number)))
-    found = compared(result, whole, columns)
-    assert ({name for name, keys in found.approximate.items() if keys}, found.exact) == (set(swapped), {})
-    (told,) = found.examples
-    assert re.search(r"hll_words is 'a sketch of about \d{4} values' and not 'a sketch of about \d{4} values'", told)
-    assert re.search(r"kll_shares is 'a sketch of \d+ values, their median about 0\.[45]\d+'", told)
+    lacking = columns.named(result.where(key != "key3"))  # a key that is on one side only has no sketch there
+    comparison = compare(spark, run, OtherSide(lacking, dict(lacking.dtypes)), 1e-9, 3)
+    assert {name for name, keys in comparison.columns.items() if keys} == set(swapped)
+    assert (comparison.differ, comparison.only_here) == (2, 1)
+    told = str(next(one for one in comparison.examples if not one.state))
+    assert re.search(r"hll_words 'a sketch of about \d{4} values' here, 'a sketch of about \d{4} values' there", told)
+    assert re.search(r"kll_shares 'a sketch of \d+ values, their median about 0\.[45]\d+'", told)
     assert TOP not in swapped or 'top_words is \'a sketch with [{"item":"' in told
 
 

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from skewless.errors import InputError
 from skewless.publication.records import manifest_of
 from skewless.run.directory import RunDirectory
 from skewless.run.storage import file_checksum
@@ -24,7 +23,6 @@ from skewless.standing.store import StatesStore
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
-from skewless_spark.quality.verification import require_same_input
 from skewless_spark.result.merge import merge_states
 from tests.spark.scenario import Quiet, Told, as_rows, result_of, shown, window_of
 from tests.spark.test_window import DAY, Lake
@@ -206,32 +204,24 @@ FEW = {**AGGREGATES, "some": EVERY["some"], "shape": EVERY["shape"]}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("aggregates", [FEW, EVERY], ids=["few", "every"])
-def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
-    lake: Lake, command: Command, aggregates: dict[str, Any]
+@pytest.mark.parametrize(("aggregates", "right"), [(FEW, False), (EVERY, True)], ids=["wrong", "right"])
+def test_a_comparison_with_a_fresh_computation_finds_a_wrong_state_and_publishes_nothing(
+    lake: Lake, command: Command, aggregates: dict[str, Any], right: bool
 ) -> None:
     for number in range(3):
         lake.put(number, "b", rows=400)
     assert command("run", "--date", day(1), aggregates=aggregates, window=3).returncode == 0
-    store = _store(lake, 1)
-    kept = {part: store.numbers(part) for part in store.parts()}
-
-    right = command("verify", "--date", day(2), "--json", aggregates=aggregates, window=3)
-    assert right.returncode == 0, right.stderr
-    told = right.json
-    assert not told["differ"]
-    assert told["keys"] > 10
-    assert set(told["approximate"]) == {"some", "theta", "half", "top", "heavy", "shape"} & aggregates.keys()
-    assert {part: store.numbers(part) for part in store.parts()} == kept
+    lake.put(0, "late", rows=30)
+    if not right:
+        add_one(_store(lake, 1), day(1))
+    done = command("compare", "--with", "fresh", "--date", day(2), "--json", aggregates=aggregates, window=3)
+    assert done.returncode == int(not right), done.stderr
+    report = done.json
+    assert report["keys"] > 10
+    assert report["beside"] == "a fresh computation"
+    assert report["columns"] == {name: int(name == "total" and not right) for name in aggregates}
+    assert set(report["within_error"]) == {"some", "theta", "half", "top", "shape"} & aggregates.keys()
     assert not (lake.folder / "published" / f"date={day(2)}").exists()
-    assert not list((lake.folder / "verifications").rglob("job.json"))
-
-    add_one(store, day(0))
-    wrong = command("verify", "--date", day(2), aggregates=aggregates, window=3)
-    assert wrong.returncode == 3
-    assert "total: 1 keys differ\n" in wrong.stdout
-    assert "for example, of " in wrong.stdout
-    assert "they are not those of all rows; both runs are in" in wrong.stderr
 
 
 def add_one(store: StatesStore, part: str) -> None:
@@ -249,16 +239,6 @@ def add_one(store: StatesStore, part: str) -> None:
     )
     forged = version.model_copy(update={"states": (changed, *version.states[1:])})
     Path(store.path(f"parts/{part}/versions/0001.json")).write_text(forged.sealed())
-
-
-def test_runs_that_found_different_files_are_not_compared(lake: Lake) -> None:
-    jobs = []
-    for name in ("b", "c"):
-        lake.put(0, name, rows=5)
-        run = RunDirectory(str(lake.folder / name))
-        jobs.append(prepare(run, lake.spec(aggregates=AGGREGATES), DAY, str(lake.folder)))
-    with pytest.raises(InputError, match="the same files for both runs"):
-        require_same_input(*jobs)
 
 
 def _store(lake: Lake, number: int) -> StatesStore:

@@ -21,7 +21,7 @@ from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless_cli import running
-from skewless_spark.comparison import shadow
+from skewless_spark.comparison.compare import EXAMPLES, compare_shadow
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare import freezing
 from skewless_spark.prepare.prepare import prepare
@@ -157,7 +157,7 @@ def test_differences_fail_a_run_that_says_so_and_are_kept(spark: SparkSession, r
             done(spark, root, "shadow", spec)
     found = RunDirectory(str(root / "runs" / "shadow")).comparison()
     assert found is not None
-    assert [(one.key, one.columns["n"].there) for one in found.worst] == [({"page": "'p3'"}, "17")]
+    assert [(one.key, one.columns["n"].there) for one in found.examples] == [({"page": "'p3'"}, "17")]
     _, right = done(spark, root, "right", text(theirs(root), differences="fail"))
     assert right.verdict == "5 keys, 0 differ"
 
@@ -175,15 +175,16 @@ def test_of_two_attempts_the_first_counts_each_lists_the_other_side_once_and_not
         return lists(given, path, share, **asked)
 
     monkeypatch.setattr(freezing, "list_input", listed)
-    given = run.job().spec.shadow
-    assert given is not None
-    assert shadow._compare(spark, run, given, None) == found == run.comparison()
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "comparison", lambda _: None)  # as if both had begun at once
+        assert compare_shadow(spark, run) == found
+    assert run.comparison() == found
     assert seen == [str(root / "old" / str(DAY))]
 
 
 def test_a_run_that_is_to_be_published_is_not_compared(spark: SparkSession, root: Path) -> None:
     with pytest.raises(RunDirectoryError, match="a spec without shadow, so its result is to be published"):
-        shadow.compare_shadow(spark, begun(root, "run", text()))
+        compare_shadow(spark, begun(root, "run", text()))
 
 
 @pytest.mark.long
@@ -199,8 +200,8 @@ def test_a_window_is_compared_and_decimals_are_exact_whatever_the_tolerance(
         spark, root, "wrong", text(theirs(root, *lengths, cents=decimal.Decimal("0.01"), mean=1.0), **fields)
     )
     assert wrong.columns == {"n": 0, "cents": 1, "mean": 0}, "a mean that is 1 ms off is within the tolerance"
-    assert wrong.worst[0].key["page"] == "'p3'"
-    assert wrong.worst[0].key.get("window", "3") == "3"
+    assert wrong.examples[0].key["page"] == "'p3'"
+    assert wrong.examples[0].key.get("window", "3") == "3"
 
 
 @pytest.mark.long
@@ -265,7 +266,7 @@ def test_results_that_are_not_published_are_not_restated() -> None:
 
 @pytest.mark.long
 def test_a_million_keys_that_differ_stay_in_spark(spark: SparkSession, root: Path) -> None:
-    """Python gets the counts and the worst keys; what is commonest is looked up among some of the keys."""
+    """Python gets the counts and the first keys."""
     keys, run = 1_000_000, begun(root, "run", text("parquet:many"))
     made = spark.range(keys).selectExpr(
         "concat('p', id) AS page", "1L AS n", "CAST(id AS DECIMAL(22, 2)) AS cents", "id / 3D AS mean"
@@ -275,8 +276,8 @@ def test_a_million_keys_that_differ_stay_in_spark(spark: SparkSession, root: Pat
     attempt.commit(written(attempt, RESULT, FOLDER), {"rows": keys, "keys": keys})
     made.withColumn("n", made.n + 1).write.parquet(str(root / "many"))
     before = _peak_bytes()
-    found = shadow.compare_shadow(spark, run)
-    assert (found.keys, found.differ, len(found.worst)) == (keys, keys, shadow.WORST)
+    found = compare_shadow(spark, run)
+    assert (found.keys, found.differ, len(found.examples)) == (keys, keys, EXAMPLES)
     assert _peak_bytes() - before < 50 << 20
 
 

@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import os
-import stat
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +32,6 @@ from skewless.standing.store import (
     MergedParts,
     Numbered,
     StatesStore,
-    borrow_states,
     merge_path,
     open_states,
     states_checksum,
@@ -421,26 +419,3 @@ def test_states_and_their_names_are_on_the_disk_before_a_version_counts(
     folders = [path for path in files[0].parents if path.is_relative_to(str(store))]
     assert {str(path) for path in (*files, *folders)} <= set(done[:counts])
     assert str(Path(store.path(version_path(PART, number))).parent) in done[counts:]
-
-
-def test_borrowed_states_are_the_users_own_and_follow_no_link_of_others(tmp_path: Path) -> None:
-    kept = StatesStore(str(tmp_path / "kept" / "f"))
-    kept.commit(version_of(kept, "r", "x"))
-    document = Path(kept.path(version_path(PART, 1)))
-    document.chmod(0o640)
-    borrowed = tmp_path / "of a user" / "borrowed"
-    borrow_states(str(tmp_path / "kept"), borrowed)
-    assert stat.S_IMODE(borrowed.stat().st_mode) == 0o700
-    assert stat.S_IMODE((borrowed / document.relative_to(tmp_path / "kept")).stat().st_mode) == 0o640
-    mine = StatesStore(str(borrowed / "f"))
-    mine.commit(version_of(mine, "s", "y"))
-    assert (kept.numbers(PART), mine.numbers(PART)) == ([1], [1, 2]), (
-        "what is added there is not added to the kept ones"
-    )
-    of_others = tmp_path / "of others"
-    of_others.mkdir()
-    planted = tmp_path / "planted"
-    planted.symlink_to(of_others)
-    with pytest.raises(FileExistsError):
-        borrow_states(str(tmp_path / "kept"), planted)
-    assert not list(of_others.iterdir())

@@ -1,35 +1,92 @@
-"""Compares the result of a run with that of another job: both are joined by key on Spark."""
+"""Compares the result of a run with another one: one full outer join by key on Spark, and one report.
+
+It serves ``skewless compare``, also with a fresh computation, and the last step of a run in the shadow of another job.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType, NumericType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NumericType,
+    StructField,
+    StructType,
+)
 
 from skewless.documents.comparison import Comparison, DifferingKey, Sides
-from skewless.errors import InputError, QualityError, without_secrets
-from skewless.run.directory import RunDirectory
-from skewless_spark.comparison.other_side import OtherSide
-from skewless_spark.quality.all_rows import results_of_all_rows
-from skewless_spark.quality.verification import alike, committed_result, compared, short, shown
+from skewless.errors import InputError, LostRaceError, RunDirectoryError, without_secrets
+from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, RESULT_STEP, RunDirectory
+from skewless_lake.replays import keep_savings
+from skewless_spark.aggregates import Aggregate
+from skewless_spark.aggregates.binding import BoundAggregate
+from skewless_spark.aggregates.definition import NativeAggregate
+from skewless_spark.comparison.other_side import FIELD, OtherSide, other_side, results_of_all_rows
+from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources.uris import quoted
 from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import RESULT, read_files
 
-#: How a key may differ as a whole.
-_STATES = ("only here", "only there", "twice there")
-#: A property is told of keys that differ if it holds for so much of them, and so many times as often as for all keys.
-_SHARE, _TIMES = 0.5, 1.5
-#: Characters of a text by whose beginning keys are put together.
-_PREFIX = 3
-#: Of about so many keys that differ it is looked up what is commonest among them: Spark counts that in memory.
-_LOOKED_AT = 100_000
+log = logging.getLogger(__name__)
+
+#: So many keys that differ are named by a run in the shadow of another job.
+EXAMPLES = 10
+#: The counts of keys that differ as a whole, by the state of such a key.
+_STATES = {"only here": "only_here", "only there": "only_there", "twice there": "twice_there"}
+_VALUE_CHARS = 80
+
+
+def compare_shadow(spark: SparkSession, run: RunDirectory) -> Comparison:
+    """Compare the committed result of a run with the one that its spec names, unless that has been done.
+
+    Returns:
+        The committed comparison: of this attempt, or of the attempt that committed first.
+
+    Raises:
+        InputError: there is no such other result, or it has other keys.
+        QualityError: the results differ, and the spec says that this fails the run; the comparison is committed.
+        RunDirectoryError: the result is not committed, or the run is to be published.
+    """
+    job = run.job()
+    if (shadow := job.spec.shadow) is None:
+        raise RunDirectoryError.saying(
+            f"run {run}", "it was begun with a spec without shadow, so its result is to be published", "begin a new run"
+        )
+    comparison = run.comparison()
+    if comparison is None:
+        with leased_step(run, COMPARISON_STEP) as fence:
+            comparison = run.comparison()
+            if comparison is None:
+                theirs = other_side(spark, shadow.other, job, compared_columns(run, spark), FIELD)
+                comparison = compare(spark, run, theirs, shadow.tolerance, EXAMPLES)
+                attempt = run.new_attempt(COMPARISON_STEP, fence)
+                attempt.write(COMPARISON_REPORT, comparison)
+                try:
+                    attempt.commit([], {"keys": comparison.keys, "differ": comparison.differ})
+                except LostRaceError as err:
+                    log.warning("%s", err)
+                    commit = run.committed(COMPARISON_STEP)
+                    comparison = run.committed_document(commit, COMPARISON_REPORT, Comparison)
+    keep_savings(run)
+    comparison.require_allowed(shadow, f"comparison of {run}")
+    return comparison
+
+
+def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:
+    """The committed result of a run, with its columns by their numbers."""
+    own = JobColumns.of(run.job()).own_names
+    return read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT)).toDF(*own)
 
 
 def compared_columns(run: RunDirectory, spark: SparkSession) -> dict[str, str]:
@@ -38,212 +95,235 @@ def compared_columns(run: RunDirectory, spark: SparkSession) -> dict[str, str]:
     return {own[field.name]: field.dataType.simpleString() for field in committed_result(spark, run).schema.fields}
 
 
-def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance: float, worst: int) -> Comparison:
+def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance: float, examples: int) -> Comparison:
     """Compare the committed result of a run with another one.
 
-    Aggregates that are approximate are compared with the states of all rows, which the run is held against, too.
+    Exact aggregates must be equal, floats within a tolerance, approximate aggregates within their stated errors: these
+    are held against states of all rows, which the run does not keep and which are computed for it.
 
     Args:
         tolerance: how far floating-point numbers may be apart, relative to the larger one.
+        examples: so many keys that differ are named.
 
     Raises:
         InputError: the other result has no such keys.
-        QualityError: the result is not that of its own rows.
     """
     began, columns = time.monotonic(), JobColumns.of(run.job())
-    with _ours(spark, run, columns) as ours:
-        found = _compared(ours, theirs, columns, tolerance, worst)
-    beside, seconds = without_secrets(theirs.name), round(time.monotonic() - began, 3)
-    return Comparison(beside=beside, tolerance=tolerance, seconds=seconds, **found)
-
-
-def _compared(ours: DataFrame, theirs: OtherSide, columns: JobColumns, tolerance: float, worst: int) -> dict[str, Any]:
-    own, keys = columns.own_names, columns.result_keys
+    ours, own = committed_result(spark, run), columns.own_names
     _require_keys(columns, ours, theirs)
-    found_there = {number: own[number] for number in columns.results if own[number] in theirs.columns}
-    types = _other_types(ours, theirs, found_there)
-    judged = {number: name for number, name in found_there.items() if name not in types}
-    numbered = theirs.rows.select(
-        *(F.col(quoted(own[key])).alias(key) for key in keys),
-        *(F.col(quoted(name)).alias(number) for number, name in judged.items()),
-    )
-    found = _judged(ours, numbered, columns, judged, tolerance)
-    counts = _counts(found, judged)
-    told: dict[str, Any] = {"worst": (), "concentrated": ()}
-    if counts["differ"]:
-        kept = found.persist(StorageLevel.DISK_ONLY)  # it is looked at three times more, and may be large
-        try:
-            told = {
-                "worst": _worst(kept.where("differs"), columns, judged, worst),
-                "concentrated": _concentrated(kept, counts["differ"], keys, own),
-            }
-        finally:
-            kept.unpersist()
-    return {
-        **counts,
-        "within_error": tuple(
-            one.name for one in columns.bound if one.definition.agrees and one.name in judged.values()
-        ),
-        "lacking": tuple(one.name for one in columns.bound if one.name not in theirs.columns),
-        "types": types,
-        "more": tuple(name for name in theirs.columns if name not in own.values()),
-        **told,
+    shared = {number: own[number] for number in columns.results if own[number] in theirs.columns}
+    types = _other_types(ours, theirs, shared)
+    bound = {
+        number: aggregate
+        for number, aggregate in zip(columns.results, columns.bound, strict=True)
+        if number in shared and shared[number] not in types
     }
-
-
-@contextmanager
-def _ours(spark: SparkSession, run: RunDirectory, columns: JobColumns) -> Iterator[DataFrame]:
-    """Our side, with the states of all rows where an aggregate is approximate: they are kept on disk meanwhile."""
-    result = committed_result(spark, run)
-    if not any(one.definition.agrees for one in columns.bound):
-        yield result.withColumn("rows", F.lit(None).cast("bigint"))
-        return
-    whole = results_of_all_rows(spark, run.job()).persist(StorageLevel.DISK_ONLY)
-    try:
-        own = compared(result, whole, columns)
-        if own.found:
-            raise QualityError.saying(
-                f"result of {run}", f"it is not that of its own rows: {'; '.join(own.examples)}",
-                "report this as a fault",
-            )  # fmt: skip
-        yield whole
-    finally:
-        whole.unpersist()
+    approximate = [aggregate.name for aggregate in bound.values() if aggregate.definition.agrees]
+    there = theirs.rows
+    if not theirs.fresh:
+        there = there.select(*(F.col(quoted(own[number])).alias(number) for number in (*columns.result_keys, *bound)))
+        if approximate:
+            whole = results_of_all_rows(spark, run.job()).select(*columns.result_keys, "rows", *columns.sketches)
+            both = _joined(ours, whole, columns.result_keys, "left")
+            ours = both.select(*(F.col(f"h.{number}") for number in ours.columns), "rows", *columns.sketches)
+    rows = _judged(ours, there, columns, bound, tolerance, fresh=theirs.fresh)
+    counted = rows.agg(
+        F.count(F.lit(1)).alias("keys"),
+        F.count_if("differs").alias("differ"),
+        *(F.count_if(F.col("state") == state).alias(name) for state, name in _STATES.items()),
+        *(F.count_if(f"d_{number}").alias(f"d_{number}") for number in bound),
+    ).collect()[0]
+    named = _examples(rows, columns, bound, examples) if counted["differ"] else ()
+    return Comparison(
+        beside=without_secrets(theirs.name),
+        **{name: int(counted[name]) for name in ("keys", "differ", *_STATES.values())},
+        columns={aggregate.name: int(counted[f"d_{number}"]) for number, aggregate in bound.items()},
+        within_error=tuple(approximate),
+        lacking=tuple(aggregate.name for aggregate in columns.bound if aggregate.name not in theirs.columns),
+        types=types,
+        more=tuple(name for name in theirs.columns if name not in own.values()),
+        examples=named,
+        tolerance=tolerance,
+        seconds=round(time.monotonic() - began, 3),
+    )
 
 
 def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> None:
-    for number in columns.result_keys:
+    for number in () if theirs.fresh else columns.result_keys:
         name, kind = columns.own_names[number], ours.schema[number].dataType
         if name not in theirs.rows.columns:
             raise InputError(
                 theirs.where, f"the key column {name!r}", ", ".join(theirs.columns), "rename it in a query"
             )
-        came = theirs.rows.schema[name].dataType
-        if came != kind and not all(isinstance(one, IntegralType) for one in (came, kind)):
+        other = theirs.rows.schema[name].dataType
+        if other != kind and not all(isinstance(key, IntegralType) for key in (other, kind)):
             raise InputError(
-                f"{theirs.where}, key column {name!r}",
-                f"type {kind.simpleString()}",
-                came.simpleString(),
+                f"{theirs.where}, key column {name!r}", f"type {kind.simpleString()}", other.simpleString(),
                 "cast it in a query",
-            )
+            )  # fmt: skip
 
 
-def _other_types(ours: DataFrame, theirs: OtherSide, shared: dict[str, str]) -> dict[str, tuple[str, str]]:
+def _other_types(ours: DataFrame, theirs: OtherSide, shared: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """The columns that cannot be compared, with our type and theirs: numbers can be, whatever they are."""
-    found = {}
-    for number, name in shared.items():
-        kind, came = ours.schema[number].dataType, theirs.columns[name]
-        read = name in theirs.rows.columns
-        if not read or (came != kind.simpleString() and not _are_numbers(kind, theirs.rows.schema[name].dataType)):
-            found[name] = (kind.simpleString(), came)
-    return found
+    return {
+        name: (ours.schema[number].dataType.simpleString(), theirs.columns[name])
+        for number, name in ({} if theirs.fresh else shared).items()
+        if name not in theirs.rows.columns
+        or not _comparable(ours.schema[number].dataType, theirs.rows.schema[name].dataType)
+    }
 
 
-def _are_numbers(*kinds: DataType) -> bool:
-    return all(isinstance(one, NumericType) for one in kinds)
+def _comparable(ours: DataType, theirs: DataType) -> bool:
+    if isinstance(ours, StructType) and isinstance(theirs, StructType):
+        return ours.names == theirs.names and all(
+            _comparable(ours[name].dataType, theirs[name].dataType) for name in ours.names
+        )
+    if isinstance(ours, ArrayType) and isinstance(theirs, ArrayType):
+        return _comparable(ours.elementType, theirs.elementType)
+    if isinstance(ours, MapType) and isinstance(theirs, MapType):
+        return ours.keyType == theirs.keyType and _comparable(ours.valueType, theirs.valueType)
+    return ours == theirs or (isinstance(ours, NumericType) and isinstance(theirs, NumericType))
+
+
+def _joined(here: DataFrame, there: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
+    """Two frames, called ``h`` and ``t``, by their key columns, of which null is a value like any other."""
+    same_key = (F.col(f"h.{key}").eqNullSafe(F.col(f"t.{key}")) for key in keys)
+    return here.alias("h").join(there.alias("t"), reduce(Column.__and__, same_key), how)
 
 
 def _judged(
-    ours: DataFrame, theirs: DataFrame, columns: JobColumns, judged: dict[str, str], tolerance: float
+    ours: DataFrame,
+    theirs: DataFrame,
+    columns: JobColumns,
+    bound: Mapping[str, BoundAggregate[Aggregate]],
+    tolerance: float,
+    *,
+    fresh: bool,
 ) -> DataFrame:
     """All keys of either side: ``k_AT``, ``state``, ``differs``.
 
-    Of each column: ``d_NUMBER``, whether it differs, ``a_NUMBER``, which is theirs, and ``b_NUMBER``, which is ours.
+    Of each column: ``d_NUMBER``, whether it differs, ``h_NUMBER``, which is ours, and ``t_NUMBER``, which is theirs.
+
+    Args:
+        fresh: whether theirs has the states and the counts of rows that approximate results are held against.
     """
     keys = columns.result_keys
-    once = theirs.groupBy(*keys).agg(F.count(F.lit(1)).alias("there"), *(F.first(one).alias(one) for one in judged))
-    same_key = reduce(Column.__and__, (F.col(f"a.{key}").eqNullSafe(F.col(f"b.{key}")) for key in keys))
-    both = once.alias("a").join(ours.withColumn("here", F.lit(1)).alias("b"), same_key, "full")
+    others = [F.first(name).alias(name) for name in theirs.columns if name not in keys]
+    once = theirs.groupBy(*keys).agg(F.count(F.lit(1)).alias("times"), *others)
+    both = _joined(ours.withColumn("here", F.lit(1)), once, keys, "full")
     state = (
-        F.when(F.col("a.there").isNull(), "only here")
-        .when(F.col("b.here").isNull(), "only there")
-        .when(F.col("a.there") > 1, "twice there")
+        F.when(F.col("t.times").isNull(), "only here")
+        .when(F.col("h.here").isNull(), "only there")
+        .when(F.col("t.times") > 1, "twice there")
         .otherwise("both")
     )
-    bound = dict(zip(columns.results, columns.bound, strict=True))
-    differ = []
-    for number in judged:
-        kinds = (theirs.schema[number].dataType, ours.schema[number].dataType)
-        # A whole number is exact, also beside a float.
-        rounded = any(isinstance(kind, DoubleType | FloatType) for kind in kinds)
-        near = tolerance if rounded and not any(isinstance(kind, IntegralType) for kind in kinds) else None
-        differ.append(F.when(state == "both", ~alike(bound[number], number, columns, near)))
+    judged, reference = ("h", "t") if fresh else ("t", "h")
+    differ = {}
+    for number, aggregate in bound.items():
+        here, there = F.col(f"h.{number}"), F.col(f"t.{number}")
+        alike = _alike(here, there, ours.schema[number].dataType, theirs.schema[number].dataType, tolerance)
+        if aggregate.definition.agrees is not None:
+            states = [F.col(f"{reference}.{name}") for name in columns.states(aggregate)]
+            pair = (F.col(f"{side}.{number}") for side in (judged, reference))
+            alike |= _agree(aggregate, *pair, states, F.col(f"{reference}.rows"))
+        differ[number] = F.when(state == "both", ~alike)
     return both.select(
-        *(F.coalesce(F.col(f"a.{key}"), F.col(f"b.{key}")).alias(f"k_{at}") for at, key in enumerate(keys)),
-        state.alias("state"), reduce(Column.__or__, differ, state != "both").alias("differs"),
-        *(column.alias(f"d_{number}") for number, column in zip(judged, differ, strict=True)),
-        *(F.col(f"{side}.{number}").alias(f"{side}_{number}") for number in judged for side in "ab"),
+        *(F.coalesce(F.col(f"h.{key}"), F.col(f"t.{key}")).alias(f"k_{at}") for at, key in enumerate(keys)),
+        state.alias("state"), reduce(Column.__or__, differ.values(), state != "both").alias("differs"),
+        *(column.alias(f"d_{number}") for number, column in differ.items()),
+        *(F.col(f"{side}.{number}").alias(f"{side}_{number}") for number in bound for side in "ht"),
     )  # fmt: skip
 
 
-def _counts(found: DataFrame, judged: dict[str, str]) -> dict[str, Any]:
-    counted = found.agg(
-        F.count(F.lit(1)).alias("keys"),
-        F.count_if("differs").alias("differ"),
-        *(F.count_if(F.col("state") == state).alias(state.replace(" ", "_")) for state in _STATES),
-        *(F.count_if(f"d_{number}").alias(f"d_{number}") for number in judged),
-    ).collect()[0]
-    alone = {name: int(counted[name]) for name in ("keys", "differ", *(state.replace(" ", "_") for state in _STATES))}
-    return {**alone, "columns": {name: int(counted[f"d_{number}"]) for number, name in judged.items()}}
+def _alike(here: Column, there: Column, ours: DataType, theirs: DataType, tolerance: float) -> Column:
+    """Whether two values are equal, and floats within them near to each other; null and NaN are equal to themselves."""
+    if isinstance(ours, StructType) and isinstance(theirs, StructType):
+        fields = (
+            _alike(here.getField(name), there.getField(name), ours[name].dataType, theirs[name].dataType, tolerance)
+            for name in ours.names
+        )
+        alike = reduce(Column.__and__, fields, F.lit(True))
+    elif isinstance(ours, ArrayType) and isinstance(theirs, ArrayType):
+        of = ours.elementType, theirs.elementType
+        each = F.zip_with(here, there, lambda left, right: _alike(left, right, *of, tolerance))
+        alike = (F.size(here) == F.size(there)) & F.forall(each, lambda element: element)
+    elif isinstance(ours, MapType) and isinstance(theirs, MapType):
+        kinds = (_entries_type(kind) for kind in (ours, theirs))
+        return _alike(_entries(here), _entries(there), *kinds, tolerance)
+    else:
+        alike = here.eqNullSafe(there)
+        floats = any(isinstance(kind, DoubleType | FloatType) for kind in (ours, theirs))
+        # A whole number is exact, also beside a float.
+        if floats and not any(isinstance(kind, IntegralType) for kind in (ours, theirs)):
+            left, right = here.cast("double"), there.cast("double")
+            largest = F.greatest(F.abs(left), F.abs(right))
+            near = (largest < F.lit(float("inf"))) & (F.abs(left - right) <= largest * tolerance)
+            alike |= F.coalesce(near, F.lit(False))
+        return alike
+    return (here.isNull() & there.isNull()) | (here.isNotNull() & there.isNotNull() & alike)
 
 
-def _worst(wrong: DataFrame, columns: JobColumns, judged: dict[str, str], number: int) -> tuple[DifferingKey, ...]:
-    """The keys whose numbers are furthest apart, relative to the larger one; all else is as far as can be."""
-    keys, own = columns.result_keys, columns.own_names
-    apart = [F.lit(0.0)]
-    for one in judged:
-        distance = F.lit(1.0)
-        if isinstance(wrong.schema[f"a_{one}"].dataType, NumericType):
-            ours, theirs = F.col(f"b_{one}").cast("double"), F.col(f"a_{one}").cast("double")
-            distance = F.coalesce(F.try_divide(F.abs(ours - theirs), F.greatest(F.abs(ours), F.abs(theirs))), distance)
-        apart.append(F.when(F.col(f"d_{one}"), distance).otherwise(0.0))
-    ordered = wrong.orderBy(
-        F.when(F.col("state") != "both", 1.0).otherwise(F.greatest(*apart, F.lit(0.0))).desc(),
-        *(f"k_{at}" for at in range(len(keys))),
+def _entries(values: Column) -> Column:
+    """The entries of a map in the order of their keys."""
+    return F.transform(
+        F.array_sort(F.map_keys(values)),
+        lambda key: F.struct(key.alias("key"), F.try_element_at(values, key).alias("value")),
     )
-    readable = {
-        f"{side}_{result}": shown(one, F.col(f"{side}_{result}"))
-        for one, result in zip(columns.bound, columns.results, strict=True)
-        for side in "ab"
-        if result in judged
-    }
+
+
+def _entries_type(kind: MapType) -> ArrayType:
+    return ArrayType(StructType([StructField("key", kind.keyType), StructField("value", kind.valueType)]))
+
+
+def _agree(
+    aggregate: BoundAggregate[Aggregate], result: Column, reference: Column, states: Sequence[Column], rows: Column
+) -> Column:
+    """Whether a result may be of the same rows as a reference, by the states and the rows of that; never null.
+
+    An aggregate's own functions see no null: of a key that is on one side only they are not asked.
+    """
+    definition, options = aggregate.definition, aggregate.options
+    if isinstance(definition, NativeAggregate):
+        assert definition.agrees is not None  # noqa: S101
+        near = definition.agrees(result, states, options, aggregate.spark_type, rows)
+    else:
+        agrees = definition.agrees
+
+        def both_agree(value: Any, other: Any, of: int | None) -> bool:  # Spark calls it for each key, whatever F.when
+            return None not in (value, other, of) and bool(agrees(value, other, options, of))  # type: ignore[misc]
+
+        near = F.udf(both_agree, "boolean")(result, reference, rows)
+    return F.coalesce(F.when(result.isNotNull() & rows.isNotNull(), near), F.lit(False))
+
+
+def _examples(
+    rows: DataFrame, columns: JobColumns, bound: Mapping[str, BoundAggregate[Aggregate]], number: int
+) -> tuple[DifferingKey, ...]:
+    """The first keys that differ, with what differs; of sketches, what they estimate."""
+    keys, own = columns.result_keys, columns.own_names
+    readable = {}
+    for result, aggregate in bound.items():
+        definition = aggregate.definition
+        if isinstance(definition, NativeAggregate):
+            for value in (f"h_{result}", f"t_{result}"):
+                estimate = definition.shown(F.col(value), aggregate.options, aggregate.spark_type)
+                readable[value] = F.when(F.col(value).isNotNull(), estimate)
+    wrong = rows.where("differs").orderBy(*(f"k_{at}" for at in range(len(keys)))).limit(number)
     return tuple(
         DifferingKey(
-            key={own[key]: short(row[f"k_{at}"]) for at, key in enumerate(keys)},
-            state="" if row["state"] == "both" else row["state"],
+            key={own[key]: _short(row[f"k_{at}"]) for at, key in enumerate(keys)},
+            state=row["state"] if row["state"] in _STATES else "",
             columns={
-                name: Sides(here=short(row[f"b_{one}"]), there=short(row[f"a_{one}"]))
-                for one, name in judged.items()
-                if row[f"d_{one}"]
+                aggregate.name: Sides(here=_short(row[f"h_{result}"]), there=_short(row[f"t_{result}"]))
+                for result, aggregate in bound.items()
+                if row[f"d_{result}"]
             },
         )
-        for row in ordered.limit(number).withColumns(readable).collect()
+        for row in wrong.withColumns(readable).collect()
     )
 
 
-def _concentrated(found: DataFrame, differ: int, keys: list[str], own: dict[str, str]) -> tuple[str, ...]:
-    """What most keys that differ have in common: a null, the beginning of a text, or one of several key columns."""
-    looked_at: dict[str, Column] = {}
-    for at, key in enumerate(keys):
-        column, name = F.col(f"k_{at}"), own[key]
-        if isinstance(found.schema[f"k_{at}"].dataType, StringType):
-            looked_at[f"{name} begins with"] = F.substring(column, 1, _PREFIX)
-        if len(keys) > 1:
-            looked_at[f"{name} is"] = column
-    modes = (F.mode(column).alias(f"m{at}") for at, column in enumerate(looked_at.values()))
-    some = F.pmod(F.xxhash64(*(f"k_{at}" for at in range(len(keys)))), F.lit(-(-differ // _LOOKED_AT))) == 0
-    commonest = found.where(F.col("differs") & some).agg(F.count(F.lit(1)), *modes).collect()[0]
-    told, asked = [], {f"{own[key]} is null": F.col(f"k_{at}").isNull() for at, key in enumerate(keys)}
-    for at, (name, column) in enumerate(looked_at.items()):
-        if commonest[f"m{at}"] is not None:
-            asked[f"{name} {short(commonest[f'm{at}'])}"] = column == F.lit(commonest[f"m{at}"])
-    counted = found.agg(
-        F.count(F.lit(1)).alias("all"), F.count_if("differs").alias("differ"),
-        *(F.count_if(which).alias(f"all{at}") for at, which in enumerate(asked.values())),
-        *(F.count_if(which & F.col("differs")).alias(f"differ{at}") for at, which in enumerate(asked.values())),
-    ).collect()[0]  # fmt: skip
-    for at, name in enumerate(asked):
-        differ, every = counted[f"differ{at}"], counted[f"all{at}"]
-        if differ >= _SHARE * counted["differ"] > 0 and differ * counted["all"] >= _TIMES * every * counted["differ"]:
-            told.append(f"{name}: {differ:,} of the {counted['differ']:,} keys that differ, {every:,} of all keys")
-    return tuple(told)
+def _short(value: Any) -> str:
+    """A value as a report has it."""
+    text = repr(value)
+    return text if len(text) <= _VALUE_CHARS else f"{text[: _VALUE_CHARS - 3]}..."

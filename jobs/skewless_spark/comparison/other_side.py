@@ -1,8 +1,9 @@
-"""The result of another job, as a user names it: files, a table, or a query."""
+"""What a result is compared with, as a user names it: files, a table, a query, or a fresh computation of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -11,16 +12,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.document import sentence_of
+from skewless.documents.job import Job, Unit
 from skewless.errors import InputError, SpecError
-from skewless.spec.part import Part, resolve_path
-from skewless.spec.shadow import input_of, is_query
+from skewless.spec.part import resolve_path
+from skewless.spec.shadow import FRESH, input_of, is_query
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze, listed
-from skewless_spark.session.session import session_in_jvm
+from skewless_spark.result.merge import evaluated_rows
+from skewless_spark.session.session import build_session, session_in_jvm
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.partition_columns import values_of_folders
 from skewless_spark.sources.reading import read_units
 from skewless_spark.sources.uris import quoted
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.windows.nodes import with_window
 
 #: What names the other result, as sentences say.
 OPTION, FIELD = "--with", "shadow.with"
@@ -29,81 +36,87 @@ _UNTYPED = ("csv", "json")
 
 
 class OtherSide(NamedTuple):
-    """The rows of another job's result.
+    """The rows of another result.
 
     Attributes:
         rows: of those of our columns that the result has, by their names; without those that only a query reads.
         columns: the Spark SQL type of each of its columns.
-        name: as it was given, with the part put in.
+        name: as it was named, with the part put in.
+        fresh: whether it is of all rows of the run itself: it then has all our columns, by their numbers, and the
+            states and the counts of rows that approximate results are held against.
     """
 
     rows: DataFrame
     columns: dict[str, str]
     name: str = ""
     where: str = OPTION
+    fresh: bool = False
 
 
-def other_side(
-    spark: SparkSession, given: str, part: Part, root: str, ours: Mapping[str, str], where: str = OPTION
-) -> OtherSide:
-    """The result that an option, or a field of a spec, names.
+def other_side(spark: SparkSession, named: str, job: Job, ours: Mapping[str, str], where: str = OPTION) -> OtherSide:
+    """The result that an option, or a field of a spec, names for the part that a job computes.
 
     Args:
-        given: a query that begins with SELECT, WITH, FROM, VALUES or TABLE; or ``FORMAT:PATH``, with a format and a
-            path as ``input`` of a spec has them; or a path whose ending tells its format, Parquet if it does not. In
-            each of them ``{date}`` and ``{hour}`` are the part.
+        named: ``fresh``, the result of all rows that the job has pinned; a query that begins with SELECT, WITH, FROM,
+            VALUES or TABLE; or ``FORMAT:PATH``, with a format and a path as ``input`` of a spec has them; or a path
+            whose ending tells its format, Parquet if it does not. In each of them ``{date}`` and ``{hour}`` are the
+            part.
         ours: the Spark SQL type of each column that is compared; CSV and JSON are read with these.
 
     Raises:
-        SpecError: nothing is meant by what is given.
+        SpecError: nothing is meant by what is named.
         InputError: the query fails, or there is nothing to read.
     """
-    name = resolve_path(given, part, where)
-    if is_query(given):
+    if named == FRESH:
+        return OtherSide(results_of_all_rows(spark, job), dict(ours), "a fresh computation", where, fresh=True)
+    name = resolve_path(named, job.part, where)
+    if is_query(named):
         return _of_query(spark, name, ours, where)
-    raw: dict[str, Any] = {"name": "other", "input": input_of(given), "output": {"path": "/unused"}}
+    raw: dict[str, Any] = {"name": "other", "input": input_of(named), "output": {"path": "/unused"}}
     if raw["input"]["format"] in _UNTYPED:
         raw["input"]["columns"] = dict(ours)
     spec = _spec_of(raw, next(iter(ours)), {}, where)
     try:
-        found = listed(spark, spec, part, root, where)
+        listing = listed(spark, spec, job.part, job.root, where)
     except InputError as err:  # which takes it for the job's own input
         raise InputError(f"{where}, {err.where}", err.required, err.came, err.hint) from None
-    listing = found[1]
-    types = {**listing.source.columns, **listing.source.partition_columns}
+    types = {**listing[1].source.columns, **listing[1].source.partition_columns}
     read = [name for name in ours if name in types and not types[name].startswith(UNSUPPORTED)]
     key = next((name for name in read if types[name].split("(")[0] in KEY_TYPES), None)
     if key is None:
-        raise InputError(f"{where} {given}", f"a result with columns {', '.join(ours)}", ", ".join(types) or "none")
+        raise InputError(f"{where} {named}", f"a result with columns {', '.join(ours)}", ", ".join(types) or "none")
     spec = _spec_of(raw, key, dict.fromkeys(read, "count"), where)
-    job = freeze(spec, part.date, root, where, hour=part.hour, found=found)
-    rows = read_units(spark, job, range(len(job.units)), read, located=False).drop("origin")
+    other = freeze(spec, job.part.date, job.root, where, hour=job.part.hour, found=listing)
+    rows = read_units(spark, other, range(len(other.units)), read, located=False).drop("origin")
     return OtherSide(rows.toDF(*read), types, name, where)
 
 
-def require_parsed(spark: SparkSession, given: str, where: str) -> None:
-    """Refuse a query that Spark cannot parse; what it names need not be there yet.
+def check_shadow(spec: JobSpec, where: str) -> None:
+    """Refuse a query that Spark cannot parse, in a spec that has one; what it names need not be there yet.
 
     Raises:
         SpecError: says where Spark stumbles.
     """
-    if is_query(given):
-        parser = session_in_jvm(spark).sessionState().sqlParser()
-        try:
-            parser.parsePlan(f"SELECT * FROM (\n{given}\n)")  # noqa: S608  # nothing is run
-        except ParseException as err:
-            raise SpecError(f"{where}, the query", "one that Spark can parse", str(err).splitlines()[0]) from None
+    if spec.shadow is None or not is_query(spec.shadow.other):
+        return
+    spark = SparkSession.getActiveSession() or build_session(f"skewless check {spec.name}")
+    parser = session_in_jvm(spark).sessionState().sqlParser()
+    try:
+        parser.parsePlan(f"SELECT * FROM (\n{spec.shadow.other}\n)")  # noqa: S608  # nothing is run
+    except ParseException as err:
+        fault = str(err).splitlines()[0]
+        raise SpecError(f"{where}, field {FIELD}, the query", "one that Spark can parse", fault) from None
 
 
 def _of_query(spark: SparkSession, query: str, ours: Mapping[str, str], where: str) -> OtherSide:
     try:
-        found = spark.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608  # what writes cannot stand there
+        rows = spark.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608  # what writes cannot stand there
     except (AnalysisException, ParseException) as err:
         raise InputError(f"{where}, the query", "one that Spark can run", str(err).splitlines()[0]) from None
-    types = {field.name: field.dataType.simpleString() for field in found.schema.fields}
-    if len(types) < len(found.columns):
-        raise InputError(f"{where}, the query", "columns whose names differ", ", ".join(found.columns))
-    return OtherSide(found.select(*(F.col(quoted(name)) for name in types if name in ours)), types, query, where)
+    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    if len(types) < len(rows.columns):
+        raise InputError(f"{where}, the query", "columns whose names differ", ", ".join(rows.columns))
+    return OtherSide(rows.select(*(F.col(quoted(name)) for name in types if name in ours)), types, query, where)
 
 
 def _spec_of(raw: dict[str, Any], key: str, counted: Mapping[str, str], where: str) -> JobSpec:
@@ -112,3 +125,43 @@ def _spec_of(raw: dict[str, Any], key: str, counted: Mapping[str, str], where: s
         return JobSpec.model_validate({**raw, "key": [key], "aggregates": {"n": "count", **counts}})
     except ValidationError as err:
         raise sentence_of(err, JobSpec, where, SpecError) from None
+
+
+def results_of_all_rows(spark: SparkSession, job: Job) -> DataFrame:
+    """The results of all rows that a job has pinned, for each of its windows, by one pass of plain Spark.
+
+    Returns:
+        The key columns and results by their numbers, ``rows``, and the states that ``agrees`` takes.
+
+    Raises:
+        InputError: a file has changed since the run was prepared.
+    """
+    of_job, results = JobColumns.of(job), []
+    whole: list[tuple[Job, int | None]] = [(job, None)]
+    for wide, length in [(_all_rows(job, span.first), span.length) for span in job.covered.windows] or whole:
+        ordinals = range(len(wide.units))
+        require_unchanged(wide, ordinals)
+        columns = JobColumns.of(wide)
+        rows = read_units(spark, wide, ordinals, columns.inputs)
+        # Each partition has all rows of its keys, in the order of the input.
+        placed = rows.repartition(job.spec.output.files, *columns.keys)
+        placed = placed.sortWithinPartitions(*columns.keys, *columns.origins)
+        results.append(with_window(of_job, evaluated_rows(placed, columns), length))
+    return reduce(DataFrame.unionAll, results)
+
+
+def _all_rows(job: Job, first: int) -> Job:
+    """A job without a window, over all files of the parts from one on, in their order."""
+    names, pinned = list(job.source.partition_columns), job.source.pinned is not None
+    units = []
+    for file in (file for part in job.covered.parts[first:] for file in part.files):
+        values = file.values if pinned else values_of_folders(file.path)
+        values = values if pinned else {name: values.get(name) for name in names}
+        units.append(
+            Unit(
+                path=file.path, rows=0, size_bytes=file.size_bytes, version=file.version, checksum=file.checksum,
+                counted=False, values=values, deletes=file.deletes, inner=file.inner, header=file.header,
+            )
+        )  # fmt: skip
+    spec = job.spec.model_copy(update={"window": None})
+    return job.model_copy(update={"spec": spec, "units": tuple(units), "waves": (), "window": None})

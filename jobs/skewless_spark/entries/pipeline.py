@@ -16,7 +16,7 @@ from skewless.publication.publish import require_passed
 from skewless.publication.records import Publication
 from skewless.run.directory import RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH, last_step_of
-from skewless_spark.comparison.shadow import compare_shadow
+from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate

@@ -26,7 +26,7 @@ from skewless.run.step_times import timed
 from skewless.spec.options import parse_options, refuse_more_waves, with_options
 from skewless.spec.part import part_named
 from skewless.spec.reading import load_spec
-from skewless_spark.comparison.shadow import compare_shadow
+from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.entries.clusters import cluster_name, stay_with
 from skewless_spark.prepare.prepare import prepare

@@ -1,4 +1,4 @@
-"""How a result differs from that of another job, key by key, and the same in words."""
+"""How a result differs from another one, key by key, and the same in words."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ class DifferingKey(Frozen):
     columns: dict[str, Sides] = Field(default_factory=dict)
 
     def __str__(self) -> str:
-        told = [f"{name} {both.here} here, {both.there} there" for name, both in self.columns.items()]
+        columns = [f"{name} {both.here} here, {both.there} there" for name, both in self.columns.items()]
         key = ", ".join(f"{name} {value}" for name, value in self.key.items())
-        return f"{key}: {'; '.join([self.state, *told] if self.state else told)}"
+        return f"{key}: {'; '.join([self.state, *columns] if self.state else columns)}"
 
 
 class Comparison(Document):
-    """How a result differs from that of another job.
+    """How a result differs from another one.
 
     Attributes:
+        beside: the other result, as it was named.
         keys: how many keys there are in either.
         differ: how many of them differ in any way.
         twice_there: how many have several rows in the other result.
@@ -46,7 +47,7 @@ class Comparison(Document):
             floats see ``tolerance``, of approximate ones a value that is further away than both stated errors.
         within_error: the aggregates that are compared within their stated errors.
         types: the aggregates whose types cannot be compared: ours and theirs.
-        concentrated: what most of the keys that differ have in common, and few others.
+        examples: the first keys that differ.
         tolerance: of floating-point numbers, relative to the larger one.
     """
 
@@ -61,8 +62,7 @@ class Comparison(Document):
     lacking: tuple[str, ...]
     types: dict[str, tuple[str, str]]
     more: tuple[str, ...]
-    worst: tuple[DifferingKey, ...]
-    concentrated: tuple[str, ...]
+    examples: tuple[DifferingKey, ...]
     tolerance: float = Field(ge=0)
     seconds: float = Field(ge=0)
 
@@ -81,13 +81,13 @@ class Comparison(Document):
     @property
     def facts(self) -> Iterator[str]:
         """What differs, a line each, without the keys: first how many keys, then where."""
-        for count, told in (
+        for count, words in (
             (self.only_here, "are not in the other result"),
             (self.only_there, "are in the other result only"),
             (self.twice_there, "have several rows in the other result"),
         ):
             if count:
-                yield f"{count:,} keys {told}"
+                yield f"{count:,} keys {words}"
         for name, count in self.columns.items():
             within = " by more than both stated errors" if name in self.within_error else ""
             yield f"{name}: {count:,} keys differ{within}"
@@ -97,14 +97,13 @@ class Comparison(Document):
             yield f"{name}: {theirs} in the other result, {ours} here, which cannot be compared (a query may cast it)"
         if self.more:
             yield f"not compared: {', '.join(self.more)}, which only the other result has"
-        yield from self.concentrated
 
     @property
     def lines(self) -> Iterator[str]:
         """The report, a line each."""
         yield self.verdict
         yield from self.facts
-        yield from map(str, self.worst)
+        yield from map(str, self.examples)
 
     def allowed_by(self, shadow: Shadow | None) -> bool:
         """Whether the spec lets a run end well with what differs."""

@@ -11,6 +11,8 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from skewless.document import Frozen, unmet
 from skewless.spec.input import TABLES, FileFormat, Input
 
+#: Names the result of all rows of the run itself, computed anew.
+FRESH = "fresh"
 _QUERY = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|TABLE)\b(?![./-])", re.IGNORECASE)
 
 
@@ -37,7 +39,7 @@ def input_of(other: str) -> dict[str, Any]:
 
 
 def _meaningful(other: str) -> str:
-    if not is_query(other):
+    if other != FRESH and not is_query(other):
         try:
             Input.model_validate(input_of(other.strip()))
         except ValidationError:

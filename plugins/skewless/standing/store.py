@@ -16,7 +16,6 @@ import datetime as dt
 import hashlib
 import posixpath
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -296,23 +295,3 @@ def names_in(storage: Storage, folder: str) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [str(entry).rstrip("/").rpartition("/")[2] for entry in entries]
-
-
-def borrow_states(location: str, folder: Path) -> None:
-    """Make a folder with all states that are kept, which may be added to without adding to those.
-
-    Documents are copied, as they are small. Files of states are linked; those that are not local are copied. Copies
-    have the modes of what they are copies of, below a folder that is the user's alone.
-    """
-    kept = Storage(location)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700)
-    for full in kept.fs.find(kept.root):
-        target = folder / str(full)[len(kept.root) + 1 :]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not isinstance(kept.fs, LocalFileSystem):
-            kept.fs.get_file(full, str(target))
-        elif target.suffix == ".json":
-            shutil.copy(full, target)
-        else:
-            target.symlink_to(full)
