@@ -224,8 +224,8 @@ def _judged(
         alike = _alike(here, there, ours.schema[number].dataType, theirs.schema[number].dataType, tolerance)
         if aggregate.definition.agrees is not None:
             states = [F.col(f"{reference}.{name}") for name in columns.states(aggregate)]
-            pair = (F.col(f"{side}.{number}") for side in (judged, reference))
-            alike |= _agree(aggregate, *pair, states, F.col(f"{reference}.rows"))
+            result, held = (F.col(f"{side}.{number}") for side in (judged, reference))
+            alike |= _agree(aggregate, result, held, states, F.col(f"{reference}.rows"))
         differ[number] = F.when(state == "both", ~alike)
     return both.select(
         *(F.coalesce(F.col(f"h.{key}"), F.col(f"t.{key}")).alias(f"k_{at}") for at, key in enumerate(keys)),
@@ -248,8 +248,7 @@ def _alike(here: Column, there: Column, ours: DataType, theirs: DataType, tolera
         each = F.zip_with(here, there, lambda left, right: _alike(left, right, *of, tolerance))
         alike = (F.size(here) == F.size(there)) & F.forall(each, lambda element: element)
     elif isinstance(ours, MapType) and isinstance(theirs, MapType):
-        kinds = (_entries_type(kind) for kind in (ours, theirs))
-        return _alike(_entries(here), _entries(there), *kinds, tolerance)
+        return _alike(_entries(here), _entries(there), _entries_type(ours), _entries_type(theirs), tolerance)
     else:
         alike = here.eqNullSafe(there)
         floats = any(isinstance(kind, DoubleType | FloatType) for kind in (ours, theirs))
@@ -290,7 +289,7 @@ def _agree(
         agrees = definition.agrees
 
         def both_agree(value: Any, other: Any, of: int | None) -> bool:  # Spark calls it for each key, whatever F.when
-            return None not in (value, other, of) and bool(agrees(value, other, options, of))  # type: ignore[misc]
+            return None not in (value, other, of) and bool(agrees(value, other, options, of))  # type: ignore[misc,arg-type]
 
         near = F.udf(both_agree, "boolean")(result, reference, rows)
     return F.coalesce(F.when(result.isNotNull() & rows.isNotNull(), near), F.lit(False))

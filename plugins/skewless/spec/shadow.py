@@ -59,7 +59,8 @@ class Shadow(Frozen):
     other: Annotated[str, AfterValidator(_meaningful)] = Field(
         alias="with", min_length=1, max_length=10_000,
         description="The other result: a path whose ending tells the format (Parquet if it does not), FORMAT:PATH, or "
-        "a query, which may rename and cast columns; {date} and {hour} are the part that the run computes.",
+        "a query, which may rename and cast columns; {date} and {hour} are the part that the run computes. Or fresh: "
+        "the result of all its rows, computed anew.",
         examples=["parquet:/lake/old/{date}", "SELECT * FROM old.clicks WHERE day = DATE '{date}'"],
     )  # fmt: skip
     tolerance: float = Field(
