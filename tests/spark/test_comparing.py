@@ -313,3 +313,19 @@ def test_values_are_compared_as_deep_as_they_go(spark: SparkSession, cases: dict
     alike = comparing._alike(F.col("here"), F.col("there"), kind, kind, 1e-9)
     found = [row["alike"] for row in frame.select("at", alike.alias("alike")).orderBy("at").collect()]
     assert found == [cases is SAME] * len(rows)
+
+
+def test_a_decimal_beside_a_float_is_within_the_tolerance_and_beside_a_decimal_exact(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "SELECT 1.25BD AS here, 1.2500000000001D AS near, 1.2500000000001BD AS exact, 1 AS one, 1.0D AS float"
+    )
+    types = {field.name: field.dataType for field in frame.schema.fields}
+
+    def alike(here: str, there: str, tolerance: float) -> bool:
+        column = comparing._alike(F.col(here), F.col(there), types[here], types[there], tolerance)
+        return bool(frame.select(column).collect()[0][0])
+
+    assert alike("here", "near", 1e-9)
+    assert not alike("here", "near", 1e-15)
+    assert not alike("here", "exact", 0.5)
+    assert alike("one", "float", 0.0)
