@@ -234,6 +234,7 @@ def add_one(store: StatesStore, part: str) -> None:
     counts = table["s1_0"].to_pylist()
     counts[0] += 1
     pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     changed = file.model_copy(
         update={"size_bytes": path.stat().st_size, "checksum": file_checksum(store.fs, str(path))}
     )

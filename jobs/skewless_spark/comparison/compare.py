@@ -287,11 +287,11 @@ def _agree(
         near = definition.agrees(result, states, options, aggregate.spark_type, rows)
     else:
         agrees = definition.agrees
+        assert agrees is not None  # noqa: S101
 
-        def both_agree(value: Any, other: Any, of: int | None) -> bool:  # Spark calls it for each key, whatever F.when
-            return None not in (value, other, of) and bool(agrees(value, other, options, of))  # type: ignore[misc,arg-type]
-
-        near = F.udf(both_agree, "boolean")(result, reference, rows)
+        # Spark calls this for keys of one side, too, whatever condition stands before the call.
+        both = F.udf(lambda a, b, of: None not in (a, b, of) and agrees(a, b, options, of), "boolean")
+        near = both(result, reference, rows)
     return F.coalesce(F.when(result.isNotNull() & rows.isNotNull(), near), F.lit(False))
 
 
