@@ -213,7 +213,7 @@ def require_differences_are_told(spark: SparkSession, run: RunDirectory) -> None
     told = str(next(one for one in comparison.examples if not one.state))
     assert re.search(r"hll_words 'a sketch of about \d{4} values' here, 'a sketch of about \d{4} values' there", told)
     assert re.search(r"kll_shares 'a sketch of \d+ values, their median about 0\.[45]\d+'", told)
-    assert TOP not in swapped or 'top_words is \'a sketch with [{"item":"' in told
+    assert TOP not in swapped or 'top_words \'a sketch with [{"item":"' in told
 
 
 class Days:
