@@ -62,6 +62,17 @@ def test_the_form_of_a_job_with_a_window_asks_about_late_and_missing_data() -> N
 
 
 @IN_PROCESS
+def test_the_form_of_a_job_with_a_quarantine_takes_keys_as_texts_or_all() -> None:
+    unique = {"type": "expect_column_values_to_be_unique", "severity": "quarantine", "at_most": 2}
+    spec = _spec(quality={"expectations": [unique]})
+    params = form_params(spec)
+    assert "accept" not in form_params(_spec())
+    for accept, expected in (("all", "all"), (["42", "pen"], (("42",), ("pen",))), ([], ())):
+        params["accept"].resolve(accept)
+        options = chosen({"accept": accept}, params, spec, "form").options
+        assert with_options(spec, options, "form").quality.accept == expected
+
+
 @pytest.mark.parametrize("schedule", [{}, {"cron": "5 * * * *", "part": "hour-1"}], ids=["days", "hours"])
 def test_every_field_has_a_title_and_a_description_that_a_browser_can_show(schedule: dict[str, JsonValue]) -> None:
     dag = build_dag(_spec(schedule=schedule))

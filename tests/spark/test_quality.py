@@ -153,13 +153,6 @@ def test_a_good_result_passes_and_the_report_says_so(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.long
-def test_two_validations_of_the_same_result_write_the_same_report(spark: SparkSession, tmp_path: Path) -> None:
-    scene = expecting("expect_column_values_to_be_between", column="occurrences", min_value=50)
-    first, second = (report_of(scene, spark, tmp_path / name) for name in ("a", "b"))
-    assert first.to_json() == second.to_json()
-
-
-@pytest.mark.long
 def test_an_attempt_that_lost_the_race_returns_the_winners_report(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -444,11 +437,6 @@ def test_an_expectation_that_cannot_be_meant_is_refused_in_one_sentence(call: st
         check_expectations(expecting(kind, **kwargs).spec(), "tokens.yaml")
     assert str(caught.value).startswith("tokens.yaml, field quality.expectations.0")
     assert "\n" not in str(caught.value)
-
-
-def test_a_frozen_spec_that_was_never_checked_is_refused_at_validation(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="runs SQL"):
-        report_of(expecting("expect_query_results_to_match_comparison", base_query="SELECT 1"), spark, tmp_path)
 
 
 def test_every_expectation_is_either_allowed_refused_or_not_for_spark() -> None:
