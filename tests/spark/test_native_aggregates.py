@@ -280,8 +280,9 @@ def nasty_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(spark: SparkSession, nasty_input: Path) -> tuple[dict[str | None, Row], dict[str, str]]:
     spark.conf.set("spark.sql.ansi.enabled", "false")  # before 4.3 corr of one value divides by zero
     said = plain(spark, nasty_input, ["key"], *(F.expr(case.sql).alias(NAMES[id_]) for id_, case in CASES.items()))
+    rows = {row["key"]: row for row in said.collect()}
     spark.conf.set("spark.sql.ansi.enabled", "true")
-    return {row["key"]: row for row in said.collect()}, dict(said.dtypes)
+    return rows, dict(said.dtypes)
 
 
 @pytest.fixture(scope="module", params=mostly_long(["combine", *POLICIES], "combine"))
