@@ -176,8 +176,8 @@ def test_a_move_that_would_leave_a_reducer_without_a_slot_is_refused(policy: str
 
 def test_a_strict_doubling_ends_where_its_page_says() -> None:
     most = 904
-    pages = [DOCS / "policies" / "doubling.md", *(DOCS / "decisions").glob("0016-*.md")]
-    assert all(f"{most} reducers" in " ".join(page.read_text(encoding="utf-8").split()) for page in pages)
+    page = (DOCS / "policies" / "doubling.md").read_text(encoding="utf-8")
+    assert f"{most} reducers" in " ".join(page.split())
     strict = Policy(name="doubling", strict=True)
     first_ring(Routing(policy=strict, reducers=most))
     with pytest.raises(SpecError, match="take fewer reducers"):
