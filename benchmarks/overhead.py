@@ -26,7 +26,7 @@ from benchmarks.fresh_process import PLAIN, plain_tokens, readable_sources
 from benchmarks.result_files import Verdict, as_documents, in_words, machine, page_of, table
 from deploy import PROJECT
 from deploy.local import standalone
-from skewless.documents.steps import StepTimes
+from skewless.documents.step_documents import StepTimes
 from skewless.run.step_times import times_of
 from tests import airflow_rest
 from tests.airflow_rest import AirflowRest

@@ -26,7 +26,7 @@ from benchmarks.drawing import Bar, draw_bars
 from benchmarks.result_files import DATA, PROJECT, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.spark.datasets import Dataset, files_of, written
 from benchmarks.spark.setting import know_plugin, session
-from skewless.documents.shared_stage import STAGE_SHARES, StageShares
+from skewless.documents.commit import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.reading import parse_spec
 from skewless_spark.engines.stage import run_stage

@@ -30,7 +30,7 @@ def maintenance() -> None:
     @task
     def prune(params: dict[str, Any] | None = None) -> dict[str, int]:
         """Log what is done with each run, and do it."""
-        from skewless_airflow.retention import prune_runs  # noqa: PLC0415  # a DAG file is parsed often
+        from skewless_airflow.run_store import prune_runs  # noqa: PLC0415  # a DAG file is parsed often
 
         given = params or {}
         return prune_runs(given["finished_days"], given["unfinished_days"], dry_run=given["dry_run"])

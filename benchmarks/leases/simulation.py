@@ -24,7 +24,7 @@ from skewless_leases.balancing.member import Member
 from skewless_leases.liveness.heartbeat import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant
-from skewless_leases.stores.tables import Look, look_at
+from skewless_leases.stores.lease_tables import Look, look_at
 
 NAME = "leases"
 ORIGINAL, OWN_PACE, COUNTED, LEASES = "original", "ours, heartbeat in the worker", "ours, by count", "ours, by load"

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from skewless.aggregates.accumulator import GroupsAccumulator
+from skewless.aggregates.argument_types import spark_type_of
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.spark_types import spark_type_of
 from skewless.errors import AggregateError
 
 __all__ = ["Equal", "check_aggregate"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import importlib.util
 import os
@@ -10,14 +11,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import structlog
+
 from skewless.errors import SpecError
+from skewless.publication.retention import Limits
 from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_named
 from skewless.spec.schedule import Schedule
 from skewless_airflow.partitions import parts_of_key
+from skewless_lake.pruning import prune_each
 
 if TYPE_CHECKING:
     from skewless.run.directory import RunDirectory
+
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
 #: With the suffix, still below the 255 bytes that file systems allow a name.
@@ -164,3 +170,21 @@ def _named(event: Any, schedule: Schedule) -> Part | None:
         return part_named(date, hour_here, schedule.timezone, schedule.unit, "event's ")
     except SpecError:
         return None  # an event of another publisher, whose `date` means something else
+
+
+log = structlog.get_logger(__name__)
+
+
+def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> dict[str, int]:
+    """Log what is done with each run directory of so many days and why, and do it unless this is a dry run.
+
+    Returns:
+        How many runs were kept, thinned and removed, and how many bytes were deleted.
+    """
+    limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
+    found = []
+    for fate in prune_each(runs_folder(), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
+        log.info("%s%s", "dry run: " if dry_run else "", fate.sentence)
+        found.append(fate)
+    counts = {action: sum(one.action == action for one in found) for action in ("keep", "thin", "remove")}
+    return {**counts, "bytes": sum(one.size_bytes for one in found)}

@@ -9,8 +9,8 @@ from typing import Any
 
 from skewless.documents.bill import Amounts
 from skewless.errors import RunDirectoryError
-from skewless.run.bill import Night, Rates, nights, rates_of
 from skewless.run.folder import runs_below
+from skewless.run.run_bills import Night, Rates, nights, rates_of
 
 _SECONDS = ("used", "idle", "skew", "lost")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from skewless.documents.commit import STAGE_SHARES, StageShares
 from skewless.documents.comparison import Comparison
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
-from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.documents.stage_report import StageReport
 from skewless.publication.records import publication_of, superseded_by
 from skewless.run.certificate import run_certificate, stage_certificate

@@ -31,8 +31,8 @@ from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import check_shadow, other_side
-from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import finish_run, run_pipeline, run_stages
+from skewless_spark.entries.shared_runs import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
 from skewless_spark.prepare.restating import find_stale, restating_spec
@@ -40,7 +40,7 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.session.step_times import spark_step
+from skewless_spark.session.step_measures import spark_step
 from skewless_spark.sharing import share_stage, share_stages
 from skewless_spark.sources.locations import output_location
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from skewless.errors import SpecError
 from skewless.run.storage import Storage
 from skewless.spec.spec import JobSpec
-from skewless.standing.retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
+from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
 from skewless_cli import say
 
 _HEAD = f"{'part':<15} {'version':>7} {'of':>3} {'files':>6} {'rows':>15} {'states':>13} {'bytes':>15}  made by"

@@ -126,7 +126,7 @@ class TableFormat(Protocol):
 
 
 #: The module of each format of ``skewless.spec.input.TABLES``. Their libraries are extras: imported where one is used.
-FORMATS = {"iceberg": "skewless_lake.iceberg.publishing", "delta": "skewless_lake.delta.publishing"}
+FORMATS = {"iceberg": "skewless_lake.iceberg.iceberg_publishing", "delta": "skewless_lake.delta.delta_publishing"}
 
 
 def table_format(output: Output) -> TableFormat:

@@ -17,7 +17,7 @@ from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history.finality import finality_of, tells_finality, with_night, with_run
-from skewless.history.store import NightsStore
+from skewless.history.nights_store import NightsStore
 from skewless.publication.folder_output import FolderOutput, draw_turn, shown_turn
 from skewless.publication.places import beside_output, beside_table
 from skewless.publication.publish import Commit, Standing, Turns, Validated, publish, publishing

@@ -9,8 +9,7 @@ from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, check, commit, keep, read, release
-from skewless_leases.ownership.lease import Lease
-from skewless_leases.ownership.turns import Turns
+from skewless_leases.ownership.lease import Lease, Turns
 from skewless_leases.stores import open_store
 from skewless_leases.stores.store import KeyValueStore, Versioned
 

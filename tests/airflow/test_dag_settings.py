@@ -23,7 +23,7 @@ from skewless_airflow.observability.callbacks import report_warnings
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.template import page
-from skewless_airflow.web.views.quality import histories, observed_line, read_quality
+from skewless_airflow.web.views.quality_view import histories, observed_line, read_quality
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.airflow.web_scenario import Moments, synthetic_run

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from skewless.documents.steps import Failure, StepTimes
+from skewless.documents.step_documents import Failure, StepTimes
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.airflow_runs import Timing

@@ -18,7 +18,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
-from skewless.documents.steps import StepTimes
+from skewless.documents.step_documents import StepTimes
 from skewless.publication.records import Publication
 from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.metrics import GAUGES, emit_result, emit_stage

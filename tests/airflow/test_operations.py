@@ -14,12 +14,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from skewless.documents.steps import Failure
+from skewless.documents.step_documents import Failure
 from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.callbacks import failure_facts, report_failure, report_lateness
 from skewless_airflow.observability.links import skew_page
-from skewless_airflow.retention import prune_runs
-from skewless_airflow.run_store import run_location
+from skewless_airflow.run_store import prune_runs, run_location
 from skewless_airflow.runners.submit import stop_tree
 from tests.airflow.recorded_run import record, validate
 from tests.airflow_setting import PROJECT

@@ -16,8 +16,8 @@ from skewless.spec.part import Part, part_place, parts_until
 from skewless.spec.result import Window
 from skewless_airflow.web.rendering.charts import history_calendar, window_calendar
 from skewless_airflow.web.views.parts_over_time import PartsHistory, read_parts_history
-from skewless_airflow.web.views.stage import StageView
-from skewless_airflow.web.views.window import PartView, WindowView, read_window, saving
+from skewless_airflow.web.views.stage_view import StageView
+from skewless_airflow.web.views.window_view import PartView, WindowView, read_window, saving
 from tests.unit import synthetic
 
 OWN = dt.date(2026, 11, 20)

@@ -28,7 +28,7 @@ from skewless.spec import Schedule
 from skewless.spec.part import hours_of
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
-from skewless_airflow.operators.prepare import PrepareOperator
+from skewless_airflow.operators.prepare_task import PrepareOperator
 from skewless_airflow.run_store import part_of_run, run_directory, run_location, safe_run_id
 from skewless_airflow.web.run_folders import groups_with_runs, open_run, run_folders, stamp
 from tests import airflow_setting

@@ -29,9 +29,9 @@ from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import run_location, spark_entry
 from skewless_airflow.runners import Step, StepRunner, runner_of
 from skewless_airflow.runners.on_cluster import ClusterStep
+from skewless_airflow.runners.on_one_machine import DriverStep
 from skewless_airflow.runners.process_session import Session, ask, begin, end
 from skewless_airflow.runners.submit import SubmittedStep
-from skewless_airflow.runners.warm_driver import DriverStep
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC

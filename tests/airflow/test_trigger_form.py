@@ -67,7 +67,8 @@ def test_the_form_of_a_job_with_a_quarantine_takes_keys_as_texts_or_all() -> Non
     spec = _spec(quality={"expectations": [unique]})
     params = form_params(spec)
     assert "accept" not in form_params(_spec())
-    for accept, expected in (("all", "all"), (["42", "pen"], (("42",), ("pen",))), ([], ())):
+    cases: tuple[tuple[JsonValue, object], ...] = (("all", "all"), (["42", "pen"], (("42",), ("pen",))), ([], ()))
+    for accept, expected in cases:
         params["accept"].resolve(accept)
         options = chosen({"accept": accept}, params, spec, "form").options
         assert with_options(spec, options, "form").quality.accept == expected

@@ -24,7 +24,7 @@ from skewless.documents.ledger import Ledger, PartLine, PartLines, balance
 from skewless.documents.nights import Band
 from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
-from skewless.documents.steps import Failure
+from skewless.documents.step_documents import Failure
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.publication.records import Identity, Overtaken
 from skewless.run.directory import (
@@ -40,8 +40,8 @@ from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
 from skewless_airflow.web.rendering.words import day, required_words
-from skewless_airflow.web.views.quality import Mark, QualityView, band_line, observed_line
-from skewless_airflow.web.views.stage import read_stage, read_stages
+from skewless_airflow.web.views.quality_view import Mark, QualityView, band_line, observed_line
+from skewless_airflow.web.views.stage_view import read_stage, read_stages
 from tests import airflow_setting
 from tests.airflow.web_scenario import (
     DAG,

@@ -23,7 +23,7 @@ from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.nights import Band, Bands
 from skewless.documents.quality import Check, FailingKey, QualityReport, Quarantine
-from skewless.documents.steps import Span, StepBill, StepTimes
+from skewless.documents.step_documents import Span, StepBill, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.publication.records import Overtaken, Publication

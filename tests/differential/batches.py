@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from skewless_spark.sources.formats.spark_types import arrow_type_of
+from skewless_spark.sources.formats.column_types import arrow_type_of
 from tests.differential.values import COMMON, KINDS, ROW, random_table
 from tests.differential.writers import SPARK_MODES, WRITERS, by_spark
 

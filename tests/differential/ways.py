@@ -19,11 +19,11 @@ from skewless.spec.reading import parse_spec
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.sources import cutting
-from skewless_spark.sources.formats.spark_types import UNSUPPORTED
-from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.formats.column_types import UNSUPPORTED
+from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.sources.listing import list_input
 from skewless_spark.sources.ranges import read_parts
-from skewless_spark.sources.reading import read_units
+from skewless_spark.sources.unit_reading import read_units
 
 DATE = dt.date(2026, 11, 20)
 

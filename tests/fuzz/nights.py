@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
-from skewless.standing.store import StatesStore, version_path
+from skewless.standing.states_store import StatesStore, version_path
 from skewless_spark.entries.pipeline import finish_run, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states

@@ -29,7 +29,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sources import cutting
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.job_columns import JobColumns
 from tests.fuzz.aggregates import Call, draw_calls
 from tests.fuzz.inputs import DATE, Input, draw_input
 from tests.fuzz.published import differences, grouped, published_differences, read_published, sort_faults

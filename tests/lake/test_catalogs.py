@@ -16,8 +16,8 @@ from pyiceberg.table import Table
 
 from skewless.errors import SpecError, UnreachableError
 from skewless_lake.catalogs import configuration_of, open_catalog
+from skewless_lake.iceberg.iceberg_tables import make_namespace
 from skewless_lake.iceberg.snapshots import ours, replace_part
-from skewless_lake.iceberg.tables import make_namespace
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import publish_run, published_parts, require_fitting, roll_back
 from tests.broken_wire import Fault, broken_wire

@@ -31,9 +31,9 @@ from skewless.publication.records import Publication, record_of
 from skewless.run.directory import RunDirectory
 from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.delta import tables
-from skewless_lake.delta.publishing import commit_part
-from skewless_lake.iceberg.publishing import staged_files
+from skewless_lake.delta import delta_tables as tables
+from skewless_lake.delta.delta_publishing import commit_part
+from skewless_lake.iceberg.iceberg_publishing import staged_files
 from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.publication import publish_run, publishing_run
 from skewless_lake.staged import OutputPart

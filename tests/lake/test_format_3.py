@@ -16,9 +16,9 @@ from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.publication import require_fitting
 from skewless_lake.staged import OutputPart
-from skewless_spark.sources.lake.deletes import deleted_positions
 from skewless_spark.sources.lake.iceberg import iceberg_snapshot
-from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.lake.snapshot import deleted_positions
+from skewless_spark.sources.lake.table_inputs import LakeTable
 from tests.lake.java_format_3 import ROWS
 from tests.lake_tables import lake
 

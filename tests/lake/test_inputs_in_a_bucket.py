@@ -14,9 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.sources.lake.deletes import deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
-from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.lake.snapshot import deleted_positions
+from skewless_spark.sources.lake.table_inputs import LakeTable
 from tests.broken_wire import broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
 

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.delta.publishing import require_race
+from skewless_lake.delta.delta_publishing import require_race
 from skewless_lake.iceberg.snapshots import require_race as iceberg_race
 from skewless_lake.publication import publish_run, require_fitting, roll_back, turn_in_table
 from skewless_lake.staged import TableRule

@@ -1,7 +1,7 @@
 """A format of tables: Parquet files, and numbered lists of those of each part. As much as a format has to be.
 
 Lines that tell the product of it: one in ``skewless.spec.input.TABLES``, one in ``skewless_lake.formats.FORMATS``, and
-one in ``skewless_spark.sources.lake.tables.READERS``.
+one in ``skewless_spark.sources.lake.table_inputs.READERS``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skewless_lake.formats import identity_in
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult, TableRule
 from skewless_lake.staging import ResultFile
 from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of
-from skewless_spark.sources.lake.tables import TableReader
+from skewless_spark.sources.lake.table_inputs import TableReader
 
 State = dict[str, dict[str, Any]]
 

@@ -13,7 +13,7 @@ import yaml
 
 from skewless_leases.balancing.decisions import Action, Challenge, Memory, Surrender, Take, decide
 from skewless_leases.liveness.spans import TimeSpans
-from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row
+from skewless_leases.stores.lease_tables import Allocation, Grab, Look, Presence, Row
 from tests.leases.simulated_workers import SimulatedWorkers
 
 CASES = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(encoding="utf-8"))

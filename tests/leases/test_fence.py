@@ -10,8 +10,8 @@ from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import FencedOutError, LeaseError
 from skewless_leases.ownership import fence
 from skewless_leases.ownership.fence import LONGEST_VALUE_CHARACTERS, Grant
+from skewless_leases.stores.lease_tables import look_at
 from skewless_leases.stores.store import Versioned
-from skewless_leases.stores.tables import look_at
 
 PARTITION = "p"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skewless_leases import KeyValueStore, Lease, LeaseError, StoreError, Versioned, open_store, read
-from skewless_leases.stores.tables import ALLOCATION
+from skewless_leases.stores.lease_tables import ALLOCATION
 from tests.leases.holder import PARTITION, SPANS
 from tests.processes import Told, until
 

@@ -27,7 +27,7 @@ from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat import Beat
 from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.ownership.fence import Grant, commit, read
-from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
+from skewless_leases.stores.lease_tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
 from tests.leases.simulated_workers import Diary
 
 REFUSED_SPANS = [

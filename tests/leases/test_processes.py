@@ -18,8 +18,8 @@ from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.ownership.fence import Grant, read
 from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
+from skewless_leases.stores.lease_tables import look_at
 from skewless_leases.stores.store import KeyValueStore
-from skewless_leases.stores.tables import look_at
 from tests.leases.player import PARTITIONS, SPANS, spans_at
 from tests.leases.simulated_workers import Diary
 from tests.processes import PATIENCE_SECONDS, Told, until

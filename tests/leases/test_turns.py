@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError
-from skewless_leases.ownership.turns import Standing, Turns
+from skewless_leases.ownership.lease import Standing, Turns
 from skewless_leases.stores.store import Versioned
 from tests.processes import side_by_side
 
@@ -106,7 +106,7 @@ DRAWING = """
 import sys
 from skewless_leases.stores import open_store
 from skewless_leases.stores.store import Versioned
-from skewless_leases.ownership.turns import Turns
+from skewless_leases.ownership.lease import Turns
 turns = Turns(open_store(sys.argv[1]))
 print(*[turns.draw() for _ in range(50)])
 """
@@ -114,7 +114,7 @@ CLAIMING = """
 import sys
 from skewless_leases.stores import open_store
 from skewless_leases.stores.store import Versioned
-from skewless_leases.ownership.turns import Turns
+from skewless_leases.ownership.lease import Turns
 turns = Turns(open_store(sys.argv[1]))
 claimed = 0
 for turn in range(int(sys.argv[2]), 120, 3):

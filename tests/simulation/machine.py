@@ -16,7 +16,8 @@ from unittest.mock import patch
 from fsspec import asyn
 
 from skewless.publication import places
-from skewless.run.objects import client, files
+from skewless.run.objects import client
+from skewless.run.objects import object_files as files
 from skewless_leases.liveness import heartbeat
 from skewless_leases.ownership import lease
 from skewless_leases.stores import object_store

@@ -20,8 +20,8 @@ from skewless.spec.part import Part
 from skewless.standing.changes import FoundFile
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version, plan_part
-from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
-from skewless.standing.store import (
+from skewless.standing.states_retention import StatesLimits, doomed_states, pin, pins, remove_states
+from skewless.standing.states_store import (
     STATES_STEP,
     MergedPart,
     MergedParts,

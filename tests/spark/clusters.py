@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from skewless.documents.shared_stage import STAGE_SHARES, StageShares
+from skewless.documents.commit import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_leases import open_store
-from skewless_leases.stores.tables import Look, look_at
+from skewless_leases.stores.lease_tables import Look, look_at
 from skewless_spark.sharing.participation import lease_address
 from tests.packages import install
 

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from skewless_spark.branches import tasks
 from skewless_spark.engines import ENGINES
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.routes import TASK
 from skewless_spark.stage.state_counts import COUNTS
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import as_rows, prepared, spec_of, write_input
 from tests.tiers import mostly_long
 

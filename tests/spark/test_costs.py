@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.errors import LedgerError
-from skewless.run.bill import bill_of
 from skewless.run.directory import RunDirectory
+from skewless.run.run_bills import bill_of
 from skewless_spark.engines import stage
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from tests.spark.scenario import Quiet, prepared, spec_of, write_input

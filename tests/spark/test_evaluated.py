@@ -23,9 +23,9 @@ from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources import worker_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.states import committed_files
-from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import EVALUATED
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
+from skewless_spark.states.job_columns import WHOLE, JobColumns
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, session_settings, spec_of, write_input
 from tests.tiers import mostly_long
 

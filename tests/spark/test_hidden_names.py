@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
-from skewless_spark.sources.formats.files import find
+from skewless_spark.sources.formats.input_files import find
 from tests.object_stores import as_client, object_server
 from tests.tiers import mostly_long
 

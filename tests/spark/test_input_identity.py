@@ -17,7 +17,7 @@ from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.standing.changes import FoundFile
-from skewless_spark.sources.formats.files import in_threads
+from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.sources.identity import (
     CHECKSUM_FILE_BYTES,
     checksums,

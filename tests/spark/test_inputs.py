@@ -24,7 +24,7 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.sources.reading import Tally, read_units
+from skewless_spark.sources.unit_reading import Tally, read_units
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 
 ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "first_plan": []}

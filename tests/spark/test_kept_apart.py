@@ -16,7 +16,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.sources.formats.files import find
+from skewless_spark.sources.formats.input_files import find
 from skewless_spark.sources.locations import check_kept
 from tests.spark.scenario import DATE
 

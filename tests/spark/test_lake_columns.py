@@ -19,7 +19,7 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Condition, Typed
 from skewless_spark.sources.lake.delta import delta_snapshot
-from skewless_spark.sources.reading import read_units
+from skewless_spark.sources.unit_reading import read_units
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE
 from tests.spark.test_lake_inputs import ICEBERG, KV, delta_log, frozen, numbered, read

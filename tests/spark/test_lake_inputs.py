@@ -45,11 +45,11 @@ from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.prepare.key_sample import sample_keys
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.prepare.sampled_keys import sample_keys
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.reading import read_units
+from skewless_spark.sources.unit_reading import read_units
 from tests.lake_tables import append, data_file, delete_by_vector, delete_equal, delete_positions, iceberg_table, lake
 from tests.spark.scenario import DATE, reduce_job, result_of
 

@@ -32,8 +32,8 @@ from skewless_spark.mapping.conditions import Condition, Typed
 from skewless_spark.sources.lake.delta import delta_snapshot
 from skewless_spark.sources.lake.iceberg import iceberg_snapshot
 from skewless_spark.sources.lake.snapshot import Snapshot
-from skewless_spark.sources.lake.tables import LakeTable
-from skewless_spark.windows.table_parts import parts_of_table
+from skewless_spark.sources.lake.table_inputs import LakeTable
+from skewless_spark.windows.part_files import parts_of_table
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE
 from tests.tiers import mostly_long

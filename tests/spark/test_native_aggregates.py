@@ -32,7 +32,7 @@ from skewless_spark.branches.tasks import empty_states
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of
 from skewless_spark.session.versions import FIRST_SPARK, lacking_aggregate
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import DATE, plain, prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 

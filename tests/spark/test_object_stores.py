@@ -27,7 +27,7 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from skewless_spark.session.file_systems import spark_reads
+from skewless_spark.session.session import spark_reads
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sharing.participation import share_stage
 from skewless_spark.sources.worker_files import read_in_workers, write_in_workers

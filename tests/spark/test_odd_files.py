@@ -15,7 +15,7 @@ import pytest
 
 from skewless.errors import InputError
 from skewless.spec.input import Input
-from skewless_spark.sources.formats.files import find
+from skewless_spark.sources.formats.input_files import find
 from skewless_spark.sources.listing import list_input
 
 pytestmark = pytest.mark.timeout(20)

@@ -16,11 +16,11 @@ from skewless.documents.job import Job
 from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
 from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.store import StatesStore
+from skewless.standing.states_store import StatesStore
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.sources.partition_columns import types_of
+from skewless_spark.sources.input_columns import types_of
 from skewless_spark.sources.ranges import partition_value
-from skewless_spark.sources.reading import read_units
+from skewless_spark.sources.unit_reading import read_units
 from tests.spark.scenario import DATE
 from tests.spark.test_inputs import write
 

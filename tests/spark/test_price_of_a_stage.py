@@ -16,9 +16,9 @@ from skewless.run.step_times import times_of, waterfall
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.result.merge import merge_states
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue, unrouted_queue
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 from tests.tiers import mostly_long

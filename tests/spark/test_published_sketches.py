@@ -39,7 +39,7 @@ from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.session.versions import lacking_aggregate
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import DATE, Quiet, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 

@@ -32,7 +32,7 @@ from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.formats import table_format
-from skewless_lake.iceberg.tables import make_namespace
+from skewless_lake.iceberg.iceberg_tables import make_namespace
 from skewless_lake.publication import published_parts
 from skewless_lake.staged import OutputPart
 from skewless_spark.prepare.freezing import needs_session

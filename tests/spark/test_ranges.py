@@ -17,8 +17,8 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.spec.input import Input
-from skewless_spark.session import queries
-from skewless_spark.session.queries import BATCH_ROWS
+from skewless_spark.session import session as queries
+from skewless_spark.session.session import BATCH_ROWS
 from skewless_spark.sources import cutting, ranges
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.listing import Listing, list_input

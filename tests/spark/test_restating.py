@@ -19,7 +19,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.storage import file_checksum
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
-from skewless.standing.store import StatesStore
+from skewless.standing.states_store import StatesStore
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec

@@ -17,9 +17,9 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import LARGEST_RING_BITS, Ring
 from skewless.spec.routing import Routing
 from skewless_spark.aggregates.key_text import key_text
-from skewless_spark.stage.routing import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
-from skewless_spark.stage.routing import bucket_hash as spark_bucket_hash
-from skewless_spark.stage.routing import key_hash as spark_key_hash
+from skewless_spark.stage.routes import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
+from skewless_spark.stage.routes import bucket_hash as spark_bucket_hash
+from skewless_spark.stage.routes import key_hash as spark_key_hash
 from tests.tiers import mostly_long
 
 #: One, two, three and four bytes in UTF-8, NUL and quotes among them.

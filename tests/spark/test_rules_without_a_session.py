@@ -14,7 +14,7 @@ from skewless.documents.job import Unit
 from skewless.errors import InputError
 from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import RoutingPlan
-from skewless_spark.sources.lake.deletes import VECTOR, deleted_of_unit, deleted_positions, packed, unpacked
+from skewless_spark.sources.lake.snapshot import VECTOR, deleted_of_unit, deleted_positions, packed, unpacked
 from skewless_spark.stage.measured_stage import task_loads
 from tests.unit import synthetic
 

@@ -18,9 +18,9 @@ from skewless.documents.job import Job
 from skewless.errors import InputError, SpecError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.prepare.key_sample import sample_keys
+from skewless_spark.prepare.sampled_keys import sample_keys
 from skewless_spark.sources.ranges import read_unit
-from skewless_spark.sources.reading import read_units
+from skewless_spark.sources.unit_reading import read_units
 from tests.spark.scenario import DATE
 from tests.spark.test_partition_types import begun
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.documents.shared_stage import STAGE_SHARES, SharedTask, StageShares
+from skewless.documents.commit import STAGE_SHARES, SharedTask, StageShares
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
@@ -20,7 +20,7 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
 from skewless_spark.sharing.participation import ROUTING, lease_address
 from skewless_spark.stage.queue import Stage
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.clusters import await_that, leases, shares
 from tests.spark.scenario import prepared, reduce_job, result_of, spec_of, write_input
 from tests.spark.shared_runs import (

@@ -10,7 +10,7 @@ from skewless.errors import DocumentError, LostRaceError
 from skewless.run.directory import MANIFEST, RunDirectory
 from skewless_leases import FencedOutError, open_store
 from skewless_leases.ownership import fence
-from skewless_leases.stores.tables import look_at
+from skewless_leases.stores.lease_tables import look_at
 from skewless_spark.session.step_lease import OWNER, leased_step
 from tests.leases.conftest import bucket, s3_server
 from tests.unit import synthetic

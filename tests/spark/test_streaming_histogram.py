@@ -16,7 +16,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skewless.aggregates.shipped import histogram_compression, streaming_histogram
+from skewless.aggregates.shipped import histogram_points as histogram_compression
+from skewless.aggregates.shipped import streaming_histogram
 from skewless.aggregates.shipped.streaming_histogram import (
     STREAMING_HISTOGRAM,
     StreamingHistogramOptions,

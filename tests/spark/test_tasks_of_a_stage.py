@@ -18,8 +18,8 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.engines import ENGINES
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.stage.queue import Stage
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import prepared, spec_of, write_input
 from tests.tiers import mostly_long
 

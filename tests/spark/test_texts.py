@@ -24,7 +24,7 @@ from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.sources.reading import placing_settings, read_units, scanned_files
+from skewless_spark.sources.unit_reading import placing_settings, read_units, scanned_files
 from tests.spark.scenario import DATE, result_of, run_job
 
 Rows = list[tuple[Any, ...]]

@@ -25,7 +25,7 @@ from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
-from skewless.standing.store import StatesStore
+from skewless.standing.states_store import StatesStore
 from skewless.standing.tree import plan_of
 from skewless_cli import run_summary, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages

@@ -16,7 +16,7 @@ from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
-from skewless.standing.store import StatesStore
+from skewless.standing.states_store import StatesStore
 from skewless_cli import run_summary
 from skewless_cli.running import check_job
 from skewless_spark.result.merge import result_schema

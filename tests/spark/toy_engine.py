@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
 from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.routes import TASK
 
 
 class Toy(Engine):

@@ -32,7 +32,7 @@ from sqlalchemy import select
 
 from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport
-from skewless.documents.steps import Failure
+from skewless.documents.step_documents import Failure
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting

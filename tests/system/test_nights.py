@@ -13,7 +13,7 @@ from airflow.dag_processing.dagbag import DagBag
 
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location
-from skewless_airflow.web.views.window import read_window
+from skewless_airflow.web.views.window_view import read_window
 from tests import airflow_setting
 from tests.system.night_lake import JOB, Arrived, NightLake, spec
 from tests.system.spark_log import ScanLog, logging_options

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skewless.documents.shared_stage import STAGE_SHARES, StageShares
+from skewless.documents.commit import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from tests.served_airflow import ServedAirflow
 

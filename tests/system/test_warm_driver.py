@@ -22,9 +22,9 @@ import yaml
 from airflow.sdk.exceptions import AirflowException
 
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_airflow.runners import warm_driver as warm
+from skewless_airflow.runners import on_one_machine as warm
+from skewless_airflow.runners.on_one_machine import DriverSettings, DriverStep, own_folder
 from skewless_airflow.runners.process_session import Session, born
-from skewless_airflow.runners.warm_driver import DriverSettings, DriverStep, own_folder
 from tests import airflow_setting
 from tests.listening import drivers_of
 from tests.served_airflow import ServedAirflow
@@ -44,7 +44,7 @@ SPEC = {
 #: A task: it asks for a stage, and tells of the driver's first process.
 _TASK = """
 import json, sys
-from skewless_airflow.runners.warm_driver import DriverSettings, DriverStep
+from skewless_airflow.runners.on_one_machine import DriverSettings, DriverStep
 run, submit, environment, arguments = json.loads(sys.argv[1])
 step = DriverStep(arguments, DriverSettings(run, tuple(submit), environment), last=False)
 for line in step.lines():

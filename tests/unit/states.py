@@ -10,7 +10,7 @@ from pathlib import Path
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.store import Numbered, StatesStore, open_states
+from skewless.standing.states_store import Numbered, StatesStore, open_states
 
 NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 #: The shortest file that ends as a Parquet file does: behind an empty footer.

@@ -14,10 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from skewless.documents.bill import Amounts, RunBill, Savings
-from skewless.documents.steps import StepBill
+from skewless.documents.step_documents import StepBill
 from skewless.errors import SpecError
-from skewless.run.bill import Rates, bill_of, rates_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
+from skewless.run.run_bills import Rates, bill_of, rates_of
 from skewless.run.step_times import timed_step
 from skewless_cli.main import main
 from tests.unit import synthetic

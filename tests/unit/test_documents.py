@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from skewless.document import Document
 from skewless.documents.bill import Replayed, Savings
-from skewless.documents.commit import CommittedFile, StepCommit
+from skewless.documents.commit import CommittedFile, RoutedRows, SharedTask, StageShares, StepCommit, TaskShare
 from skewless.documents.job import Job, SentSpec
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
-from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
-from skewless.documents.steps import Failure, Span, StepTimes
+from skewless.documents.step_documents import Failure, Span, StepTimes
 from skewless.errors import DocumentError, SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage

@@ -64,7 +64,7 @@ PLANTED = [
     ("skewless.run.directory", "import skewless.planner.planner", "The rooms of the core"),
     ("skewless.planner.placement", "import skewless.planner.policies", "The planner chooses"),
     ("skewless.planner.policies.static", "from skewless.planner.policies import adaptive", "A policy is one file"),
-    ("skewless_airflow.runners.submit", "import skewless_airflow.runners.warm_driver", "A runner of steps"),
+    ("skewless_airflow.runners.submit", "import skewless_airflow.runners.on_one_machine", "A runner of steps"),
     ("skewless_spark", "import skewless_airflow", "The Spark face and the Airflow face"),
     ("skewless_spark", "import airflow.sdk", "The Spark face knows no Airflow"),
     ("skewless_spark.sources", "import skewless_spark.stage", "The rooms of the Spark face"),
@@ -72,9 +72,13 @@ PLANTED = [
     ("skewless_airflow", "import pyarrow", "The Airflow face knows no Spark"),
     ("skewless_cli", "import examples", "Nothing in the wheel"),
     ("skewless_leases.balancing.decisions", "import time", "What is decided about leases"),
-    ("skewless_leases.liveness.spans", "import skewless_leases.ownership.turns", "What is decided about leases"),
+    ("skewless_leases.liveness.spans", "import skewless_leases.ownership.lease", "What is decided about leases"),
     ("skewless_leases.ownership", "import skewless_leases.balancing", "Leases and fences need"),
-    ("skewless_leases.stores.tables", "import skewless.routing.hashing", "The leases know neither Spark nor Airflow"),
+    (
+        "skewless_leases.stores.lease_tables",
+        "import skewless.routing.hashing",
+        "The leases know neither Spark nor Airflow",
+    ),
 ]
 
 

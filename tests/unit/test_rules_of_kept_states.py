@@ -21,8 +21,8 @@ from skewless.spec.reading import parse_spec
 from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
 from skewless.standing.fingerprint import Fingerprint, code_alone, fingerprint_of
 from skewless.standing.parts import follow_rewrites, next_version, plan_part
-from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
-from skewless.standing.store import (
+from skewless.standing.states_retention import StatesLimits, doomed_states, pin, pins, remove_states
+from skewless.standing.states_store import (
     MergedPart,
     MergedParts,
     Numbered,

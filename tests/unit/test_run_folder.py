@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from skewless.documents.commit import StepCommit
-from skewless.documents.steps import Failure, Span, StepTimes
+from skewless.documents.step_documents import Failure, Span, StepTimes
 from skewless.errors import RunDirectoryError
 from skewless.publication.retention import Limits, fates
 from skewless.run.directory import RunDirectory, stage_step

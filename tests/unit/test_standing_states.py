@@ -26,8 +26,8 @@ from skewless.spec.part import Part, parts_until
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
-from skewless.standing.retention import StatesLimits, doomed_states, held_parts, pin, remove_states
-from skewless.standing.store import Numbered, StatesStore
+from skewless.standing.states_retention import StatesLimits, doomed_states, held_parts, pin, remove_states
+from skewless.standing.states_store import Numbered, StatesStore
 from tests.tiers import mostly_long
 from tests.unit.states import FILE, NOW, add, file_of, make_old, store_of, window_of
 

@@ -25,8 +25,8 @@ from skewless.errors import DocumentError
 from skewless.run.directory import Attempt
 from skewless.run.storage import file_checksum
 from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.retention import StatesLimits, doomed_states, remove_states
-from skewless.standing.store import (
+from skewless.standing.states_retention import StatesLimits, doomed_states, remove_states
+from skewless.standing.states_store import (
     STATES_STEP,
     MergedPart,
     MergedParts,

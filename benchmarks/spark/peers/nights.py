@@ -29,7 +29,7 @@ from skewless.publication.publish import require_passed
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless.standing.store import StatesStore
+from skewless.standing.states_store import StatesStore
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.validate import validate

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.registered import RegisteredAggregates
-from skewless_spark.aggregates.definition import NativeAggregate
+from skewless.aggregates.python_aggregate import PythonAggregate, RegisteredAggregates
+from skewless_spark.aggregates.definition import Aggregate, AggregateRegistry, NativeAggregate
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
-from skewless_spark.aggregates.registry import Aggregate, AggregateRegistry
 
 #: Every aggregate by its name: the native ones, and those in Python that installed packages register.
 REGISTRY = AggregateRegistry(NATIVE_AGGREGATES, RegisteredAggregates())

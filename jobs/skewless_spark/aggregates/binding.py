@@ -20,7 +20,7 @@ from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
 from skewless_spark.session.versions import lacking_aggregate
-from skewless_spark.sources.formats.spark_types import EMPTY_COLUMN_TYPE, UNSUPPORTED
+from skewless_spark.sources.formats.column_types import EMPTY_COLUMN_TYPE, UNSUPPORTED
 
 #: Seconds of one core that Spark needs to add a row to a native state. This is a sketch's; a sum needs less. Only the
 #: order of magnitude matters, in comparison with the cost of a stage.

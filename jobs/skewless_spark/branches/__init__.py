@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.python import Python
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.job_columns import JobColumns
 
 #: The place of a part, by which its states are ordered; of merged states, the place of the oldest part.
 PLACE = "place"

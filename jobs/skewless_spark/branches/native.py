@@ -12,10 +12,10 @@ from skewless.routing.plan import RoutingPlan
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routing import SLOT, TASK, slot, whole_keys
+from skewless_spark.stage.routes import SLOT, TASK, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
-from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE
+from skewless_spark.states.job_columns import WHOLE, JobColumns
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
 
 #: What a row of results keeps of its state: the rest is the same for all, or can be told from these.

@@ -7,11 +7,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from skewless_spark.session.queries import map_in_batches
+from skewless_spark.session.session import map_in_batches
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routing import TASK, split_keys
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.stage.routes import TASK, split_keys
 from skewless_spark.states.committed_files import BACKLOG, PYTHON
+from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.states.python_calls import SPLITS, SPLITS_TYPE, PythonCall, evaluate_batches, evaluate_in_order
 from skewless_spark.states.python_reduction import Leaves, reduce_batches, states_schema
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest

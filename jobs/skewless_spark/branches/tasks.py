@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches import Branch, branches_of, union_of
 from skewless_spark.branches.native import FIXED
-from skewless_spark.sources.reading import read_units
+from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routing import TASK
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.stage.routes import TASK
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED
+from skewless_spark.states.job_columns import JobColumns
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1

@@ -21,12 +21,12 @@ from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze, listed
 from skewless_spark.result.merge import evaluated_rows
 from skewless_spark.session.session import build_session, session_in_jvm
-from skewless_spark.sources.formats.spark_types import UNSUPPORTED
+from skewless_spark.sources.formats.column_types import UNSUPPORTED
 from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.partition_columns import values_of_folders
-from skewless_spark.sources.reading import read_units
+from skewless_spark.sources.input_columns import values_of_folders
+from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.sources.uris import quoted
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.windows.nodes import with_window
 
 #: What names the other result, as sentences say.

@@ -39,10 +39,10 @@ from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.measured_stage import key_histogram, report_of, split_loads, splits_of
 from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.routing import SLOT, TASK
+from skewless_spark.stage.routes import SLOT, TASK
 from skewless_spark.stage.state_counts import COUNTS, CountsRead
-from skewless_spark.states.columns import WHOLE
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds
+from skewless_spark.states.job_columns import WHOLE
 from skewless_spark.states.python_calls import SPLITS
 
 log = logging.getLogger(__name__)

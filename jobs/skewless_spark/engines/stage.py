@@ -17,17 +17,16 @@ from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, s
 from skewless.run.step_times import timed
 from skewless_spark.branches.tasks import kinds_of
 from skewless_spark.engines import ENGINES
-from skewless_spark.session.file_systems import require_writer
-from skewless_spark.session.queries import under_settings
+from skewless_spark.session.session import require_writer, under_settings
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.session.step_times import RUN_QUERY
+from skewless_spark.session.step_measures import RUN_QUERY
 from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.reading import Tally
+from skewless_spark.sources.unit_reading import Tally
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, write_files, written
+from skewless_spark.states.job_columns import JobColumns
 
 log = logging.getLogger(__name__)
 

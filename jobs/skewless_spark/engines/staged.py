@@ -22,9 +22,9 @@ from skewless_spark.branches import branches_of
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine, few_partitions
-from skewless_spark.sources.reading import placing_settings
+from skewless_spark.sources.unit_reading import placing_settings
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue
-from skewless_spark.stage.routing import DRAWN, TASK, route_drawn
+from skewless_spark.stage.routes import DRAWN, TASK, route_drawn
 from skewless_spark.states.committed_files import NATIVE
 
 

@@ -22,7 +22,7 @@ from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
-from skewless_spark.session.step_times import spark_jobs, spark_step
+from skewless_spark.session.step_measures import spark_jobs, spark_step
 
 
 class Watcher(Protocol):

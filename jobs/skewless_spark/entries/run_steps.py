@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from skewless.documents.job import SentSpec
-from skewless.documents.steps import Failure
+from skewless.documents.step_documents import Failure
 from skewless.errors import SkewlessError
 from skewless.publication.publish import require_passed
 from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
@@ -28,15 +28,15 @@ from skewless.spec.part import part_named
 from skewless.spec.reading import load_spec
 from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.entries.clusters import cluster_name, stay_with
+from skewless_spark.entries.shared_runs import cluster_name, stay_with
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from skewless_spark.session.step_measures import spark_jobs, spark_step
 from skewless_spark.session.step_progress import StepProgress, announce, queued_rows, say
-from skewless_spark.session.step_times import spark_jobs, spark_step
 from skewless_spark.sharing import share_stage, share_stages
 
 if TYPE_CHECKING:  # a PySpark that is not whole is told by our own package, which looks at it first

@@ -15,7 +15,7 @@ from skewless.errors import InputError, MapError, SkewlessError, SpecError, near
 from skewless.mapping import PythonMapper, mapper_named, places
 from skewless.spec.calls import Map
 from skewless_spark.mapping.select_list import Mapped
-from skewless_spark.session.queries import map_in_batches
+from skewless_spark.session.session import map_in_batches
 
 Batches = Iterable[pa.RecordBatch]
 

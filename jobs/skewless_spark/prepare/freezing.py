@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from skewless.documents.job import InputFacts, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
@@ -22,16 +23,15 @@ from skewless_spark.aggregates.binding import argument_columns, assumed_types, c
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
-from skewless_spark.prepare.counting import UNTOLD, counted, uncounted
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
 from skewless_spark.session.session import build_session
-from skewless_spark.sources.formats.spark_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
-from skewless_spark.sources.lake.tables import LakeTable
-from skewless_spark.sources.listing import Listing, list_input
+from skewless_spark.sources.formats.column_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
+from skewless_spark.sources.lake.table_inputs import LakeTable
+from skewless_spark.sources.listing import Listing, list_input, list_table
 from skewless_spark.sources.locations import came_to, check_kept, check_output, input_location, output_location
-from skewless_spark.sources.tables import list_table
+from skewless_spark.sources.unit_reading import source_rows
 from skewless_spark.sources.uris import FILE_COLUMNS
 from skewless_spark.windows.found import ReadColumns, WiderColumns, WindowInput, check_window, states_location
 
@@ -244,3 +244,35 @@ def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
             )
         if column.lower() == "_metadata" or column.lower().startswith(OWN_PREFIX):
             raise InputError(at, "a column name that Spark and Skewless do not use", repr(column), "rename it")
+
+
+#: Formats whose files tell neither rows nor nulls, or no nulls.
+UNTOLD = ("csv", "json", "orc", "text")
+
+
+def uncounted(job: Job, facts: InputFacts, listing: Listing) -> tuple[str, ...]:
+    """The columns whose nulls are asked for and not known, or one to count rows by if these are; else none."""
+    types = {one: kind for one, kind in listing.types.items() if one not in FILE_COLUMNS}
+    readable = [one for one, kind in types.items() if not kind.startswith(UNSUPPORTED)]
+    nulls = [one for one, asked in asked_columns(job.spec).items() if asked and one in readable]
+    lacking = tuple(one for one in nulls if one not in facts.nulls)
+    by_rows = [one for one in readable if one in job.source.columns] or readable
+    return lacking or (tuple(by_rows[:1]) if facts.rows is None and asks_rows(job.spec) else ())
+
+
+def counted(job: Job, facts: InputFacts, columns: tuple[str, ...], before: int, master: str | None) -> InputFacts:
+    """The facts with what Spark counts.
+
+    Args:
+        job: with the files and columns that are counted.
+        before: rows of the part that need not be read, as its states are kept.
+        master: of Spark, if this process has no session.
+    """
+    if not job.units:
+        return facts.model_copy(update={"nulls": {**facts.nulls, **dict.fromkeys(columns, 0)}, "rows": before})
+    spark = SparkSession.getActiveSession() or build_session(f"skewless {job.spec.name}", master)
+    read = source_rows(spark, job, range(len(job.units)), columns, located=False)
+    null = [F.count_if(F.col(f"s{number}").isNull()) for number in range(len(columns))]
+    rows, *nulls = read.agg(F.count(F.lit(1)), *null).collect()[0]
+    told = {**dict(zip(columns, nulls, strict=True)), **facts.nulls}
+    return facts.model_copy(update={"nulls": told, "rows": before + rows})

@@ -28,12 +28,12 @@ from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part
 from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
-from skewless.standing.retention import pin
+from skewless.standing.states_retention import pin
 from skewless_lake.publication import drawn_turn, latest_turn, nights_of
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
-from skewless_spark.prepare.key_sample import sample_keys
 from skewless_spark.prepare.restating import skipped_parts
+from skewless_spark.prepare.sampled_keys import sample_keys
 from skewless_spark.sources.locations import check_apart, check_kept, input_location, output_location
 
 

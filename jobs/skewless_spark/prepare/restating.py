@@ -27,8 +27,7 @@ from skewless_lake.staged import OutputPart
 from skewless_spark.prepare.earlier_runs import siblings
 from skewless_spark.sources.locations import output_location
 from skewless_spark.windows.found import sees_order
-from skewless_spark.windows.part_files import PartFiles, files_of_parts
-from skewless_spark.windows.table_parts import TablePart, TableRewrites
+from skewless_spark.windows.part_files import PartFiles, TablePart, TableRewrites, files_of_parts
 
 #: So many parts before that of a run are looked at. If none of them is published, the job is new there.
 LOOKS_BACK = 400

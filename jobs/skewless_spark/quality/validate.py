@@ -28,8 +28,8 @@ from skewless_spark.quality.quarantine import set_apart
 from skewless_spark.quality.report import write_reports
 from skewless_spark.quality.row_checks import SAMPLES, columns_check, key_check, own_check, rule_checks
 from skewless_spark.quality.verdict import Verdict
-from skewless_spark.result.staging import stage
-from skewless_spark.session.queries import planned_once
+from skewless_spark.result.table_staging import stage
+from skewless_spark.session.session import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.committed_files import RESULT, read_files
 

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from skewless.documents.commit import CommittedFile
 from skewless.run.directory import Attempt, RunDirectory
-from skewless_spark.session.queries import planned_once
+from skewless_spark.session.session import planned_once
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.states.columns import WHOLE, JobColumns
 from skewless_spark.states.committed_files import AsSpark, damaged, write_files
+from skewless_spark.states.job_columns import WHOLE, JobColumns
 
 #: Where an attempt at the merge writes the result; and, before that, the results of keys with several states.
 FOLDER, _MERGED = "data", "merged"

@@ -22,11 +22,10 @@ from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, write_copies
 from skewless_spark.result.output_formats import published_files, sorted_results
-from skewless_spark.session.queries import planned_once
+from skewless_spark.session.session import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.stage.routing import TASK, split_keys
-from skewless_spark.states.columns import WHOLE, JobColumns
+from skewless_spark.stage.routes import TASK, split_keys
 from skewless_spark.states.committed_files import (
     BACKLOG,
     EVALUATED,
@@ -41,6 +40,7 @@ from skewless_spark.states.committed_files import (
     write_files,
     written,
 )
+from skewless_spark.states.job_columns import WHOLE, JobColumns
 from skewless_spark.windows.kept_states import keep_states, lines_of, set_aside_damaged
 from skewless_spark.windows.nodes import over_windows, with_window
 

@@ -17,10 +17,10 @@ from skewless.errors import LedgerError, SpecError
 from skewless.run.directory import Attempt
 from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec
-from skewless_spark.session.file_systems import require_writer
+from skewless_spark.session.session import require_writer
 from skewless_spark.sources.uris import quoted
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import PUBLISHED, read_files
+from skewless_spark.states.job_columns import JobColumns
 
 _FOLDER = "published"
 #: A field of a CSV is one text, which cannot represent values of these types.

@@ -1,4 +1,7 @@
-"""The Spark session of a step or of a whole local run, with the settings the stages rely on."""
+"""The Spark session of a step: how it is built, how its queries are planned, and which paths it can read.
+
+Spark comes without Hadoop's clients of object stores. A user's cluster often has them.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,99 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from skewless_spark.session.queries import BATCH_BYTES, BATCH_ROWS
+from skewless.errors import RunDirectoryError
+from skewless.run.objects.location import is_object
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+#: A batch of rows has at most so many rows, and so many bytes unless a single row has more: Arrow's texts end at 2 GiB
+#: in a batch, and a JVM that is given some such batches has no memory left.
+BATCH_ROWS, BATCH_BYTES = 1 << 16, 64 << 20
+#: Batches to batches, as ``mapInArrow`` takes it.
+ToBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+
+
+@contextmanager
+def planned_once(spark: SparkSession) -> Iterator[None]:
+    """Without adaptive execution, for queries whose partitions are known: it runs a job for each exchange and cache."""
+    before = str(spark.conf.get(_ADAPTIVE))
+    spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, before)
+
+
+@contextmanager
+def under_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Spark with some settings, and then with what it had before."""
+    # One by one: all settings together are a call to the JVM for each.
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, given in before.items():
+            if given is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, given)
+
+
+def map_in_batches(rows: DataFrame, function: ToBatches, schema: StructType | str) -> DataFrame:
+    """``mapInArrow``, with what the function puts out in batches that Spark has memory for.
+
+    All that comes from Python goes this way. What goes to Python is bounded by settings (``session.ALWAYS``).
+    """
+    return rows.mapInArrow(bounded(function), schema)
+
+
+def bounded(function: ToBatches) -> ToBatches:
+    """The function, with what it puts out cut by ``cut_batch``."""
+    return lambda batches: chain.from_iterable(map(cut_batch, function(batches)))
+
+
+def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch within ``BATCH_ROWS`` and ``BATCH_BYTES``: as halves of halves, since rows are unlike."""
+    if batch.num_rows > 1 and (batch.num_rows > BATCH_ROWS or _bytes(batch) > BATCH_BYTES):
+        half = batch.num_rows // 2
+        yield from cut_batch(batch.slice(0, half))
+        yield from cut_batch(batch.slice(half))
+    else:
+        yield batch
+
+
+def _bytes(batch: pa.RecordBatch) -> int:
+    """The bytes of a batch, with the values of dictionaries in their places."""
+    return sum(_decoded_bytes(column) for column in batch.columns)
+
+
+def _decoded_bytes(column: pa.Array) -> int:
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    try:
+        lengths = pc.binary_length(column.dictionary)
+    except pa.ArrowNotImplementedError:
+        return int(column.indices.nbytes + column.dictionary.nbytes)  # of numbers, which are all as short
+    return int(column.indices.nbytes + (pc.sum(lengths.take(column.indices)).as_py() or 0))
+
 
 #: Set unless spark-submit or spark-defaults.conf sets them.
 DEFAULTS = {
@@ -109,3 +198,43 @@ def jvm_of(spark: SparkSession) -> Any:
 def session_in_jvm(spark: SparkSession) -> Any:
     """A session as the JVM has it: a ``org.apache.spark.sql.classic.SparkSession``."""
     return cast("Any", spark)._jsparkSession  # noqa: SLF001
+
+
+#: What Spark says of a scheme that it has no file system for, or whose file system is not installed.
+_MISSING = ("UnsupportedFileSystemException", "No FileSystem for scheme", "ClassNotFoundException")
+#: What was found, by scheme: the answer stays the same as long as a process has its JVM.
+_found: dict[str, bool] = {}
+
+
+def spark_reads(spark: SparkSession, location: str) -> bool:
+    """Whether Spark has a file system for a path. For one on no object store it is expected to have one."""
+    if not is_object(location):
+        return True
+    scheme = location.partition("://")[0]
+    if scheme not in _found:
+        _found[scheme] = _has_file_system(spark, scheme)
+    return _found[scheme]
+
+
+def require_writer(spark: SparkSession, location: str, kind: str) -> None:
+    """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
+
+    Raises:
+        RunDirectoryError: Spark has no file system for the run directory.
+    """
+    if kind != "parquet" and not spark_reads(spark, location):
+        raise RunDirectoryError(
+            f"run directory {location}", f"a path that Spark can write, for a result as {kind}",
+            "one that it has no file system for", "publish parquet, or give Spark the file system of this scheme",
+        )  # fmt: skip
+
+
+def _has_file_system(spark: SparkSession, scheme: str) -> bool:
+    configuration = session_in_jvm(spark).sessionState().newHadoopConf()
+    try:
+        jvm_of(spark).org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)
+    except Py4JJavaError as err:
+        if any(word in str(err) for word in _MISSING):
+            return False
+        raise
+    return True

@@ -11,19 +11,19 @@ from functools import lru_cache, partial
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.shared_stage import RoutedRows, SharedTask
+from skewless.documents.commit import RoutedRows, SharedTask
 from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
-from skewless_leases.stores.tables import look_at
+from skewless_leases.stores.lease_tables import look_at
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.session.step_lease import address_of_leases, has_leases
 from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
 from skewless_spark.stage.queue import Stage
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.job_columns import JobColumns
 
 log = logging.getLogger(__name__)
 

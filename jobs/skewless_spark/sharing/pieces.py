@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from skewless.documents.commit import CommittedFile
-from skewless.documents.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
+from skewless.documents.commit import STAGE_SHARES, CommittedFile, RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import Attempt, Fence, stage_step

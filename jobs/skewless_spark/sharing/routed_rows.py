@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from skewless.documents.commit import CommittedFile, StepCommit
-from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
+from skewless.documents.commit import ROUTED_ROWS, CommittedFile, RoutedRows, StepCommit
 from skewless.run.directory import Attempt, RunDirectory, stage_step
-from skewless_spark.session.queries import under_settings
+from skewless_spark.session.session import under_settings
 from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.reading import Tally, placing_settings
+from skewless_spark.sources.unit_reading import Tally, placing_settings
 from skewless_spark.stage.queue import Stage, routed_queue
-from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.routes import TASK
 from skewless_spark.states.committed_files import write_files, written
 
 #: Kind and folder of the files.

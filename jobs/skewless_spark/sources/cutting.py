@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from skewless_spark.session import queries
+from skewless_spark.session import session as queries
 
 #: Smaller pieces are not worth opening a file for.
 LEAST_BYTES = 256 << 10

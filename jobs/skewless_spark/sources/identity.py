@@ -20,7 +20,7 @@ from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless.run.storage import content_checksum
 from skewless.standing.changes import FoundFile
-from skewless_spark.sources.formats.files import in_threads
+from skewless_spark.sources.formats.input_files import in_threads
 
 #: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.
 CHECKSUM_FILE_BYTES, CHECKSUM_BYTES = 4 << 20, 64 << 20

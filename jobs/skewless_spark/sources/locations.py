@@ -17,7 +17,7 @@ from skewless.run.folder import absolute_root
 from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec
-from skewless_spark.sources.formats.files import is_hidden, open_input
+from skewless_spark.sources.formats.input_files import is_hidden, open_input
 from skewless_spark.sources.listing import Listing
 
 

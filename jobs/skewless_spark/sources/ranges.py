@@ -15,12 +15,12 @@ from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.run.objects.location import open_location
 from skewless_lake.refusals import first_line
-from skewless_spark.session.queries import BATCH_ROWS, cut_batch
+from skewless_spark.session.session import BATCH_ROWS, cut_batch
 from skewless_spark.sources.cutting import rows_at_a_time
-from skewless_spark.sources.formats.files import open_file
+from skewless_spark.sources.formats.column_types import arrow_type_of, cast_text
+from skewless_spark.sources.formats.input_files import open_file
 from skewless_spark.sources.formats.parquet import as_spark_reads, int96_columns, old_columns, open_parquet
-from skewless_spark.sources.formats.spark_types import arrow_type_of, cast_text
-from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_unit
+from skewless_spark.sources.lake.snapshot import Positions, Vectors, deleted_of_unit
 from skewless_spark.sources.uris import FILE_COLUMNS, file_value
 
 Batches = Iterable[pa.RecordBatch]

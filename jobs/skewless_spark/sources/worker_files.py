@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object, open_location
 from skewless_lake.staging import all_nullable
-from skewless_spark.session.queries import cut_batch, map_in_batches
+from skewless_spark.session.session import cut_batch, map_in_batches
 from skewless_spark.session.versions import arrow_schema
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats.parquet import open_parquet

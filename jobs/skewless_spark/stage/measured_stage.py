@@ -22,10 +22,10 @@ from skewless.errors import LedgerError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routing import TASK, slot
+from skewless_spark.stage.routes import TASK, slot
 from skewless_spark.stage.state_counts import COUNTS, FOUND, SECONDS, CountedStage, CountsRead, head_and_slots_here
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, counting, of_kinds, read_files
+from skewless_spark.states.job_columns import JobColumns
 
 #: A Python aggregate that takes less time than this per row, or a task that takes less in total, costs next to nothing.
 #: Its time is not reported: it says more about other work of the machine, and no plan may depend on it.

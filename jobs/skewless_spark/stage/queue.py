@@ -14,10 +14,10 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.aggregates.key_text import bounded
-from skewless_spark.sources.reading import ORIGIN, Tally, read_units
-from skewless_spark.stage.routing import TASK, draw, drawing_rows, route
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.sources.unit_reading import ORIGIN, Tally, read_units
+from skewless_spark.stage.routes import TASK, draw, drawing_rows, route
 from skewless_spark.states.committed_files import BACKLOG, read_files
+from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED
 
 #: At most so many tasks are renumbered by a list in the query. More are looked up in a table, which costs a Spark job.

@@ -25,11 +25,11 @@ from skewless.documents.stage_report import LONGEST_HEAD_KEY, TaskLoad
 from skewless.routing.hashing import key_hashes
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import arrow_key_text, has_arrow_text
+from skewless_spark.sources.formats.column_types import is_utf8
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.sources.formats.spark_types import is_utf8
-from skewless_spark.stage.routing import SLOT, TASK
-from skewless_spark.states.columns import NULL_KEY, WHOLE, JobColumns
+from skewless_spark.stage.routes import SLOT, TASK
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED, PYTHON, counting, of_kinds, readable
+from skewless_spark.states.job_columns import NULL_KEY, WHOLE, JobColumns
 
 #: The counts of the ledger, per task and key.
 COUNTS = ("rows", "left_over", "admitted", "forwarded")

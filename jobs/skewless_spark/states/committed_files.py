@@ -19,9 +19,9 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import Attempt
 from skewless.run.storage import Storage
-from skewless_spark.session.file_systems import spark_reads
+from skewless_spark.session.session import spark_reads
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.sources.reading import scanned_files
+from skewless_spark.sources.unit_reading import scanned_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE, read_in_workers, write_in_workers
 
 #: Kinds of files: native states, Python states, results in place of states (see ``results``) and backlog of a stage;

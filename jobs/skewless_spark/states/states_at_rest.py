@@ -22,8 +22,8 @@ from skewless.routing.plan import RoutingPlan, earlier_tasks
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.storage import Storage
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import PYTHON, readable
+from skewless_spark.states.job_columns import PART, JobColumns
 
 #: The text of a key, beside states whose key is not one column of text.
 ROUTE_KEY = "route_key"

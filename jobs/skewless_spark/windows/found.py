@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from skewless.aggregates.registered import ENTRY_POINT_GROUP
+from skewless.aggregates.python_aggregate import ENTRY_POINT_GROUP
 from skewless.documents.job import Source, Unit
 from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, WindowSpan
 from skewless.errors import DocumentError, InputError, RunDirectoryError, SpecError
@@ -29,19 +29,25 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, FoundFile
 from skewless.standing.fingerprint import code_alone, fingerprint_of
 from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part
-from skewless.standing.store import Numbered, StatesStore, open_states, other_fingerprints, why_anew
+from skewless.standing.states_store import Numbered, StatesStore, open_states, other_fingerprints, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
 from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.sources import partition_columns
-from skewless_spark.sources.formats.files import in_threads
-from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources import input_columns
+from skewless_spark.sources.formats.input_files import in_threads
+from skewless_spark.sources.input_columns import common_types, fitted, wider_types, widest
+from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.sources.listing import Listing, declared_types, list_input
 from skewless_spark.sources.locations import input_location, output_location, resolved
-from skewless_spark.sources.schemas import common_types, fitted, wider_types, widest
-from skewless_spark.windows.part_files import PartFiles, named_files, values_of
-from skewless_spark.windows.table_parts import TablePart, TableRewrites, parts_of_table
+from skewless_spark.windows.part_files import (
+    PartFiles,
+    TablePart,
+    TableRewrites,
+    named_files,
+    parts_of_table,
+    values_of,
+)
 
 
 @dataclass(frozen=True)
@@ -145,7 +151,7 @@ class WindowInput:
         values = [value for one in parts for value in values_of(one)]
         newest = parts[-1]
         kept = _kept_types(spec, root)
-        partitions = partition_columns.types_of(paths, values, declared_types(spec.input), kept)
+        partitions = input_columns.types_of(paths, values, declared_types(spec.input), kept)
         # One file tells the columns of all, unless files may lack some.
         some = len(newest) if spec.input.missing_columns == "evolve" else 1
         sample = list_input(spec.input, newest.location, 1.0, list(newest.inner.values())[:some], partitions)

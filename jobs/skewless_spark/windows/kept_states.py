@@ -27,15 +27,15 @@ from skewless.errors import DocumentError, LedgerError, RunDirectoryError, Skewl
 from skewless.run.directory import Attempt, RunDirectory
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version
-from skewless.standing.store import STATES_STEP, MergedParts, Numbered, StatesStore
+from skewless.standing.states_store import STATES_STEP, MergedParts, Numbered, StatesStore
 from skewless_spark.branches import PLACE, merge_in_order, merges_kept
 from skewless_spark.branches.native import Native
-from skewless_spark.session.queries import planned_once
-from skewless_spark.sources.formats.files import in_threads
+from skewless_spark.session.session import planned_once
+from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.stage.routing import TASK
-from skewless_spark.states.columns import PART, JobColumns
+from skewless_spark.stage.routes import TASK
 from skewless_spark.states.committed_files import AsSpark, read_files, readable, write_files
+from skewless_spark.states.job_columns import PART, JobColumns
 from skewless_spark.windows.nodes import STATES_FILE_BYTES, number_of_writers, written_by
 
 log = logging.getLogger(__name__)

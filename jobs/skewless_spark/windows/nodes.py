@@ -20,15 +20,15 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import LedgerError
 from skewless.run.directory import WINDOW_PLAN, Attempt
 from skewless.spec.result import WINDOW_COLUMN
-from skewless.standing.store import STATES_STEP, MergedPart, MergedParts, Numbered, StatesStore, states_checksum
+from skewless.standing.states_store import STATES_STEP, MergedPart, MergedParts, Numbered, StatesStore, states_checksum
 from skewless.standing.tree import NightPlan, plan_night
 from skewless_spark.branches import PLACE, merges_kept
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.python import STATES
-from skewless_spark.session.queries import map_in_batches, planned_once
-from skewless_spark.sources.formats.files import in_threads
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.session.session import map_in_batches, planned_once
+from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.states.committed_files import read_files, write_files, written
+from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.states.python_calls import merge_batches
 
 log = logging.getLogger(__name__)

@@ -6,11 +6,15 @@ Nothing in here knows Spark.
 
 from __future__ import annotations
 
-from skewless.aggregates.accumulator import Accumulator, ArrowTypes, GroupsAccumulator
+from skewless.aggregates.accumulator import Accumulator, ArrowTypes, GroupsAccumulator, PerKey
 from skewless.aggregates.argument_types import anything, number_required
-from skewless.aggregates.per_key import PerKey
-from skewless.aggregates.python_aggregate import Argument, NoOptions, PythonAggregate
-from skewless.aggregates.registered import ENTRY_POINT_GROUP, RegisteredAggregates
+from skewless.aggregates.python_aggregate import (
+    ENTRY_POINT_GROUP,
+    Argument,
+    NoOptions,
+    PythonAggregate,
+    RegisteredAggregates,
+)
 
 __all__ = [
     "ENTRY_POINT_GROUP",

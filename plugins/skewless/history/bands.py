@@ -23,7 +23,7 @@ from skewless.documents.nights import Band, Bands, JobNights, Measured
 from skewless.documents.quality import Check
 from skewless.documents.stage_report import StageReport
 from skewless.errors import SkewlessError
-from skewless.history.store import NightsStore
+from skewless.history.nights_store import NightsStore
 from skewless.spec.part import Part
 
 FEWEST, SAME, MOST = 8, 3, 35

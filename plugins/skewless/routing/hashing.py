@@ -1,4 +1,4 @@
-"""The hashes of keys and rows, in Python; ``skewless_spark.stage.routing`` computes the same ones in Spark SQL.
+"""The hashes of keys and rows, in Python; ``skewless_spark.stage.routes`` computes the same ones in Spark SQL.
 
 All hashes are murmur3_x86_32 (Appleby 2014), as in the DPA load balancer, section 4.2. Spark's ``hash`` differs from
 it where the length in bytes is not a multiple of four (SPARK-23381), so both sides pad a key with NUL bytes first. A

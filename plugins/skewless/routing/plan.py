@@ -190,7 +190,7 @@ class RoutingPlan(Document):
         return int(self.slot_tasks[slot]) + bucket_hash(key) % int(self.slot_factors[slot])
 
     def task_of(self, key: str | None, origin: int) -> int:
-        """The task index of a row: what ``skewless_spark.stage.routing`` says in Spark SQL."""
+        """The task index of a row: what ``skewless_spark.stage.routes`` says in Spark SQL."""
         if key is None:
             return (self.row_hash(origin) * self.task_count) >> 32
         weights = self.head.get(key)

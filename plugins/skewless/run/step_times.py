@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from skewless.documents.steps import Span, StepBill, StepTimes
+from skewless.documents.step_documents import Span, StepBill, StepTimes
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH

@@ -11,7 +11,7 @@ from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, Part
 from skewless.errors import InputError
 from skewless.spec.part import Part, part_place
 from skewless.standing.changes import Difference, FileName, FoundFile, Rewrite, change_set, ranks_between, standing_for
-from skewless.standing.store import Numbered
+from skewless.standing.states_store import Numbered
 
 #: Cuts files, given by their paths, into units.
 Cut = Callable[[Sequence[str]], Sequence[Unit]]

@@ -25,7 +25,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.window import WindowSpan
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, WINDOW_PLAN, RunDirectory
-from skewless.standing.store import MergedPart, Numbered, StatesStore, node_name, states_checksum
+from skewless.standing.states_store import MergedPart, Numbered, StatesStore, node_name, states_checksum
 
 #: The positions ``first <= at < end`` of parts of a window, oldest first.
 Span = tuple[int, int]

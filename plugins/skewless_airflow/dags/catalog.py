@@ -21,7 +21,7 @@ from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
 from skewless.spec.schedule import FINAL_ASSET, RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow.dags.task_group import aggregation_tasks, task_defaults
-from skewless_airflow.operators.find_runs import FIRST, LAST, FindStaleOperator
+from skewless_airflow.operators.prepare_task import FIRST, LAST, FindStaleOperator
 from skewless_airflow.partitions import PartMapper, PartTimetable, parts_asset
 from skewless_airflow.run_store import catalog_folder
 from skewless_airflow.trigger_form import beside_caller, form_params, list_import_errors, read_spec

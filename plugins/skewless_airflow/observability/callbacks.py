@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from skewless.documents.steps import Failure, failed_step
+from skewless.documents.step_documents import Failure, failed_step
 from skewless.errors import SkewlessError
 from skewless_airflow.observability.links import skew_page
 from skewless_airflow.run_store import run_location

@@ -19,7 +19,7 @@ from airflow.providers.common.compat.openlineage.utils.spark import (
 from airflow.sdk import BaseHook, BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
-from skewless.documents.steps import Failure, failure_document
+from skewless.documents.step_documents import Failure, failure_document
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.folder import RUN_GROUP
 from skewless.run.step_names import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from skewless.errors import SpecError
-from skewless_airflow.runners import on_cluster, submit, warm_driver
+from skewless_airflow.runners import on_cluster, submit
+from skewless_airflow.runners import on_one_machine as warm_driver
 from skewless_airflow.runners.step import Step, StepRunner, Target
 
 __all__ = ["RUNNERS", "Step", "StepRunner", "Target", "runner_of"]

@@ -29,16 +29,15 @@ from skewless_airflow.web.rendering.template import page
 from skewless_airflow.web.rendering.words import day
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
-from skewless_airflow.web.views.comparisons import read_comparisons
 from skewless_airflow.web.views.costs import read_costs, read_what_if
-from skewless_airflow.web.views.decision import decided_stages, read_decision
-from skewless_airflow.web.views.history import read_history, series, verdicts
+from skewless_airflow.web.views.decision_view import decided_stages, read_decision
+from skewless_airflow.web.views.history import read_comparisons, read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.parts_over_time import read_parts_history
-from skewless_airflow.web.views.quality import band_line, histories, observed_line, read_quality
+from skewless_airflow.web.views.quality_view import band_line, histories, observed_line, read_quality
 from skewless_airflow.web.views.run import has_stages, read_comparison, read_run
-from skewless_airflow.web.views.stage import MOST_TASKS, read_job, read_stage, read_stages
-from skewless_airflow.web.views.window import read_window, saving
+from skewless_airflow.web.views.stage_view import MOST_TASKS, read_job, read_stage, read_stages
+from skewless_airflow.web.views.window_view import read_window, saving
 
 router = APIRouter()
 

@@ -34,15 +34,15 @@ from skewless_cli.first_spec.layout import (
     text_kind,
 )
 from skewless_spark.aggregates.key_text import KEY_TYPES
-from skewless_spark.prepare.key_sample import SAMPLED_ROWS, spread_over
+from skewless_spark.prepare.sampled_keys import SAMPLED_ROWS, spread_over
 from skewless_spark.session.session import build_session
-from skewless_spark.sources.formats.spark_types import UNSUPPORTED, fields_within, type_within
+from skewless_spark.sources.formats.column_types import UNSUPPORTED, fields_within, type_within
 from skewless_spark.sources.formats.texts import first_row
-from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import resolved
 from skewless_spark.sources.ranges import partition_value, read_unit
-from skewless_spark.sources.reading import ORIGIN, source_rows
+from skewless_spark.sources.unit_reading import ORIGIN, source_rows
 
 #: The share of the input in the smallest wave, by default: sources are cut as in a run.
 _SHARE = 0.01

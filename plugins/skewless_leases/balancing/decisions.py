@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 
 from skewless_leases.errors import LeaseError
 from skewless_leases.liveness.spans import Silences, TimeSpans
-from skewless_leases.stores.tables import Look
+from skewless_leases.stores.lease_tables import Look
 
 
 @dataclass(frozen=True)

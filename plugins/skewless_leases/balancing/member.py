@@ -14,8 +14,8 @@ from skewless_leases.balancing.decisions import Action, Challenge, ClearGrab, Fo
 from skewless_leases.errors import FencedOutError, LeaseError
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, release, take
+from skewless_leases.stores.lease_tables import GRAB, WORKERS, Grab, Look, encode, look_at
 from skewless_leases.stores.store import KeyValueStore
-from skewless_leases.stores.tables import GRAB, WORKERS, Grab, Look, encode, look_at
 
 log = logging.getLogger(__name__)
 

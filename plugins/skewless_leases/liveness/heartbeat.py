@@ -13,8 +13,8 @@ import time
 
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.stores import open_store
+from skewless_leases.stores.lease_tables import WORKERS, Presence, decode, encode
 from skewless_leases.stores.store import KeyValueStore
-from skewless_leases.stores.tables import WORKERS, Presence, decode, encode
 
 log = logging.getLogger(__name__)
 

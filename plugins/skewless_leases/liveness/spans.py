@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Self
 
 from skewless_leases.errors import LeaseError
-from skewless_leases.stores.tables import Look
+from skewless_leases.stores.lease_tables import Look
 
 #: How often a worker looks at the tables within one normal lease time. Taking over from a live
 #: holder needs three looks and one of the holder's; all of it has to fit into one normal lease time.

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from skewless_leases.errors import FencedOutError, LeaseError
+from skewless_leases.stores.lease_tables import ALLOCATION, Allocation, Row, decode, encode
 from skewless_leases.stores.store import KeyValueStore
-from skewless_leases.stores.tables import ALLOCATION, Allocation, Row, decode, encode
 
 #: Every worker reads all records at every look: a value is a pointer to data, or a small manifest.
 LONGEST_VALUE_CHARACTERS = 65_536

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from skewless.errors import InputError, SpecError
-from skewless_spark.sources.formats.files import COMPRESSED, open_file
-from skewless_spark.sources.formats.spark_types import EXACT
+from skewless_spark.sources.formats.column_types import EXACT
+from skewless_spark.sources.formats.input_files import COMPRESSED, open_file
 from skewless_spark.sources.uris import quoted
 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
@@ -120,7 +120,7 @@ def json_types(spark: SparkSession, path: str, sample: bytes, options: Mapping[s
     """
     try:
         if options.get("multiLine", "").lower() == "true":
-            from skewless_spark.sources.reading import scanned_files  # noqa: PLC0415  # which reads texts, too
+            from skewless_spark.sources.unit_reading import scanned_files  # noqa: PLC0415  # which reads texts, too
 
             found = scanned_files(spark, "json", None, [path], options).schema
             return {one.name: type_text(one.dataType) for one in found}

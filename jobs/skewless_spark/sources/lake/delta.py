@@ -20,8 +20,16 @@ from skewless.spec.part import Part
 from skewless_lake.delta.log import Actions, commits, known_values, millisecond_up, said_in
 from skewless_lake.refusals import first_line
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
-from skewless_spark.sources.lake.deletes import VECTOR, packed
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
+from skewless_spark.sources.lake.snapshot import (
+    VECTOR,
+    Commit,
+    Snapshot,
+    TableColumn,
+    TableFile,
+    kinds_of,
+    packed,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -193,7 +201,7 @@ def _opened(location: str, version: int | None, at: str) -> DeltaTable:
     except ImportError:
         raise SpecError.saying(at, "deltalake is not installed", "install skewless[delta]") from None
     try:
-        from skewless_lake.delta.tables import patience  # noqa: PLC0415
+        from skewless_lake.delta.delta_tables import patience  # noqa: PLC0415
 
         return DeltaTable(location, version=version, storage_options=patience(location))
     except TableNotFoundError:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+import sys
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -132,3 +135,181 @@ def interleaved(first: Flags, ones: npt.NDArray[Number], others: npt.NDArray[Num
     together = np.empty(len(first), ones.dtype)
     together[first], together[~first] = ones, others
     return together
+
+
+_LARGEST = sys.float_info.max
+_LARGEST_BETWEEN_FINITE = math.nextafter(_LARGEST, 0.0)
+
+
+def compressed(points: HistogramPoints, limit: int, bins: int) -> HistogramPoints:
+    """Groups of more than ``limit`` points get exactly ``bins``; the others stay."""
+    over = points.sizes > limit
+    if not over.any():
+        return points
+    of_over = np.repeat(over, points.sizes)
+    x, y = _merge_closest(points.x[of_over], points.y[of_over], points.sizes[over], bins)
+    sizes = np.where(over, bins, points.sizes)
+    merged = np.repeat(over, sizes)
+    return HistogramPoints(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        interleaved(merged, x.ravel(), points.x[~of_over]),
+        interleaved(merged, y.ravel(), points.y[~of_over]),
+    )
+
+
+def _merge_closest(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Ints]:
+    """Merge closest neighbours until every group has ``bins`` points; all have more. Shape ``(groups, bins)``."""
+    x_done, y_done = np.empty((len(sizes), bins)), np.empty((len(sizes), bins), np.int64)
+    rows = np.arange(len(sizes))
+    halfway, spent = len(x), 0
+    while len(rows):
+        excess = len(x) - bins * len(sizes)
+        if excess <= halfway:
+            halfway, spent = excess // 2, 0
+        spent += len(x)
+        if spent > 8 * len(x) + 16 * excess:
+            # Gaps that widen from point to point by the half give one merge a round. Rounds that have cost, for
+            # less than half of the merges, what the rest costs one by one (roughly) are given up.
+            x_done[rows], y_done[rows] = _merge_one_by_one(x, y, sizes, bins)
+            break
+        merged, chosen = _chosen(x, y, sizes, bins)
+        gone = np.concatenate([[False], chosen[:-1]])
+        x, y_right = np.where(chosen, merged, x)[~gone], np.concatenate([y[1:], [0]])
+        y = np.where(chosen, y + y_right, y)[~gone]
+        sizes = sizes - np.add.reduceat(chosen, np.cumsum(sizes) - sizes, dtype=np.int64)
+        done = sizes == bins
+        if done.any():
+            of_done = np.repeat(done, sizes)
+            x_done[rows[done]], y_done[rows[done]] = x[of_done].reshape(-1, bins), y[of_done].reshape(-1, bins)
+            x, y, sizes, rows = x[~of_done], y[~of_done], sizes[~done], rows[~done]
+    return x_done, y_done
+
+
+def _chosen(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Flags]:
+    """The merges of one round: pair ``i`` is point ``i`` and the next one; their ``x``, and whether they are merged.
+
+    Merging one closest pair at a time takes gaps in ascending order of (gap, place), for a merge only
+    ever widens the gaps beside it. So a group that needs ``k`` merges will merge every pair that
+
+    - is among its ``k`` closest pairs: a merge uses up one gap, and one that is wider now stays wider; and
+    - is closer than both pairs beside it: nothing can happen to either of its points before; or comes to be
+      so once the pair two places on is merged, which is such a pair itself (a chain; on integers, where
+      all gaps are 1, it is what merges every other pair in one round instead of one pair per round).
+
+    Those pairs do not touch each other, and the group's closest pair is always among them.
+    """
+    gaps = np.full(len(x), np.inf)  # of the last point of a group: a wall
+    gaps[:-1] = _distance(x[:-1], x[1:])
+    gaps[np.cumsum(sizes) - 1] = np.inf
+    merged = _weighted_mean(x, y)
+    close = _closest(gaps, sizes, bins)
+    rises = np.zeros(len(x), np.bool_)  # the pair is closer than the next one
+    rises[:-1] = gaps[:-1] <= gaps[1:]
+    falls_before = np.ones(len(x), np.bool_)  # the pair is closer than the one before
+    falls_before[1:] = ~rises[:-1]
+    seeds = close & rises & falls_before
+    to_right, to_left = np.zeros(len(x), np.bool_), np.zeros(len(x), np.bool_)
+    to_right[2:] = rises[:-2] & rises[1:-1] & (_distance(merged[:-2], x[2:]) > gaps[2:])
+    to_right &= close & rises
+    to_left[:-2] = falls_before[1:-1] & falls_before[2:] & (_distance(x[1:-1], merged[2:]) >= gaps[:-2])
+    to_left &= close & falls_before
+    return merged, _chained(seeds, to_right) | _chained(seeds[::-1], to_left[::-1])[::-1]
+
+
+def _chained(seeds: Flags, links: Flags) -> Flags:
+    """Seeds, and what a chain of links leads to from a seed; ``links[i]`` leads from ``i - 2`` to ``i``."""
+    reached = np.empty(len(seeds), np.bool_)
+    for parity in (0, 1):
+        places = np.arange(len(seeds[parity::2]), dtype=np.int32)
+        last_seed = np.maximum.accumulate(np.where(seeds[parity::2], places, -1))
+        last_break = np.maximum.accumulate(np.where(links[parity::2], -1, places))
+        reached[parity::2] = last_seed >= np.maximum(last_break, 0)
+    return reached
+
+
+def _closest(gaps: Floats, sizes: Ints, bins: int) -> Flags:
+    """Which gaps are among the ``size - bins`` smallest of their group, leftmost of equal ones first."""
+    starts = np.cumsum(sizes) - sizes
+    threshold = np.repeat(_thresholds(gaps, sizes, bins), sizes)
+    below, level = gaps < threshold, gaps == threshold
+    allowed = sizes - bins - np.add.reduceat(below, starts, dtype=np.int64)
+    up_to_here = np.cumsum(level)
+    before_group = up_to_here[starts] - level[starts]
+    chosen: Flags = below | (level & (up_to_here <= np.repeat(before_group + allowed, sizes)))
+    return chosen
+
+
+def _thresholds(gaps: Floats, sizes: Ints, bins: int) -> Floats:
+    """The ``bins``-th largest gap of each group, shape ``(groups,)``: ``size - bins`` gaps are at most that.
+
+    Groups of about the same size are laid out as the rows of a matrix, for numpy selects in rows.
+    """
+    thresholds = np.empty(len(sizes))
+    classes = np.ceil(4 * np.log2(sizes)).astype(np.int64)
+    for size_class in np.unique(classes):
+        members = classes == size_class
+        of_members = np.repeat(members, sizes) & (gaps != np.inf)
+        width = int(sizes[members].max())
+        rows = np.full((np.count_nonzero(members), width), -1.0)
+        rows[np.arange(width) < sizes[members, None] - 1] = gaps[of_members]
+        thresholds[members] = np.partition(rows, width - bins, axis=1)[:, width - bins]
+    return thresholds
+
+
+def _merge_one_by_one(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Ints]:
+    """``_merge_closest`` by a heap of gaps: O(log size) a merge, even where a round would find one merge only."""
+    merged = []
+    for start, size in zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True):
+        merged += _merge_group(x[start : start + size].tolist(), y[start : start + size].tolist(), bins)
+    return np.array([x for x, _ in merged]).reshape(-1, bins), np.array([y for _, y in merged]).reshape(-1, bins)
+
+
+def _merge_group(x: list[float], y: list[int], bins: int) -> list[tuple[float, int]]:
+    """The ``bins`` points of one group; in Python's floats, which round as numpy's do."""
+    size = len(x)
+    before, after = list(range(-1, size - 1)), list(range(1, size + 1))
+    gaps = [*_distance(np.array(x[:-1]), np.array(x[1:])).tolist(), np.inf]
+    heap = [(gap, place) for place, gap in enumerate(gaps[:-1])]
+    heapq.heapify(heap)
+    for _ in range(size - bins):
+        gap, left = heapq.heappop(heap)
+        while not y[left] or gap != gaps[left]:  # gaps of before a merge are still in the heap
+            gap, left = heapq.heappop(heap)
+        right = after[left]
+        count = y[left] + y[right]
+        mean = x[left] * (y[left] / float(count)) + x[right] * (y[right] / float(count))
+        x[left], y[left], y[right] = min(max(mean, x[left]), x[right]), count, 0
+        after[left] = after[right]
+        if after[left] < size:
+            before[after[left]] = left
+        for place in (before[left], left):
+            if place >= 0 and after[place] < size:
+                gaps[place] = _finite_gap(x[place], x[after[place]])
+                heapq.heappush(heap, (gaps[place], place))
+    return [(x_one, y_one) for x_one, y_one in zip(x, y, strict=True) if y_one]
+
+
+def _finite_gap(left: float, right: float) -> float:
+    gap = right - left
+    if math.isinf(gap):
+        return _LARGEST if math.isinf(left) or math.isinf(right) else _LARGEST_BETWEEN_FINITE
+    return gap
+
+
+def _weighted_mean(x: Floats, y: Ints) -> Floats:
+    """Of each point and the next one, between the two also after rounding, and without overflow; shape of ``x``."""
+    means = x.copy()
+    count = (y[:-1] + y[1:]).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # pairs across two groups may be (inf, -inf)
+        means[:-1] = np.clip(x[:-1] * (y[:-1] / count) + x[1:] * (y[1:] / count), x[:-1], x[1:])
+    return means
+
+
+def _distance(left: Floats, right: Floats) -> Floats:
+    """``right - left``, finite always: infinite points are farther away than any finite one can be."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        gaps = right - left
+        endless = np.flatnonzero(np.isinf(gaps))
+        far = np.isinf(left[endless]) | np.isinf(right[endless])
+        gaps[endless] = np.where(far, _LARGEST, _LARGEST_BETWEEN_FINITE)
+    return gaps

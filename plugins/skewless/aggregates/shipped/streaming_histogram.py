@@ -31,7 +31,6 @@ from pydantic import BaseModel, Field
 from skewless.aggregates.accumulator import GroupsAccumulator
 from skewless.aggregates.argument_types import number_required
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.histogram_compression import compressed
 from skewless.aggregates.shipped.histogram_points import (
     HISTOGRAM_TYPE,
     Floats,
@@ -39,6 +38,7 @@ from skewless.aggregates.shipped.histogram_points import (
     Ints,
     ValueRows,
     collapsed,
+    compressed,
     concatenated,
     inserted,
     with_groups,

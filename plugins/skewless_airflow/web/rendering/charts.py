@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from skewless_airflow.web.rendering.words import shown_key
-from skewless_airflow.web.views.decision import RingView
+from skewless_airflow.web.views.decision_view import RingView
 from skewless_airflow.web.views.parts_over_time import MISSING, PartMark
-from skewless_airflow.web.views.stage import StageView
-from skewless_airflow.web.views.window import PartView, WindowView
+from skewless_airflow.web.views.stage_view import StageView
+from skewless_airflow.web.views.window_view import PartView, WindowView
 
 #: Units of a chart's height; its width follows from the bars.
 HEIGHT = 100.0

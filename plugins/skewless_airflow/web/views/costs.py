@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, RunBill
 from skewless.errors import SkewlessError
 from skewless.planner.policies import POLICIES
-from skewless.run.bill import bill_of, rates_of
 from skewless.run.directory import SAVINGS, RunDirectory
+from skewless.run.run_bills import bill_of, rates_of
 from skewless.run.step_names import COMPARE
 from skewless.run.step_times import TIMES
 from skewless_airflow.run_store import data_root

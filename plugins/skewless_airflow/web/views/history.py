@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from skewless.documents.comparison import Comparison
 from skewless.errors import SkewlessError
 from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
@@ -15,9 +16,9 @@ from skewless.run.step_times import times_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun
 from skewless_airflow.web.run_folders import open_run, run_folders
-from skewless_airflow.web.views.quality import QualityView, read_quality
+from skewless_airflow.web.views.quality_view import QualityView, read_quality
 from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings
-from skewless_airflow.web.views.stage import read_job, read_stages, whole_job
+from skewless_airflow.web.views.stage_view import read_job, read_stages, whole_job
 
 #: Runs that a page shows.
 MOST_RUNS = 40
@@ -246,3 +247,52 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
 def series(history: HistoryView) -> tuple[Series, ...]:
     """The figures that have a chart."""
     return tuple(Series(name, unit, tuple(map(of, history.oldest_first))) for name, unit, of in _FIGURES)
+
+
+@dataclass(frozen=True)
+class ComparedNight:
+    """One run whose result was compared; the part is what it computed, in words."""
+
+    run_id: str
+    part: str
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class ComparisonsHistory:
+    """The compared runs among the latest ones, newest first.
+
+    Attributes:
+        wanted: how many runs the page would read if there were time.
+    """
+
+    nights: tuple[ComparedNight, ...]
+    wanted: int
+    seen: int
+
+    @property
+    def differing(self) -> tuple[ComparedNight, ...]:
+        """The nights in which anything differs."""
+        return tuple(night for night in self.nights if night.comparison.found)
+
+    @property
+    def verdict(self) -> str:
+        """All of it in a line."""
+        count = len(self.nights)
+        return f"{count:,} {'night' if count == 1 else 'nights'} compared, {len(self.differing):,} differ"
+
+
+def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> ComparisonsHistory:
+    """The latest runs of a job that were compared with another one's: always the newest, others as time allows."""
+    runs = latest_runs(dag_id, airflow, group)[:MOST_RUNS]
+    nights, seen = list[ComparedNight](), 0
+    for run in in_time(runs, READING_SECONDS):
+        seen += 1
+        directory = open_run(dag_id, run.folder, group)
+        try:
+            job, comparison = read_job(directory), read_comparison(directory)
+        except SkewlessError:
+            continue  # the page of that run shows the error
+        if job is not None and comparison is not None:
+            nights.append(ComparedNight(run.run_id, job.date, comparison))
+    return ComparisonsHistory(tuple(nights), len(runs), seen)

@@ -11,8 +11,8 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import kept_by, open_run
 from skewless_airflow.web.views.history import MOST_RUNS, READING_SECONDS, in_time, latest_runs
-from skewless_airflow.web.views.stage import read_job
-from skewless_airflow.web.views.window import read_window
+from skewless_airflow.web.views.stage_view import read_job
+from skewless_airflow.web.views.window_view import read_window
 
 #: Of a part without files.
 MISSING = "missing"

@@ -9,7 +9,7 @@ from skewless.documents.bill import Savings
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
-from skewless.documents.steps import Failure, failed_step, own_name
+from skewless.documents.step_documents import Failure, failed_step, own_name
 from skewless.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
@@ -17,10 +17,10 @@ from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import is_absence, kept_by, stamp
-from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
-from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.stage import JobView, StageView, read_job, read_stages, whole_job
-from skewless_airflow.web.views.window import WindowView, read_window
+from skewless_airflow.web.views.decision_view import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
+from skewless_airflow.web.views.quality_view import QualityView, read_quality
+from skewless_airflow.web.views.stage_view import JobView, StageView, read_job, read_stages, whole_job
+from skewless_airflow.web.views.window_view import WindowView, read_window
 
 #: How many failed tries a page names, the latest ones.
 _MOST_TRIES = 10

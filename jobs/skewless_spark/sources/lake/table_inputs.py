@@ -17,15 +17,13 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Condition
 from skewless_spark.sources.cutting import piece_bytes
-from skewless_spark.sources.formats.files import in_threads
-from skewless_spark.sources.formats.footers import footer_with_ids
-from skewless_spark.sources.formats.parquet import Footer
-from skewless_spark.sources.formats.spark_types import DECIMAL, UNSUPPORTED
+from skewless_spark.sources.formats.column_types import DECIMAL, UNSUPPORTED
+from skewless_spark.sources.formats.input_files import in_threads
+from skewless_spark.sources.formats.parquet import Footer, footer_with_ids
 from skewless_spark.sources.identity import TABLE
-from skewless_spark.sources.lake.deletes import Vectors, deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot, pinned_vectors
 from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapshot
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, Vectors, deleted_positions
 from skewless_spark.sources.listing import ListedFile, Listing, added_up, counted_units, nulls_in
 
 #: The types that older files may have, of a column that has been widened since.

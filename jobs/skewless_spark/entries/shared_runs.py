@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from skewless.documents.steps import Failure
+from skewless.documents.step_documents import Failure
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import Watcher

@@ -1,6 +1,6 @@
 """Where the nights of a job are kept: beside its output, so that they outlast run directories.
 
-    FOLDER/0007.json      all that is kept, whole; the highest number counts
+FOLDER/0007.json      all that is kept, whole; the highest number counts
 
 A change is the next number, and the first writer wins: who comes second changes what the first has written. A few
 numbers before the newest stay, and the older ones are removed. Each hour of the day has a folder of its own.

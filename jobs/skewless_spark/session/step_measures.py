@@ -15,7 +15,7 @@ from typing import NamedTuple
 import psutil
 from pyspark.sql import SparkSession
 
-from skewless.documents.steps import StepBill
+from skewless.documents.step_documents import StepBill
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import StepClock, current_clock, timed_step
 from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told

@@ -9,7 +9,7 @@ from skewless.documents.ledger import NO_PARTS, PartLine
 from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
-from skewless_airflow.web.views.stage import StageView, whole_job
+from skewless_airflow.web.views.stage_view import StageView, whole_job
 
 #: Fewer rows tell what it costs to start tasks, and not what a row costs.
 _ENOUGH_ROWS = 1_000_000

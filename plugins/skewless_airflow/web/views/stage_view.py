@@ -16,7 +16,7 @@ from skewless.run.certificate import StageFigures, stage_certificate, stage_figu
 from skewless.run.directory import RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless_airflow.web.run_folders import kept_by, stamp
-from skewless_airflow.web.views.decision import read_plan
+from skewless_airflow.web.views.decision_view import read_plan
 
 _JOB = "job.json"
 #: How many tasks and keys a page names; all others are added up.

@@ -1,6 +1,6 @@
 """Where standing states are kept: one folder for each job and fingerprint, with versions of each part.
 
-    STORE/FINGERPRINT/fingerprint.json
+STORE/FINGERPRINT/fingerprint.json
     STORE/FINGERPRINT/parts/2026-11-20/versions/0007.json     the units, the rows, and the files with states
     STORE/FINGERPRINT/states/attempts/ID/...                  the files, which count once a version names them
     STORE/FINGERPRINT/merges/2026-11-14+7-1b2c....json        the states of several parts merged, see ``tree``

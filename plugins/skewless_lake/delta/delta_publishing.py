@@ -20,8 +20,7 @@ from skewless.errors import RunDirectoryError, SpecError
 from skewless.publication.publish import Commit
 from skewless.publication.records import Identity, Overtaken
 from skewless.run.objects.location import open_location, plain_path
-from skewless_lake.delta.log import Bounds, commits, of_bounds, of_footer, said_in
-from skewless_lake.delta.tables import (
+from skewless_lake.delta.delta_tables import (
     files_of_part,
     find_table,
     fitting_table,
@@ -31,6 +30,7 @@ from skewless_lake.delta.tables import (
     sync_version,
     where,
 )
+from skewless_lake.delta.log import Bounds, commits, of_bounds, of_footer, said_in
 from skewless_lake.formats import RULES, identity_in, told, written
 from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult, rules_digest

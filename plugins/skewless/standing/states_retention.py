@@ -18,7 +18,7 @@ from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory, commit_path
 from skewless.run.storage import Storage
-from skewless.standing.store import (
+from skewless.standing.states_store import (
     DAMAGED,
     FINGERPRINT,
     STATES_STEP,

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from skewless.document import Frozen, sentence_of
 from skewless.documents.bill import RunBill, Savings
 from skewless.documents.job import Job
-from skewless.documents.steps import StepBill, StepTimes
+from skewless.documents.step_documents import StepBill, StepTimes
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.folder import folders_in, folders_of_jobs

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from skewless.documents.nights import Finality
     from skewless.run.directory import RunDirectory
 
+
 log = structlog.get_logger(__name__)
 
 

@@ -11,7 +11,7 @@ from skewless.documents.nights import Band
 from skewless.documents.quality import FailingKey
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.run_folders import kept_by
-from skewless_airflow.web.views.stage import whole_job
+from skewless_airflow.web.views.stage_view import whole_job
 
 _NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?")
 _UNEXPECTED = re.compile(r"([\d,]+) of [\d,]+ values unexpected")

@@ -1,6 +1,6 @@
 """The three tables that all workers share, and one look at them.
 
-    workers/NAME            Presence: the heartbeat, and the room that the worker has
+workers/NAME            Presence: the heartbeat, and the room that the worker has
     allocation/PARTITION    Allocation: who holds the partition, and its fencing number
     grab/PARTITION          Grab: who has challenged the holder
 
@@ -19,6 +19,7 @@ from skewless_leases.stores.store import KeyValueStore, Versioned
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
 
 WORKERS, ALLOCATION, GRAB = "workers/", "allocation/", "grab/"
 

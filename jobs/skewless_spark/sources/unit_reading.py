@@ -19,14 +19,12 @@ from skewless.documents.job import LARGEST_SPLIT_BYTES, Job, Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
-from skewless_spark.session.file_systems import spark_reads
-from skewless_spark.session.queries import map_in_batches
-from skewless_spark.session.session import jvm_of
+from skewless_spark.session.session import jvm_of, map_in_batches, spark_reads
 from skewless_spark.sources.cutting import LEAST_BYTES
-from skewless_spark.sources.formats.files import is_hidden
-from skewless_spark.sources.formats.spark_types import fields_within
+from skewless_spark.sources.formats.column_types import fields_within
+from skewless_spark.sources.formats.input_files import is_hidden
 from skewless_spark.sources.formats.texts import ENCODING
-from skewless_spark.sources.lake.tables import READERS
+from skewless_spark.sources.lake.table_inputs import READERS
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, ROW_INDEX, as_spark_says, literally, quoted, text_literal
 
