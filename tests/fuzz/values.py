@@ -151,7 +151,6 @@ KINDS = {
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "float", "decimal", "wide decimal")
 WHOLE = ("tinyint", "smallint", "int", "bigint", "huge")
 REAL = ("double", "float")
-TEXTS = ("text", "lines")
 
 
 def canonical(value: Any) -> Any:

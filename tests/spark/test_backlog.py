@@ -78,26 +78,6 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
     assert len(found[0]["backlog"]) > 0
 
 
-@pytest.mark.parametrize(
-    ("aggregates", "expected", "exchanges"),
-    mostly_long(
-        [(NATIVE, (1000, 0), 1), (WORDS, (1000, 0), 2), (WORDS, (410, 400), 1), (WORDS, (), 2)], (WORDS, (1000, 0), 2)
-    ),
-    ids=["of a fixed size", "sketches, much left over", "sketches, little left over", "sketches, nothing known"],
-)
-def test_sketches_are_made_beside_the_backlog_only_if_few_rows_are_expected_in_it(
-    spark: SparkSession, tmp_path: Path, aggregates: dict[str, Any], expected: tuple[int, ...], exchanges: int
-) -> None:
-    path = write_input(tmp_path / "input", odd_rows(100), files=2)
-    routing = {"policy": "static", "reducers": 2, "waves": [1, 1], "first_plan": []}
-    run = prepared(tmp_path, spec_of(path, "key", aggregates, routing=routing))
-    columns = JobColumns.of(run.job())
-    plan = run.plan(0).model_copy(update={"budget_rows": 400, "expected_rows": expected})
-    outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan))
-    planned = outcome._jdf.queryExecution().executedPlan().toString()
-    assert planned.count("Exchange shufflepartitionid") == exchanges
-
-
 def _tables(outcome: pa.Table, columns: JobColumns) -> dict[str, list[tuple[Any, ...]]]:
     """Counts, states and backlog, each row as text, in an order of its own: minus zero differs from zero there."""
     native, python = (

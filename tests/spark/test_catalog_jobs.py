@@ -99,10 +99,3 @@ def test_heavy_hitters_of_the_corpus_are_within_their_stated_error(spark: SparkS
         for one in row["files"]:
             count = exact[row["token"], one["item"]]
             assert abs(one["count"] - count) <= 2.7 / 64 * row["occurrences"], (row["token"], one)
-
-
-def test_words_by_letter_are_counted_and_end_combined(spark: SparkSession, corpus: Path) -> None:
-    run, reports = reduce_job(spark, catalog_spec("words_by_letter"), corpus / "letters")
-    letters = Counter(row["token"][0].lower() for row in rows_in_order(run))
-    assert {row["letter"]: row["words"] for row in result_of(run).to_pylist()} == letters
-    assert run.plan(len(reports) - 1).engine == "combine", "a few keys are better combined where they are read"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from skewless_leases import Grant
 from skewless_spark.sharing.participation import Claims
 
@@ -43,12 +41,3 @@ def test_what_was_lost_is_not_begun_but_a_later_grant_of_it_is() -> None:
     claims.lost(first)
     assert not claims.begin(first)
     assert claims.begin(second)
-
-
-def test_whoever_waits_is_woken_by_a_grant() -> None:
-    claims, found = Claims(), []
-    waiting = threading.Thread(target=lambda: found.append(claims.next(60)))
-    waiting.start()
-    claims.granted(Grant("task-0", 1, "a"))
-    waiting.join(30)
-    assert found == [Grant("task-0", 1, "a")]

@@ -176,19 +176,6 @@ def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(
 
 
 @pytest.mark.long
-def test_failed_quality_ends_with_three_and_names_the_expectation(home: Path) -> None:
-    never = "quality.expectations=[{type: expect_column_max_to_be_between, kwargs: {column: n, max_value: 1}}]"
-    done = command("run", "spec.yaml", "--set", never, "--set", "output.path=elsewhere", "--json", cwd=home)
-    assert done.returncode == 3
-    last = done.stderr.splitlines()[-1]
-    assert re.match(r"skewless: 1 of \d+ checks failed: n: max between, max_value=1 \(observed ", last)
-    told = json.loads(done.stdout)
-    assert told["quality"]["success"] is False
-    assert told["published_path"] is None
-    assert not (home / "data" / "elsewhere").exists()
-
-
-@pytest.mark.long
 def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(home: Path) -> None:
     run = ["run", "spec.yaml", "--set", "engine=staged", "--set", "output.path=again", "--json", "--run-dir"]
     undisturbed = command(*run, "undisturbed", cwd=home)

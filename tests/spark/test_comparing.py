@@ -202,27 +202,6 @@ def test_published_sketches_are_compared_by_what_they_hold_and_shown_by_their_es
     assert re.fullmatch(r"'a sketch of about \d{4} values'", shown["here"])
 
 
-@pytest.mark.long
-def test_a_key_that_lacks_on_one_side_has_no_sketch_there(tmp_path: Path, rows: pd.DataFrame, compare: Compare) -> None:
-    """Spark calls a function in Python for such keys, too. The key is a number, of which no beginning is told."""
-    other: Any = pd.DataFrame({"visitor": sorted(rows["visitor"].unique())[1:]})
-    common = {"function": "streaming_histogram", "column": "amount", "bins": 4}
-    done = compare(written(tmp_path, other), "--json", names=(), key=["visitor"], aggregates={"common": common})
-    assert done.returncode == 1, done.stderr
-    report = json.loads(done.stdout)
-    assert (report["differ"], report["only_here"], report["lacking"]) == (1, 1, ["common"])
-    frame = other.assign(common=[[{"x": 1.0, "y": 1.0}]] * len(other))
-    kept = pa.list_(pa.struct({"x": pa.float64(), "y": pa.float64()}))
-    table = pa.Table.from_pandas(frame, pa.schema({"visitor": pa.int64(), "common": kept}), preserve_index=False)
-    pq.write_table(table, tmp_path / "sketches.parquet")
-    path = tmp_path / "sketches.parquet"
-    fields: dict[str, Any] = {"names": (), "key": ["visitor"], "aggregates": {"common": common}}
-    for named in (str(path), f"SELECT * FROM parquet.`{path}`"):
-        done = compare(named, "--json", **fields)
-        assert done.returncode == 1, done.stderr
-        assert (json.loads(done.stdout)["only_here"], json.loads(done.stdout)["types"]) == (1, {})
-
-
 def test_columns_and_types_that_differ_are_told(tmp_path: Path, theirs: pd.DataFrame, compare: Compare) -> None:
     frame = theirs.drop(columns=["visitors", "middle", "total"])
     frame["n"] = frame["n"].astype("int16")
@@ -235,16 +214,6 @@ def test_columns_and_types_that_differ_are_told(tmp_path: Path, theirs: pd.DataF
     assert report["columns"] == {"n": 0, "mean": 0}
     text = compare(written(tmp_path, frame)).stdout
     assert "latest: string in the other result, date here, which cannot be compared" in text
-
-
-@pytest.mark.long
-def test_a_query_is_the_other_side(tmp_path: Path, theirs: pd.DataFrame, compare: Compare) -> None:
-    """With it, other names and types become ours."""
-    frame = theirs.rename(columns={"n": "hits"}).drop(columns=["visitors", "middle"])
-    frame["latest"] = frame["latest"].astype(str)
-    path = written(tmp_path, frame).format(date=DAY)
-    done = compare(f"SELECT * EXCEPT (hits, latest), hits AS n, CAST(latest AS DATE) AS latest FROM parquet.`{path}`")
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{len(theirs):,} keys, 0 differ")
 
 
 @pytest.mark.parametrize(

@@ -224,19 +224,6 @@ def test_combine_reports_what_each_input_split_did_and_how_often_keys_occur(
 
 
 @pytest.mark.long
-def test_head_keys_of_combine_are_the_heaviest_and_no_more_than_the_spec_names(
-    spark: SparkSession, path: Path, tmp_path: Path
-) -> None:
-    spec = spec_of(path, "key", {"n": "count"}, engine="combine", routing={"head_limit": 5})
-    _, (report,) = reduce_job(spark, spec, tmp_path / "run")
-    keys = Counter(key for key in skewed()["key"].to_pylist() if key is not None)
-    heavy = {key: (rows, 0) for key, rows in keys.most_common(5) if rows >= 30_000 / 5}
-    assert report.histogram.head == heavy
-    assert heavy
-    assert report.histogram.seen_rows == 30_000
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("aggregates", [NATIVE, PYTHON, BOTH], ids=["native", "python", "both"])
 def test_one_more_engine_is_a_module_and_a_line_for_planner_and_spark(
     spark: SparkSession, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]

@@ -20,7 +20,6 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
-from skewless_spark.sources import worker_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.states import committed_files
 from skewless_spark.states.committed_files import EVALUATED
@@ -100,28 +99,6 @@ def test_states_of_split_keys_are_merged_alike_by_one_task_whether_or_not_the_dr
         assert as_rows(merged_again(spark, run)) == as_rows(once)
 
 
-@pytest.mark.long
-def test_times_of_split_keys_are_the_same_in_a_session_of_another_zone_that_writes_them_in_twelve_bytes(
-    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
-) -> None:
-    base = dt.datetime(2026, 7, 1, tzinfo=dt.UTC)
-    moments = [base + dt.timedelta(minutes=number) for number in range(len(hot_and_null))]
-    path = write_input(tmp_path / "input", hot_and_null.append_column("at", pa.array(moments)))
-    aggregates = {"latest": {"function": "max", "column": "at"}}
-    routing = {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}
-    spec = spec_of(path, "key", aggregates, engine="staged", routing=routing)
-    settings = {"spark.sql.parquet.outputTimestampType": "INT96", "spark.sql.session.timeZone": "Europe/Zurich"}
-    with session_settings(spark, settings):
-        run, _ = reduce_job(spark, spec, tmp_path / "run")
-    assert len(run.plan(0).head["hot"]) > 1
-    states = run.committed(stage_step(0)).of_kind(EVALUATED)
-    kinds = {field.type for file in states for field in pq.read_schema(run.path(file.path))}
-    assert {kind for kind in kinds if pa.types.is_timestamp(kind)} == {pa.timestamp("ns")}, "as Arrow sees INT96"
-    found = {row["key"]: row["latest"] for row in result_of(run).to_pylist()}
-    latest = dict(zip(hot_and_null["key"].to_pylist(), moments, strict=True))  # of each key, the last one
-    assert found == {key: at.replace(tzinfo=None) for key, at in latest.items()}
-
-
 def test_the_driver_leaves_times_of_twelve_bytes_to_spark(tmp_path: Path) -> None:
     run, found = RunDirectory(str(tmp_path / "run")), []
     attempt = run.new_attempt("result")
@@ -155,16 +132,6 @@ def test_a_file_that_only_its_writer_sees_is_a_sentence(tmp_path: Path) -> None:
         committed_files.written(attempt, PYTHON_STATES, "kind=python")
 
 
-def test_workers_write_row_groups_of_some_size_however_large_a_batch_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_files, "_GROUP_BYTES", 1 << 16)
-    batch = pa.RecordBatch.from_pydict({"value": np.arange(1 << 16)})  # of eight groups' bytes
-    (found,) = worker_files._writing(str(tmp_path), None, "{}")([batch])
-    footer = pq.read_metadata(found["path"][0].as_py())
-    assert (footer.num_rows, footer.num_row_groups) == (1 << 16, 4)
-
-
 @pytest.mark.parametrize(
     "aggregates", mostly_long([NATIVE, COUNTED, MEDIAN], COUNTED), ids=["native", "python", "not mergeable"]
 )
@@ -190,17 +157,6 @@ def test_keys_that_stay_whole_are_all_evaluated_in_an_only_stage_null_among_them
         assert row.get("n", counts[row["key"]]) == counts[row["key"]]
         assert sum(one["count"] for one in row.get("seen") or [{"count": counts[row["key"]]}]) == counts[row["key"]]
         assert row.get("median", np.median(users[row["key"]])) == np.median(users[row["key"]])
-
-
-def test_rows_are_counted_in_the_pass_that_makes_python_states(
-    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
-) -> None:
-    path = write_input(tmp_path / "input", hot_and_null, files=4)
-    seen = JobsSeen(spark)
-    run, (report,) = reduce_job(spark, spec_of(path, "key", COUNTED, engine="combine"), tmp_path / "run")
-    read = [stage["inputRecords"] for stage in seen.stages(seen.jobs())]
-    assert sum(read) == report.processed_rows == len(hot_and_null)
-    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == Counter(hot_and_null["key"].to_pylist())
 
 
 @pytest.mark.long

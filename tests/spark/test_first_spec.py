@@ -29,8 +29,6 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from skewless.spec import JobSpec, load_spec
 from skewless_cli.first_spec.layout import days_of
 from tests.lake_tables import append, data_file, iceberg_table
-from tests.peers.cases import cases_in, unpacked
-from tests.peers.test_peers import PEERS
 from tests.spark.scenario import Told
 
 DAYS = [dt.date(2026, 11, number) for number in (1, 2, 3)]
@@ -341,16 +339,3 @@ def test_an_input_that_is_none_is_told_in_one_sentence_and_nothing_is_written(
 def test_days_are_found_in_folders_and_names_of_files(files: list[str], path: str | None) -> None:
     found = days_of("/l/c", files)
     assert (found and found.path) == path
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not PEERS.is_dir(), reason=f"there is no folder {PEERS}")
-def test_files_and_tables_of_other_projects_have_a_first_spec_or_a_sentence(here: Command, tmp_path: Path) -> None:
-    begun, faults = 0, []
-    for number, case in enumerate(cases_in(unpacked(PEERS, tmp_path))):
-        done = here("init", case.given["path"], "--into", f"specs/{number}", "--name", "peer")
-        begun += done.returncode == 0
-        if done.returncode not in {0, 2} or done.stderr.count("\n") != (done.returncode == 2):
-            faults.append(f"{case.name}: {done.stderr}")
-    assert not faults, "\n".join(faults)
-    assert begun > 100

@@ -125,18 +125,6 @@ def test_keys_are_seen_in_order_whatever_moves(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_a_mergeable_aggregate_may_be_forwarded_too(spark: SparkSession, tmp_path: Path) -> None:
-    table = events(5_000)
-    path = write_input(tmp_path / "input", table)
-    aggregates = {"n": "count", "words": {"function": "value_counts", "column": "at"}}
-    spec = spec_of(path, "key", aggregates, state="forward", routing={"reducers": 3, "stage_overhead": 0})
-    run, _ = reduce_job(spark, spec, tmp_path / "run")
-    for row in result_of(run).to_pylist():
-        assert sum(one["count"] for one in row["words"]) == row["n"]
-    assert sum(row["n"] for row in result_of(run).to_pylist()) == 5_000
-
-
-@pytest.mark.long
 def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_budget(
     spark: SparkSession, tmp_path: Path
 ) -> None:

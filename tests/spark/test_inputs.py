@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.sources.unit_reading import Tally, read_units
+from skewless_spark.sources.unit_reading import read_units
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 
 ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "first_plan": []}
@@ -89,36 +88,6 @@ def test_every_format_is_read_and_published_with_the_answer_of_its_rows_and_a_le
     assert as_rows(read) == as_rows(result_of(run)) == expected(rows())
 
 
-@pytest.mark.long
-def test_one_parquet_file_is_cut_into_waves_over_all_its_row_groups(spark: SparkSession, tmp_path: Path) -> None:
-    big = pa.table({"k": rows(400_000)["k"], "v": np.random.default_rng(1).integers(0, 10**12, 400_000)})
-    pq.write_table(big, tmp_path / "in.parquet", row_group_size=8000)
-    staged = spec({"path": str(tmp_path / "in.parquet")}, tmp_path / "out", engine="staged")
-    run, reports = reduce_job(spark, staged, tmp_path / "run")
-    job = run.job()
-    assert len(job.units) > 8
-    assert len(job.waves) == 2
-    assert as_rows(result_of(run)) == expected(big)
-    assert reports[0].admitted_rows < 0.2 * big.num_rows
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("where", ["path", "cut"])
-def test_partition_columns_are_read_from_paths_whoever_reads_the_file(
-    spark: SparkSession, tmp_path: Path, where: str
-) -> None:
-    for day in ("2026-01-01", "2026-01-02"):
-        folder = tmp_path / "in" / f"day={day}" / "m=7"
-        folder.mkdir(parents=True)
-        pq.write_table(rows(), folder / ("_x.parquet" if where == "cut" else "x.parquet"))
-    pattern = tmp_path / "in" / "*" / "*" / "*.parquet" if where == "cut" else tmp_path / "in"
-    job = spec({"path": str(pattern)}, tmp_path / "out", key=["day", "m"])
-    run, _ = reduce_job(spark, job, tmp_path / "run")
-    found = sorted((str(row["day"]), row["m"], row["n"]) for row in result_of(run).to_pylist())
-    assert found == [("2026-01-01", 7, 6000), ("2026-01-02", 7, 6000)]
-    assert run.job().key_types == {"day": "date", "m": "int"}
-
-
 def test_an_exploding_select_counts_words_and_keeps_their_order(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     lines = [f"a b{number % 7} a c{number % 3}" if number % 5 else "" for number in range(3000)]
@@ -140,25 +109,6 @@ def test_an_exploding_select_counts_words_and_keeps_their_order(spark: SparkSess
     assert finished.quality.ledger.balanced
     assert sum(report.source_rows or 0 for report in reports) == 3000
     assert sum(report.given_rows or 0 for report in reports) == sum(map(len, words.values()))
-
-
-@pytest.mark.long
-def test_a_registered_mapper_makes_tokens_with_their_places(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    for part in range(6):
-        (tmp_path / "src" / f"_{part}.py").write_bytes(b"def f(x):\n    return x + caf\xe9\r\n" * (part + 1))
-    source = {"path": str(tmp_path / "src" / "*.py"), "format": "text"}
-    aggregates = {"n": "count", "least": {"function": "min", "column": "column"}}
-    mapping = {"mapper": "tokens", "below": "src"}
-    run, _ = reduce_job(
-        spark,
-        spec(source, tmp_path / "out", map=mapping, key=["token", "file"], aggregates=aggregates),
-        tmp_path / "run",
-    )
-    found = {(row["token"], row["file"]): (row["n"], row["least"]) for row in result_of(run).to_pylist()}
-    assert found["x", "_5.py"] == (12, 6)
-    assert found["caf", "_0.py"] == (1, 15)
-    assert sum(n for n, _ in found.values()) == sum(Counter({part: 6 * (part + 1) for part in range(6)}).values())
 
 
 def test_mapped_rows_that_are_lost_stop_the_stage(
@@ -354,22 +304,3 @@ def test_columns_of_a_table_that_spark_pads_or_collates_are_refused_where_they_a
     finally:
         spark.sql("DROP TABLE skewless_odd")
         spark.sql("DROP TABLE skewless_csv")
-
-
-def test_the_day_of_the_run_is_put_into_its_paths(tmp_path: Path) -> None:
-    (tmp_path / f"{DATE:%Y/%m/%d}").mkdir(parents=True)
-    pq.write_table(rows(), tmp_path / f"{DATE:%Y/%m/%d}" / "x.parquet")
-    job = freeze(spec({"path": "{date:%Y/%m/%d}"}, Path("out-{date}")), DATE, str(tmp_path), "spec")
-    assert job.rows == 6000
-    assert job.output_path == str(tmp_path / f"out-{DATE}")
-
-
-def test_reads_of_nothing_have_the_columns_and_a_tally_of_zero(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("a\n")
-    mapping = {"select": ["value AS k", "1 AS v"]}
-    job = freeze(
-        spec({"path": str(tmp_path / "in.txt"), "format": "text"}, tmp_path / "out", map=mapping), DATE, "/", "spec"
-    )
-    tally = Tally()
-    assert read_units(spark, job, (), ["k", "v"], tally).columns == ["c0", "c1", "origin", "origin_index"]
-    assert tally.counts == {"source_rows": 0, "given_rows": 0}

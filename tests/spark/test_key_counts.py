@@ -25,8 +25,6 @@ from tests.spark.scenario import reduce_job, spec_of, write_input
 ROWS = 6_000
 NATIVE = {"n": "count"}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value", "bins": 4}}
-#: Each key lives in one task, and a null key too.
-CARRIED = {"middle": {"function": "exact_median", "column": "value"}}
 SEVERAL_STAGES = {"reducers": 3, "waves": [1, 2], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 
 
@@ -107,23 +105,6 @@ def test_the_driver_and_spark_make_the_same_histogram(
         assert here.model_dump() == by_spark.model_dump() == report.histogram.model_dump()
         assert list(here.head) == list(by_spark.head)
         assert here.keys
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("aggregates", [PYTHON, {**NATIVE, **PYTHON}, CARRIED], ids=["python", "both", "carried"])
-def test_seconds_of_keys_are_those_of_the_median_task_both_ways(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]
-) -> None:
-    path = input_of({"key": VALUES["string"]}, tmp_path / "input")
-    more = {"state": "forward"} if aggregates is CARRIED else {}
-    run, reports = reduce_job(spark, spec_of(path, "key", aggregates, routing=SEVERAL_STAGES, **more), tmp_path / "run")
-    tasks = [
-        load.model_copy(update={"busy_seconds": 2.0, "slowness": 0.5 + number})
-        for number, load in enumerate(reports[-1].tasks)
-    ]
-    here, by_spark = both_ways(spark, run, reports[-1].stage, tasks, monkeypatch)
-    assert here.head_seconds
-    assert here.model_dump() == by_spark.model_dump()
 
 
 def test_the_driver_needs_no_spark_job_and_keeps_no_keys_beyond_its_limits(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.transforms import DayTransform, HourTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_cli import run_summary, run_view
-from skewless_cli.running import check_job
 from skewless_spark.mapping.conditions import Condition, Typed, conditions_of, possible
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources.lake.delta import delta_snapshot
-from tests.lake_tables import append, data_file, iceberg_table, lake
+from tests.lake_tables import iceberg_table
 from tests.spark.scenario import DATE, session_settings
 from tests.spark.test_lake_inputs import spec_over
 
@@ -135,56 +128,6 @@ def test_conditions_leave_out_files_by_their_bounds_and_no_row(
         assert passed <= set(left), where
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("spark")
-def test_a_partition_tells_the_bounds_of_a_file_that_has_none(tmp_path: Path) -> None:
-    """Iceberg keeps bounds of the first 100 columns, and of fewer ones if it is told so."""
-    kinds = pa.schema([("k", pa.string()), ("v", pa.int64()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")),
-                       ("wall", pa.timestamp("us"))])  # fmt: skip
-    table = iceberg_table(tmp_path, kinds)
-    with table.update_spec() as update:
-        update.add_identity("v")
-        update.add_identity("day")
-        update.add_field("at", DayTransform(), "at_day")
-        update.add_field("wall", HourTransform(), "wall_hour")
-    table = lake(tmp_path).load_table("db.clicks")
-    since = (START.date() - dt.date(1970, 1, 1)).days
-    for file in range(FILES):
-        moment = START + dt.timedelta(days=file, hours=5, minutes=30)
-        row = {"k": "a", "v": file, "day": moment.date(), "at": moment, "wall": moment.replace(tzinfo=None)}
-        days = since + file
-        append(table, data_file(table, pa.Table.from_pylist([row], kinds), Record(file, days, days, 24 * days + 5)))
-    append(table, data_file(table, pa.Table.from_pylist([{"k": "n"}], kinds), Record(None, None, None, None)))
-    of_each = [
-        ("v = 3", 1), ("day = DATE '2026-11-03'", 1), ("day < '2026-11-03'", 2), ("at >= '2026-11-06'", 1),
-        ("at > TIMESTAMP '2026-11-05 05:30:00'", 2), ("at < TIMESTAMP '2026-11-02 00:00:00'", 1),
-        ("wall >= '2026-11-05 05:59:59'", 2), ("wall >= '2026-11-05 06:00:00'", 1),
-        ("wall < '2026-11-01 05:00:00'", 0), ("v >= 2 AND day <= '2026-11-04'", 2),
-    ]  # fmt: skip
-    for number, (where, files) in enumerate(of_each):
-        spec = spec_over(
-            {"format": "iceberg", "path": "local.db.clicks"}, ["v"], map={"select": ["k", "v"], "where": where}
-        )
-        job = prepare(RunDirectory(str(tmp_path / f"run{number}")), spec, DATE, str(tmp_path))
-        assert len(job.units) in {files, files + 1}, where  # perhaps with the file of nulls
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("spark")
-def test_a_widened_column_has_bounds_of_both_lengths(tmp_path: Path) -> None:
-    table = iceberg_table(tmp_path, pa.schema([("k", pa.string()), ("v", pa.int32())]))
-    table.append(pa.table({"k": ["a"], "v": pa.array([-5], pa.int32())}))
-    with table.update_schema() as update:
-        update.update_column("v", LongType())
-    table.append(pa.table({"k": ["b"], "v": pa.array([2**40])}))
-    source = {"format": "iceberg", "path": "local.db.clicks"}
-    for number, (where, key) in enumerate([("v < 0", -5), ("v > 5", 2**40)]):
-        spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": where})
-        job = prepare(RunDirectory(str(tmp_path / f"run{number}")), spec, DATE, str(tmp_path))
-        (unit,) = job.units
-        assert unit.rows == 1, key
-
-
 def test_times_that_python_does_not_have_leave_nothing_out(tmp_path: Path) -> None:
     """One wrong time, of the year 20,000, is no reason not to read a table."""
     year_20_000 = 569_000_000_000_000_000
@@ -208,19 +151,3 @@ def test_an_unknown_bound_may_hold_anything(spark: SparkSession) -> None:
 def test_files_are_left_out_only_where_the_session_has_utc(spark: SparkSession) -> None:
     with session_settings(spark, {"spark.sql.session.timeZone": "Europe/Paris"}):
         assert conditions_of(spark, "at >= '2026-11-06 00:00:00'") == ()
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("spark")
-def test_check_and_show_say_what_is_read_of_a_table(
-    tables: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
-) -> None:
-    root, source = tables["delta"]
-    spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": "v >= 100"})
-    assert ", version 5, 5 files left out by map.where: " in check_job(spec, "spec", Part(DATE), str(root))
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec, DATE, str(root))
-    told = Console(width=200, record=True, file=io.StringIO())
-    run_view.show(run, told)
-    assert ", version 5, 5 files left out by map.where: " in told.export_text()
-    assert run_summary.as_object(run)["input_snapshot"] == "5"

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 
 from skewless.documents.job import Job
-from skewless.errors import InputError, SkewlessError
+from skewless.errors import InputError
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
@@ -46,9 +46,6 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.prepare.sampled_keys import sample_keys
-from skewless_spark.session.spark_errors import sentence_for
-from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import read_units
 from tests.lake_tables import append, data_file, delete_by_vector, delete_equal, delete_positions, iceberg_table, lake
 from tests.spark.scenario import DATE, reduce_job, result_of
@@ -161,17 +158,6 @@ def test_a_run_over_a_table_gives_its_rows_of_all_types(spark: SparkSession, tmp
     )
 
 
-@pytest.mark.long
-def test_whole_local_files_of_a_table_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    clicks(tmp_path, numbered(100), numbered(50, 100))
-    job = frozen(ICEBERG, tmp_path, "v")
-    plan = read_units(spark, job, [0, 1], ["k", "v"])._jdf.queryExecution().toString()
-    assert "FileScan parquet" in plan
-    assert "MapInArrow" not in plan
-    assert [unit.version for unit in job.units] == ["table:", "table:"]
-    assert read(spark, job) == in_order((f"k{n:05d}", n) for n in range(150))
-
-
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_the_rows_that_a_table_claims_are_held_against_its_files(tmp_path: Path, kind: str) -> None:
     if kind == "iceberg":
@@ -183,22 +169,6 @@ def test_the_rows_that_a_table_claims_are_held_against_its_files(tmp_path: Path,
     pq.write_table(pq.read_table(path.removeprefix("file://")).slice(0, 7), path.removeprefix("file://"))
     with pytest.raises(InputError, match=r"input file .*: expected 10 rows, as .* says, but got 7; repair the table"):
         frozen(source, tmp_path, "v")
-
-
-@pytest.mark.long
-def test_the_snapshot_is_frozen_whatever_is_committed_later(spark: SparkSession, tmp_path: Path) -> None:
-    table, _ = clicks(tmp_path, numbered(100))
-    run, spec = RunDirectory(str(tmp_path / "run")), spec_over(ICEBERG, ["v"])
-    first = prepare(run, spec, DATE, str(tmp_path))
-    append(table, data_file(table, numbered(7, 100)))
-    again = prepare(run, spec, DATE, str(tmp_path))
-    assert again == first
-    pinned = again.source.pinned
-    assert pinned
-    assert pinned.snapshot == str(table.snapshots()[0].snapshot_id)
-    assert again.source.columns == {"k": "string", "v": "bigint"}
-    assert len(read(spark, again)) == 100
-    assert frozen(ICEBERG, tmp_path).rows == 107
 
 
 def test_a_snapshot_is_chosen_by_its_id_or_by_the_end_of_a_day(tmp_path: Path) -> None:
@@ -277,17 +247,6 @@ def test_ranges_of_a_cut_file_lose_each_their_own_deleted_rows(
     assert places(spark, job)["k07778"] == (paths[0], 7778)
 
 
-@pytest.mark.long
-def test_rows_written_after_a_delete_are_not_deleted_by_it(spark: SparkSession, tmp_path: Path) -> None:
-    table, paths = clicks(tmp_path, numbered(10))
-    delete_positions(table, {paths[0]: [0]})
-    append(table, data_file(table, numbered(10)))
-    job = frozen(ICEBERG, tmp_path, "v")
-    assert job.rows == 19
-    assert read(spark, job) == plainly(table.scan().to_arrow(), "k", "v")
-    assert [bool(unit.deletes) for unit in sorted(job.units, key=lambda one: one.path != paths[0])] == [True, False]
-
-
 def test_equality_deletes_are_refused_in_one_sentence(tmp_path: Path) -> None:
     table, _ = clicks(tmp_path, numbered(10))
     delete_equal(table, pa.table({"k": ["k00001"]}))
@@ -356,17 +315,6 @@ def test_an_older_snapshot_is_read_with_the_schema_it_was_committed_with(spark: 
     assert read(spark, job) == plainly(table.scan(snapshot_id=old).to_arrow(), "k", "a", "gone")
 
 
-def test_a_sample_of_keys_reads_renamed_key_columns(tmp_path: Path) -> None:
-    table = iceberg_table(tmp_path, pa.schema([("page", pa.string())]))
-    append(table, data_file(table, pa.table({"page": ["x"] * 50})))
-    with table.update_schema() as update:
-        update.rename_column("page", "k")
-    append(table, data_file(table, pa.table({"k": ["x"] * 30 + ["y"] * 20})))
-    sample = sample_keys(frozen(ICEBERG, tmp_path))
-    assert sample
-    assert dict(zip(sample.texts or (), sample.key_counts.counts.tolist(), strict=True)) == {"x": 80, "y": 20}
-
-
 def partitioned(root: Path) -> tuple[Table, PartitionSpec]:
     """A table with an identity, a day and a bucket partition."""
     schema = Schema(
@@ -410,15 +358,6 @@ def test_files_without_ids_are_read_by_the_tables_own_mapping_of_names(spark: Sp
     assert [unit.inner for unit in job.units] == [{"w": "v"}]
 
 
-@pytest.mark.long
-def test_a_table_of_format_1_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    rows = numbered(10)
-    table = lake(tmp_path).create_table("db.clicks", rows.schema, properties={"format-version": "1"})
-    table.append(rows)
-    assert table.format_version == 1
-    assert read(spark, frozen(ICEBERG, tmp_path, "v")) == plainly(rows, "k", "v")
-
-
 def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     iceberg_table(tmp_path, KV)
     job = frozen(ICEBERG, tmp_path, "v")
@@ -440,21 +379,6 @@ def test_a_snapshot_that_expired_during_a_run_ends_it_with_one_sentence(spark: S
         f"{first} is gone; nothing was committed; the snapshot has expired or was removed, so start a new run."
     )
     assert not run.exists("stages/0000/COMMIT.json")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("gone", ["data", "deletes"])
-def test_a_file_that_goes_while_it_is_read_is_one_sentence_too(spark: SparkSession, tmp_path: Path, gone: str) -> None:
-    table, paths = clicks(tmp_path, numbered(100))
-    deletes = delete_positions(table, {paths[0]: [1]})
-    job = frozen(ICEBERG, tmp_path, "v")
-    require_unchanged(job, [0])
-    Path(paths[0] if gone == "data" else deletes).unlink()
-    with pytest.raises(Exception, match="expired") as failed:
-        read_units(spark, job, [0], ["k", "v"]).collect()
-    told = sentence_for(failed.value)
-    assert "has expired" in str(told)
-    assert isinstance(failed.value, SkewlessError) or "\n" not in str(told)
 
 
 def delta(folder: Path, rows: pa.Table, **options: Any) -> DeltaTable:

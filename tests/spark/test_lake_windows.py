@@ -22,12 +22,10 @@ from pyspark.sql import SparkSession
 from skewless.documents.job import Job
 from skewless.errors import InputError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.spec.input import Input
 from skewless_spark.comparison.other_side import results_of_all_rows
-from skewless_spark.entries.pipeline import run_pipeline, run_stages
+from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.merge import merge_states
 from tests.lake_tables import append, compact, data_file, delete_positions, iceberg_table
 from tests.spark.scenario import Quiet, result_of, spec_of
@@ -278,32 +276,3 @@ def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
     job, again = nights.night()
     assert (ways(job), job.rows) == (["reused"] * 3, 0)
     assert again == found
-
-
-@pytest.mark.long
-def test_restating_finds_rows_that_came_late_and_no_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    table = by_day(tmp_path)
-    days = {day: data_file(table, rows_of(day, 0, 20), record(day)) for day in DAYS}
-    append(table, *days.values())
-    spec = spec_of(tmp_path / "x", "k", SUM, engine="combine", window=2, input=ICEBERG)
-    for day in DAYS[1:]:
-        run = RunDirectory(str(tmp_path / f"run{day}"))
-        prepare(run, spec, day, str(tmp_path))
-        run_pipeline(spark, run, Quiet())
-
-    def stale() -> list[tuple[str, list[str]]]:
-        found = find_stale(spec, (DAYS[0], NIGHT), str(tmp_path), "spec")[0]
-        return [(one.part.name, list(one.reasons)) for one in found]
-
-    assert stale() == []
-    compact(table, [days[DAYS[1]]], data_file(table, rows_of(DAYS[1], 0, 20), record(DAYS[1])))
-    assert stale() == []
-    append(table, data_file(table, rows_of(DAYS[0], 50, 1), record(DAYS[0])))
-    assert stale() == [("2026-11-02", ["2026-11-01"])]
-    with pytest.raises(SpecError, match="by which each day reads what it has read"):
-        restating_spec(
-            spec.model_copy(
-                update={"input": Input(format="iceberg", path="local.db.clicks", parts="date", at="{date}")}
-            ),
-            "spec",
-        )

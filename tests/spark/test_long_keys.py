@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.key_text import LONGEST_KEY
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from tests.spark.scenario import result_of, run_job, spec_of
-from tests.spark.test_command import command
 from tests.tiers import mostly_long
 
 _MIB = 1 << 20
@@ -81,17 +78,3 @@ def test_a_key_that_is_too_long_is_refused_in_one_sentence(spark: SparkSession, 
         f"key column 'key': expected values of at most 67,108,864 bytes, but got one of {length:,} bytes; group by a "
         "hash of it, or by a part."
     )
-
-
-_ASKED = os.environ.get("SKEWLESS_LARGE_KEY", "")
-
-
-@pytest.mark.skipif(not _ASKED, reason="takes gigabytes: SKEWLESS_LARGE_KEY=combine or staged asks for it")
-def test_a_key_of_a_gigabyte_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    """The reader has no room for it, and may take the JVM along: so it is a command of its own, of one engine."""
-    spec = scenario(tmp_path, 1 << 30, _ASKED if _ASKED in ENGINES else "combine")
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec.model_dump(mode="json")))
-    done = command("run", "spec.yaml", "--root", tmp_path, "--run-dir", tmp_path / "run", cwd=tmp_path)
-    assert done.returncode in {1, 2}, done.stdout
-    assert ": expected " in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "published").exists()

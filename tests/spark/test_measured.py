@@ -20,14 +20,12 @@ from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import RoutingPlan
-from skewless.routing.ring import Ring
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view, run_summary
-from skewless_spark.engines.combine import splits_seen
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_progress import StepProgress
-from tests.spark.scenario import shown, write_input
+from tests.spark.scenario import shown
 from tests.unit.synthetic import job, report
 
 
@@ -57,32 +55,6 @@ def test_a_run_that_nobody_measured_is_told_as_not_measured_and_not_replayed(tmp
     assert run_certificate(run.job(), run.reports()).gap is None
     with pytest.raises(PlanError, match="not measured"):
         replay_view.as_object(run, ["static"])
-
-
-def test_a_run_of_an_older_release_on_a_ring_that_is_refused_now_is_replayed_as_far_as_may_be(tmp_path: Path) -> None:
-    """Its own plan 0 is there; the policies that would begin with a new ring are refused one by one."""
-    frozen = job([1_000], reducers=5_000, tokens=1)
-    plan = RoutingPlan(epoch=0, policy="adaptive", waves=(0, 1), ring=Ring.even(5_000, 1, 12))
-    first, *others = report(plan, {"the": 1_000}).tasks
-    first = first.model_copy(update={"queued_rows": 1_000, "processed_rows": 1_000})
-    run = run_of_one_stage(tmp_path / "run", frozen, plan, {"tasks": (first, *others)})
-    told = replay_view.as_object(run, ["adaptive", "static"])
-    assert [line["policy"] for line in told["policies"]] == ["as it ran", "adaptive"]
-    ((policy, reason),) = [(one["policy"], one["reason"]) for one in told["refused"]]
-    assert policy == "static"
-    assert "that own none of its 1,048,576" in reason
-
-
-@pytest.mark.long
-def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_input(tmp_path / "input", pa.table({"key": [f"k{number % 10}" for number in range(4_000)]}), files=4)
-    seen = JobsSeen(spark)
-    spark.read.parquet(str(path)).groupBy("key").count().write.parquet(str(tmp_path / "out"))
-    splits = splits_seen(seen, 4_000)
-    assert sum(split.rows for split in splits) == 4_000
-    assert sum(split.states or 0 for split in splits) >= 10
-    assert splits_seen(seen, 3_999) == ()
-    assert splits_seen(JobsSeen(spark), 4_000) == (), "what ran before is not looked at"
 
 
 def test_the_tasks_of_a_stage_are_told_without_a_wait_for_an_acknowledgement(spark: SparkSession) -> None:

@@ -92,8 +92,3 @@ def test_a_leaf_of_one_class_is_not_split() -> None:
     assert grown.exact
     assert grown.tree[1].split is None
     assert dict(grown.tree[1].counts) == {"a": 7}
-
-
-@pytest.mark.parametrize("path", ["email/x.py", "a/b/c.py"])
-def test_the_class_of_a_file_is_its_top_directory(path: str) -> None:
-    assert class_of(path) == path.partition("/")[0]

@@ -25,15 +25,11 @@ from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.binding import check_types
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import SYNONYMS
-from skewless_spark.aggregates.native.quantiles import PercentileOptions
 from skewless_spark.aggregates.native.sums import AVG
-from skewless_spark.branches.native import Native
-from skewless_spark.branches.tasks import empty_states
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of
 from skewless_spark.session.versions import FIRST_SPARK, lacking_aggregate
-from skewless_spark.states.job_columns import JobColumns
-from tests.spark.scenario import DATE, plain, prepared, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import DATE, plain, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
 ROWS = 12_000
@@ -373,29 +369,6 @@ def test_synonyms_are_those_of_spark(spark: SparkSession) -> None:
         assert usage[0] == usage[1] or {synonym, definition.name} == {"any_value", "first"}
 
 
-@pytest.mark.long
-def test_an_empty_input_has_columns_of_every_aggregate(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "input").mkdir()
-    calls = {NAMES[id_]: case.call for id_, case in CASES.items() if not set(id_) & set(" ,")}
-    # Without a schema a column has a type that all its aggregates take; so each has one of its own.
-    calls = {name: call if isinstance(call, str) else {**call, "column": f"of_{name}"} for name, call in calls.items()}
-    run, _ = reduce_job(spark, spec_of(tmp_path / "input", "key", calls), tmp_path / "run")
-    assert result_of(run).num_rows == 0
-    assert result_of(run).column_names == ["key", *calls]
-
-
-@pytest.mark.long
-def test_merged_states_have_the_types_of_states_however_often_they_are_merged(
-    spark: SparkSession, nasty_input: Path, tmp_path: Path
-) -> None:
-    """States of parts and merges of them are read as one; nothing is run for this."""
-    calls = {NAMES[id_]: case.call for id_, case in CASES.items()}
-    run = prepared(tmp_path, spec_of(nasty_input, "key", calls))
-    columns = JobColumns.of(run.job())
-    once = empty_states(spark, columns).groupBy(*columns.keys).agg(*Native(columns).merges())
-    assert once.groupBy(*columns.keys).agg(*Native(columns).merges()).dtypes == once.dtypes
-
-
 def test_a_sum_that_overflows_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
     path = write_input(tmp_path / "input", pa.table({"key": ["a"] * 4, "value": [2**62] * 4}), files=1)
     with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW") as raised:
@@ -600,7 +573,3 @@ def test_the_bins_of_a_histogram_are_told_by_all_digits(spark: SparkSession, tmp
     assert [one["count"] for one in result_of(run)["bins"].to_pylist()[0]] == wanted
     with pytest.raises(SpecError, match="expected numbers that a double holds"):
         spec_of(tmp_path, "k", {"bins": {"function": "histogram", "column": "v", "edges": [base + 1]}})
-
-
-def test_the_default_accuracy_is_that_of_sparks_default_sketch() -> None:
-    assert PercentileOptions(percentage=0.5).k == 200

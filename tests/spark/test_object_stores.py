@@ -6,30 +6,24 @@ import datetime as dt
 import io
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.entries.pipeline import run_pipeline, run_stages
+from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.result.merge import merge_states
 from skewless_spark.session.session import spark_reads
 from skewless_spark.session.spark_errors import sentence_for
-from skewless_spark.sharing.participation import share_stage
 from skewless_spark.sources.worker_files import read_in_workers, write_in_workers
 from tests.broken_wire import Fault, broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
@@ -128,29 +122,6 @@ def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
 
 
 @pytest.mark.long
-def test_nights_build_on_states_in_a_bucket(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
-) -> None:
-    rows = skewed(3_000)
-    days = [DATE - dt.timedelta(days=1), DATE]
-    for number, day in enumerate(days):
-        put_input(server, f"{place}/in/{day}", rows.slice(number * 1_500, 1_500), files=2)
-    for day, read in zip(days, (1_500, 1_500), strict=True):
-        spec = far_spec(
-            f"{place}/in/{{date}}",
-            tmp_path,
-            OF_PARTS,
-            window={"length": 2, "states": f"{place}/states"},
-            routing={"waves": [1]},
-        )
-        run = RunDirectory(f"{place}/run-{day}")
-        prepare(run, spec, day, str(tmp_path))
-        run_pipeline(spark, run, Quiet())
-        assert sum(report.admitted_rows for report in run.reports()) == read
-    assert as_rows(result_of(run)) == local_result(spark, tmp_path, rows, OF_PARTS)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("where", ["on a disk", "in a bucket"])
 def test_windows_of_hours_and_of_all_that_there_are(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, where: str
@@ -201,22 +172,6 @@ def test_windows_of_hours_and_of_all_that_there_are(
     assert sum(report.admitted_rows for report in run.reports()) == 0
     last = pa.concat_tables([rows[hour] for hour in hours[1:]])
     assert as_rows(result_of(run)) == local_result(spark, tmp_path / "last", last, OF_PARTS)
-
-
-@pytest.mark.long
-def test_clusters_share_a_stage_in_a_bucket(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
-) -> None:
-    table = skewed(3_000)
-    run = RunDirectory(f"{place}/run")
-    routing = {"reducers": 3, "waves": [1]}
-    spec = far_spec(put_input(server, f"{place}/in", table), tmp_path, routing=routing, sharing={"lease_seconds": 1})
-    prepare(run, spec, DATE, str(tmp_path))
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(share_stage, spark, RunDirectory(str(run)), 0, "east")
-        assert share_stage(spark, run, 0, "west").processed_rows > 0
-        assert other.result() == run.report(0)
-    assert not [key for key in server.keys(tmp_path.name) if "routed_to" in key]
 
 
 @pytest.mark.long
@@ -290,24 +245,6 @@ def test_what_workers_write_both_they_and_spark_read_back(
 
 
 @pytest.mark.long
-def test_files_are_in_folders_by_a_column_and_a_large_one_is_read_by_several_tasks(
-    spark: SparkSession, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skewless_spark.sources.worker_files._TASK_BYTES", 1 << 10)
-    frame = spark.range(100_000).selectExpr("id", "CAST(id % 3 AS INT) AS part").repartition(2)
-    paths = write_in_workers(frame, place, "part")
-    assert sorted({path.rpartition("/")[0] for path in paths}) == [f"{place}/part={number}" for number in range(3)]
-    back = read_in_workers(spark, StructType().add("id", "long"), [(path, 5 << 10) for path in paths])
-    assert back.rdd.getNumPartitions() == 5 * len(paths)
-    found = back.agg(F.count("id"), F.count_distinct("id"), F.sum("id")).first()
-    assert found is not None
-    assert tuple(found) == (100_000, 100_000, int(np.arange(100_000).sum()))
-    assert write_in_workers(frame.where("id < 0"), f"{place}/none", "part") == []
-    [empty] = write_in_workers(frame.where("id < 0"), f"{place}/empty")
-    assert read_in_workers(spark, frame.schema, [(empty, 1)]).count() == 0
-
-
-@pytest.mark.long
 def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: SparkSession, place: str) -> None:
     """Such are the states of some sketches, of keys that have no value."""
     struct = "named_struct('a', id, 'l', array(named_struct('b', id)), 'm', map('k', named_struct('c', id)))"
@@ -317,32 +254,3 @@ def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: S
     back = read_in_workers(spark, frame.schema, [(path, 1)])
     assert back.sort("id").collect() == frame.collect()
     assert back.where("state IS NULL").count() == 3
-
-
-@pytest.mark.long
-def test_what_a_task_wrote_that_does_not_count_is_not_listed(spark: SparkSession, place: str) -> None:
-    """A task that was thought dead goes on writing into the attempt's folder."""
-    attempt = RunDirectory(f"{place}/run").new_attempt("result")
-    attempt.report(write_in_workers(spark.range(10).coalesce(1), attempt.path("data")))
-    write_in_workers(spark.range(5).coalesce(1), attempt.path("data"))
-    assert len(attempt.run.fs.find(f"{attempt.run.root}/{attempt.folder}/data")) == 2
-    assert len(attempt.listed("data")) == 1
-
-
-@pytest.mark.long
-def test_a_file_that_was_damaged_in_the_bucket_is_told(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
-) -> None:
-    run = RunDirectory(f"{place}/run")
-    path = put_input(server, f"{place}/in", skewed(1_000), files=1)
-    prepare(run, far_spec(path, tmp_path, routing={"waves": [1]}), DATE, str(tmp_path))
-    run_stages(spark, run, Quiet())
-    [file, *_] = run.committed("stages/0000").of_kind("native")
-    key = f"{run.root}/{file.path}".removeprefix("lake/")
-    content = bytearray(server.content(key))
-    content[len(content) // 3] ^= 1
-    server.put(key, bytes(content))
-    with pytest.raises(Exception, match=r".") as told:
-        merge_states(spark, run)
-    assert file.path in sentence_for(told.value)
-    assert "\n" not in sentence_for(told.value)

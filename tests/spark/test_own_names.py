@@ -179,16 +179,6 @@ def test_a_column_may_have_any_name_from_inside_in_a_window_and_from_a_mapper(
     check(spark, tmp_path, ordered, "staged", in_mapper(ordered), window=2, input=source)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("key", ["route_key", "task", "position"])
-@pytest.mark.parametrize(("engine", "mapped"), WAYS)
-def test_all_names_from_inside_at_once(
-    spark: SparkSession, tmp_path: Path, engine: str, mapped: bool, key: str
-) -> None:
-    names = [key, *(name for name in NAMES if name != key)][:98]
-    check(spark, tmp_path, names, engine, in_select(names) if mapped else None)
-
-
 def test_names_that_begin_as_ours_do_and_names_of_two_columns_are_refused(tmp_path: Path) -> None:
     ours = f"{OWN_PREFIX.upper()}origin"
     numbers = pa.array([1, 2])

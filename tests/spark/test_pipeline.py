@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import random
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +26,6 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources.listing import list_input
-from skewless_spark.stage.measured_stage import head_and_slots
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.job_columns import JobColumns
 from tests.listening import LOOPBACK, listening
@@ -96,40 +94,6 @@ def test_the_result_is_that_of_plain_spark(
     assert result_of(run).schema.types == counted.schema.types
 
 
-@pytest.mark.long
-def test_adaptive_leaves_a_backlog_forwards_it_and_is_balanced_from_the_second_stage_on(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    path = write_input(tmp_path / "input", skewed(200_000), files=100)
-    _, reports = reduce_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 8}), tmp_path / "run")
-    assert reports[0].backlog_rows > 0
-    assert sum(report.forwarded_rows for report in reports) > 0
-    assert [report.max_over_mean for report in reports[1:]] == pytest.approx([1.0] * (len(reports) - 1), abs=0.1)
-    assert reports[-1].backlog_rows == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("budgeted", [True, False], ids=["with a budget", "without one"])
-def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path, budgeted: bool
-) -> None:
-    named = {"total": "sum", "histogram": "streaming_histogram"}  # a count alone is taken in the Python pass
-    aggregates = {name: {"function": function, "column": "value"} for name, function in named.items()}
-    spec = spec_of(skewed_input, "key", aggregates, routing={"stage_overhead": 0})
-    run, _ = reduce_job(spark, spec, tmp_path / "run")
-    job, plan = run.job(), run.plan(1)
-    assert plan.budget_rows is not None
-    plan = plan if budgeted else plan.model_copy(update={"budget_rows": None})
-    columns = JobColumns.of(job)
-    union = ENGINES[plan.engine].outcome(Stage(spark, run, columns, plan))
-    union.collect()
-    executed = union._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
-    assert executed.count("ReusedExchange") == 1, "once for native states, once for Python states"
-    assert executed.count("row_index") > 0
-    shuffles = [line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]
-    assert len([line for line in shuffles if "Reused" not in line]) == 1
-
-
 @pytest.mark.parametrize(
     ("function", "column", "crosses"),
     mostly_long(
@@ -157,22 +121,6 @@ def test_states_cross_the_network_in_place_of_rows_where_nothing_asks_for_the_ro
     assert ("Sort " in executed) == (crosses or function == "first")
     # The place of a row is looked up for the rows that draw their task, and for those of aggregates that read it.
     assert ("isnull(key" in executed) == (not crosses and function != "first")
-
-
-@pytest.mark.long
-def test_the_head_and_the_slots_are_made_of_one_reading_of_the_counts(spark: SparkSession, tmp_path: Path) -> None:
-    counts = pa.table({"name": [f"key-{n % 50}" for n in range(400)] + ["x" * 2000], "rows": [1] * 401})
-    pq.write_table(counts, tmp_path / "counts.parquet")
-    read = spark.read.parquet(str(tmp_path / "counts.parquet"))
-    per_key = read.groupBy(F.col("name").alias("key")).agg(
-        F.sum("rows").alias("seen"), F.lit(0).cast("bigint").alias("left"), F.sum("rows").alias("seconds")
-    )
-    both = head_and_slots(per_key, ring_bits=4, head_limit=20, rows=(401, 1))
-    found = both.collect()
-    executed = both._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
-    assert (executed.count("FileScan"), executed.count("ReusedExchange")) == (1, 1)
-    assert sorted(row["key"] for row in found if row["share"] is not None) == sorted(f"key-{n}" for n in range(50))[:20]
-    assert sum(row["seen"] for row in found if row["share"] is None) == 401
 
 
 @pytest.mark.long
@@ -304,35 +252,10 @@ def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skew
         merge_states(spark, run)
 
 
-@pytest.mark.long
-def test_of_two_attempts_at_a_stage_the_second_waits_and_finds_it_done(
-    spark: SparkSession, skewed_input: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = prepared(tmp_path, spec_of(skewed_input, "key", {"n": "count"}))
-    with ThreadPoolExecutor() as pool:
-        first, second = pool.map(lambda _: run_stage(spark, run, 0), range(2))
-    assert first == second == run.report(0)
-    assert "stages/0000 is held by" in caplog.text
-    assert len(list((tmp_path / "run" / "stages" / "0000" / "attempts").iterdir())) == 1
-
-
 def _as_now(path: str) -> dict[str, Any]:
     """What the file system says of a file, without its rows."""
     now = list_input(Input(path=path), path).units[0]
     return {"size_bytes": now.size_bytes, "version": now.version, "checksum": now.checksum}
-
-
-@pytest.mark.long
-def test_keys_that_are_no_utf8_are_counted_and_stay_on_the_ring(spark: SparkSession, tmp_path: Path) -> None:
-    raw = pa.array(
-        [b"caf\xe9"] * 3000 + [b"caf\xc3\xa9"] * 1000 + [b"k%d" % (n % 50) for n in range(1000)], pa.binary()
-    )
-    table = pa.table({"key": pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), "value": range(len(raw))})
-    path = write_input(tmp_path / "input", table.take(np.random.default_rng(5).permutation(len(raw))), files=20)
-    aggregates = {"n": "count", "histogram": {"function": "streaming_histogram", "column": "value"}}
-    run, reports = reduce_job(spark, spec_of(path, "key", aggregates, routing={"reducers": 3}), tmp_path / "run")
-    assert sorted(result_of(run)["n"].to_pylist())[-2:] == [1000, 3000]
-    assert all(min(report.histogram.seen_tail) >= 0 for report in reports)
 
 
 def test_columns_that_spark_cannot_read_or_tell_apart_are_told_before_it_starts(tmp_path: Path) -> None:

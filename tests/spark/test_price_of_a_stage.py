@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.run.step_times import times_of, waterfall
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.result.merge import merge_states
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue, unrouted_queue
 from skewless_spark.states.committed_files import BACKLOG
-from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
 from skewless_spark.states.job_columns import JobColumns
-from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 from tests.tiers import mostly_long
 
@@ -32,8 +28,6 @@ NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "first_plan": [
 Aggregates = dict[str, Any]
 
 
-#: Calls to the JVM of a stage of two native aggregates.
-MOST_CALLS = 250
 #: The write, and a job for each of two tables that are broadcast: the input's files, and the slots of the ring.
 MOST_JOBS = 3
 
@@ -93,58 +87,6 @@ def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
     assert report.work
     assert (report.work.executions, report.work.jobs) == (1, 1)
     assert report.work.shuffle_bytes_read == report.work.shuffle_bytes_written
-
-
-@pytest.mark.long
-def test_a_stage_asks_the_jvm_for_little_however_many_files_it_reads(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, send, here = [0], GatewayClient.send_command, threading.get_ident()
-
-    def counted(self: GatewayClient, *given: Any, **further: Any) -> Any:
-        asked[0] += threading.get_ident() == here  # other threads forget what is not needed any more
-        return send(self, *given, **further)
-
-    monkeypatch.setattr(GatewayClient, "send_command", counted)
-    for files in (8, 80):  # the first run looks up what is then known
-        folder = write_input(tmp_path / f"input-{files}", skewed(2_000), files=files)
-        asked[0] = 0
-        reduce_job(spark, spec_of(folder, "key", NATIVE, engine="combine"), tmp_path / f"run-{files}")
-    assert asked[0] < MOST_CALLS
-
-
-@pytest.mark.long
-def test_a_few_states_take_one_partition_however_many_tasks_there_are(
-    spark: SparkSession, few_skewed: Path, tmp_path: Path
-) -> None:
-    run, reports = reduce_job(spark, spec_of(few_skewed, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
-    for report in reports:
-        assert len(run.committed(stage_step(report.stage)).of_kind(NATIVE_STATES)) == 1
-        assert sum(load.states > 0 for load in report.tasks) == 4
-
-
-@pytest.mark.long
-def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, few_skewed: Path, tmp_path: Path) -> None:
-    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
-    run, _, reports = run_job(spark, spec_of(few_skewed, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
-    assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
-    steps = {step.step: step for step in times_of(run)}
-    assert list(steps) == ["stage 0", "decision 1", "stage 1", "decision 2", "merge", "validate", "publish"]
-    for report in reports:
-        step = steps[f"stage {report.stage}"]
-        spans = {span.name: span for span in step.spans}
-        assert {
-            "take the lease", "build the query", "run the query", "plan the query", "read the counts back", "commit"
-        } <= set(spans)  # fmt: skip
-        jobs = [span for span in step.spans if span.name == "Spark job"]
-        assert report.work
-        assert (len(jobs), sum(job.tasks or 0 for job in jobs)) == (report.work.jobs, report.work.tasks)
-        within = spans["run the query"]
-        assert all(within.start <= job.start for job in jobs)
-        assert sum(span.seconds for span in step.spans) >= step.seconds - step.unmeasured - 0.01
-        assert step.unmeasured < 0.5 * step.seconds
-        assert not [file.path for file in run.committed(f"stages/{report.stage:04d}").files if "times" in file.path]
-    assert any(line.depth == 2 and line.name == "Spark job" for line in waterfall(times_of(run)))
 
 
 def jobs_of_merge(spark: SparkSession, run: RunDirectory) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 import math
 import re
@@ -16,19 +15,15 @@ from typing import Any
 import datasketches as ds
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import DeltaTable
 from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from deploy import PROJECT
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
-from skewless.spec.reading import parse_spec
 from skewless.spec.shadow import FRESH
 from skewless.spec.spec import JobSpec
 from skewless_cli.running import check_job
@@ -43,8 +38,6 @@ from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import DATE, Quiet, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
-#: The section of the page, whose spec and query are run.
-PAGE = (PROJECT / "docs" / "aggregates.md").read_text(encoding="utf-8").partition("## Published sketches")[2]
 #: The arguments of each sketch, and what its values become before they are put into one.
 CALLS: dict[str, dict[str, Any]] = {
     "hll_words": {"function": "approx_count_distinct", "column": "word"},
@@ -214,94 +207,6 @@ def require_differences_are_told(spark: SparkSession, run: RunDirectory) -> None
     assert re.search(r"hll_words 'a sketch of about \d{4} values' here, 'a sketch of about \d{4} values' there", told)
     assert re.search(r"kll_shares 'a sketch of \d+ values, their median about 0\.[45]\d+'", told)
     assert TOP not in swapped or 'top_words \'a sketch with [{"item":"' in told
-
-
-class Days:
-    """The job of the page over days of small files, with the number of clicks beside the sketches."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder, self._seed = spark, folder, 0
-        spec = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
-        self.fields = {**spec, "aggregates": {**spec["aggregates"], "clicks": "count"}}
-        (self.query,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-
-    def put(self, day: int, name: str, number: int = 3_000) -> None:
-        """Write a file of a day, or write it anew."""
-        self._seed += 1
-        drawn = np.random.default_rng(self._seed)
-        referrers = [None if one == 5 else f"site {one}" for one in drawn.zipf(1.6, number)]
-        table = pa.table(
-            {
-                "page": [f"/{one}" for one in np.minimum(drawn.zipf(1.5, number), 20)],
-                "visitor": [f"v{one}" for one in drawn.integers(0, 30_000, number)],
-                "session": drawn.integers(0, 2**60, number),
-                "ms": drawn.lognormal(size=number),
-                "referrer": pa.array(referrers, pa.string()),
-            }
-        )
-        path = self.path(day) / f"{name}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path)
-
-    def path(self, day: int) -> Path:
-        return self.folder / "in" / f"date={DATE + dt.timedelta(days=day)}"
-
-    def rows(self, days: Iterable[int]) -> dict[Any, dict[str, list[Any]]]:
-        files = [file for day in days for file in sorted(self.path(day).glob("*.parquet"))]
-        table = pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
-        return by_key(table.rename_columns({"page": "key"}))
-
-    def night(self, day: int) -> RunDirectory:
-        """A published run whose result has a row for a day, and one for the three days until then."""
-        spec = parse_spec(yaml.safe_dump({
-            "name": "clicks", "input": {"path": "in/date={date}"}, "output": {"path": "out"},
-            "window": [1, 3], "engine": "auto", "routing": {"reducers": 2}, **self.fields,
-        }))  # fmt: skip
-        self._seed += 1
-        run = RunDirectory(str(self.folder / "runs" / str(self._seed)))
-        prepare(run, spec, DATE + dt.timedelta(days=day), str(self.folder))
-        run_pipeline(self.spark, run, Quiet())
-        return run
-
-
-@pytest.mark.long
-def test_days_roll_up_to_a_window_in_sql_alone_after_late_rewritten_and_deleted_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    days = Days(spark, tmp_path)
-    for day in range(3):
-        days.put(day, "a")
-        days.put(day, "b")
-    days.night(2)
-    days.put(0, "late")
-    days.put(1, "a")
-    (days.path(2) / "b.parquet").unlink()
-    runs = [days.night(day) for day in range(3)]
-    result = [row for row in result_of(runs[2]).to_pylist() if row["window"] == 3]
-    truth = days.rows(range(3))
-    published = spark.read.parquet(str(tmp_path / "out")).where("window = 1")
-    assert {row[0] for row in published.select("date").distinct().collect()} == {
-        DATE + dt.timedelta(days=day) for day in range(3)
-    }
-    published.createOrReplaceTempView("clicks_of_days")
-    asked = days.query.replace("parquet.`/lake/marts/clicks_by_page`", "clicks_of_days")
-    rolled = {row["page"]: row for row in spark.sql(asked).collect()}
-    assert set(rolled) == set(truth) == {row["page"] for row in result}
-    for row in result:
-        of, up = truth[row["page"]], rolled[row["page"]]
-        require_hll(row["visitors"], of["visitor"])
-        require_theta(row["sessions"], of["session"])
-        require_kll(ds.kll_doubles_sketch.deserialize(row["latency"]), of["ms"], 75)
-        counts = Counter(of["referrer"])
-        assert items_of(row["referrers"], ds.PyStringsSerDe()) == counts
-        for name, column, deviation in (("visitors", "visitor", 0.02), ("sessions", "session", 1 / 64)):
-            many = len(set(of[column]))
-            assert abs(up[name] - many) <= max(1, 4 * deviation * many)
-        ordered = sorted(of["ms"])
-        assert abs(bisect_left(ordered, up["latency"]) / len(ordered) - 0.99) <= 1.5 / 75
-        best = sorted(counts.values(), reverse=True)
-        assert [one["count"] for one in up["referrers"]] == best[:3]
-        assert all(counts[one["item"]] == one["count"] for one in up["referrers"])
 
 
 OUTPUTS = {

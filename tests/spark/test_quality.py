@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.quality import QualityReport, Quarantine
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.errors import LostRaceError, RunDirectoryError, SpecError
-from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory, stage_step
+from skewless.errors import RunDirectoryError, SpecError
+from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.quality.expectations import ALLOWED, REFUSED, check_expectations, great_expectations
@@ -152,27 +151,6 @@ def test_a_good_result_passes_and_the_report_says_so(spark: SparkSession, tmp_pa
     assert {check.subject for check in report.checks} == {"ledger", "result"}
 
 
-@pytest.mark.long
-def test_an_attempt_that_lost_the_race_returns_the_winners_report(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Scene().lay_out(spark, tmp_path / "run")
-    commit_alone = Attempt.commit
-
-    def commit_second(attempt: Attempt, files: Sequence[CommittedFile], counts: dict[str, int]) -> Any:
-        # The other attempt commits in the moment between this one's last look and its commit.
-        rival = run.new_attempt(attempt.step)
-        report = run.read(f"{attempt.folder}/result.json", QualityReport)
-        rival.write("result.json", report.model_copy(update={"keys": 77}))
-        commit_alone(rival, [], {})
-        return commit_alone(attempt, files, counts)
-
-    monkeypatch.setattr(Attempt, "commit", commit_second)
-    assert validate(spark, run).keys == 77
-    with pytest.raises(LostRaceError):
-        commit_alone(run.new_attempt("quality"), [], {})
-
-
 def test_a_result_that_has_not_committed_is_not_validated(spark: SparkSession, tmp_path: Path) -> None:
     run = RunDirectory(str(tmp_path / "run"))
     run.write_once("job.json", Scene().job())
@@ -295,24 +273,6 @@ def test_whole_numbers_of_a_bound_are_compared_exactly(spark: SparkSession, tmp_
     assert [check.success for check in own] == [False, False, False, False, True] * 2
 
 
-@pytest.mark.long
-def test_one_expectation_that_cannot_be_evaluated_does_not_spoil_the_others(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    scene = expecting("expect_column_values_to_be_between", column="token", min_value=1)
-    failed = failures(report_of(scene, spark, tmp_path))
-    assert len(failed) == 1
-    assert failed[0].startswith("expect_column_values_to_be_between(token, min_value=1): could not be evaluated: ")
-    assert "\n" not in failed[0]
-    assert len(failed[0]) < 300
-
-
-@pytest.mark.long
-def test_an_empty_result_of_rows_that_were_processed_is_not_valid(spark: SparkSession, tmp_path: Path) -> None:
-    report = report_of(replace(Scene(), rows=()), spark, tmp_path)
-    assert "expect_table_row_count_to_be_between(min_value=1, max_value=100): observed 0" in failures(report)
-
-
 ODD = ["a\nb", "nul\0inside", "quote\"'", "k" * 10_000, "Zürich 雪 🙂", "$column ${x}", "{{ 7*7 }}", PAYLOAD]
 
 
@@ -335,34 +295,6 @@ def test_odd_keys_are_escaped_and_shortened_in_sentences(spark: SparkSession, tm
     (check,) = (one for one in report.checks if "in_set" in one.sentence)
     assert len(check.keys) == len(ODD), "at most ten"
     assert all(one.key.isprintable() and len(one.key) <= 80 and not one.found for one in check.keys)
-
-
-@pytest.mark.long
-def test_validation_leaves_nothing_behind_but_its_report_which_is_committed_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    home, here = tmp_path / "home", tmp_path / "here"
-    home.mkdir()
-    here.mkdir()
-    folder = tmp_path / "run_id=odd [name] {a,b} *"  # like a partition, and like a pattern
-    run = Scene().lay_out(spark, folder)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(here)
-    cached = len(spark.sparkContext._jsc.getPersistentRDDs())
-    capfd.readouterr()
-    first = validate(spark, run)
-    assert capfd.readouterr() == ("", "")
-    assert failures(first) == []
-    assert [*home.rglob("*"), *here.rglob("*")] == []
-    assert spark.range(3).count() == 3
-    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == cached
-    commit = run.committed("quality")
-    assert commit.counts == {"checks": len(first.checks), "failed": 0}
-    assert validate(spark, run) == first
-    assert run.committed("quality") == commit
-    (attempt,) = (folder / "quality" / "attempts").iterdir()
-    files = {path.name for path in attempt.rglob("*") if path.is_file()}
-    assert files - {"manifest.json"} == {"result.json", "report.html", "validation.json"}
 
 
 #: A call that cannot be meant: the expectation, its kwargs, and a part of the sentence.
@@ -525,23 +457,6 @@ def test_every_allowed_expectation_runs_on_spark_side_by_side(spark: SparkSessio
 
 #: Of these rows, most of ``CALLS`` do not hold.
 BAD: list[Row] = [("self", 70, 9), ("the", None, 9), ("x1", 6, None), (None, 24, 2), ("", 0, 30)]
-
-
-@pytest.mark.long
-def test_a_good_result_of_one_partition_takes_five_jobs(spark: SparkSession, tmp_path: Path) -> None:
-    expectations = [
-        {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}},
-        {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "files", "min_value": 1}},
-    ]
-    run = Scene(expectations=expectations).lay_out(spark, tmp_path / "run")
-    spark.sparkContext.setJobGroup("validation", "validation")
-    try:
-        assert validate(spark, run).success
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
-    # One for keys that occur twice, one for figures, and those of Great Expectations: its rows, and by which nulls it
-    # leaves out.
-    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("validation")) == 5
 
 
 def test_a_spec_without_expectations_is_checked_without_great_expectations() -> None:

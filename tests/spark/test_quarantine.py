@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -22,7 +20,6 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import csv, orc
 from pyspark.sql import SparkSession
 
-from deploy import PROJECT
 from skewless.documents.quality import Quarantine
 from skewless.history.input_checks import BETWEEN, USUAL
 from skewless.publication.records import manifest_of, record_of
@@ -31,7 +28,6 @@ from skewless.run.summary import run_facts
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.formats import table_format
 from skewless_lake.iceberg.iceberg_tables import make_namespace
 from skewless_lake.publication import published_parts
 from skewless_lake.staged import OutputPart
@@ -292,17 +288,6 @@ def test_values_of_every_type_are_told_as_text(spark: SparkSession) -> None:
     assert texts == '/wA=, [{"x":"/w==","y":null}], NaN, NaN, null'
 
 
-@pytest.mark.long
-def test_ten_thousand_keys_are_accepted_by_one_join(spark: SparkSession, tmp_path: Path) -> None:
-    low = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "max_value": 0}}
-    accept = tuple((f"k{number}",) for number in range(3, 10_003))
-    scene = Scene(
-        rows=[(f"k{number}", 1, 1) for number in range(100)], accept=accept,
-        expectations=[{**low, "severity": "quarantine", "at_most": 100}],
-    )  # fmt: skip
-    assert report_of(scene, spark, tmp_path).quarantine == Quarantine(keys=3, rows=3, accepted=97, unmatched=9903)
-
-
 def test_a_table_has_the_keys_that_hold_and_the_one_beside_it_all_others_until_they_are_accepted(
     table: TableShop,
 ) -> None:
@@ -324,33 +309,6 @@ def test_a_table_has_the_keys_that_hold_and_the_one_beside_it_all_others_until_t
     assert (str(table.run(FIRST)), set(table.held(FIRST))) == (str(first), {"pen", "c"})
     assert table.tell("run", FIRST, "--set", "quality.accept=all").returncode == 0
     assert (len(table.published(FIRST)), table.held(FIRST)) == (5, {})
-
-
-@pytest.mark.long
-def test_a_key_of_a_table_that_fails_for_a_week_is_left_out_of_each_day_and_no_window_lacks_its_rows(
-    table: TableShop,
-) -> None:
-    days = [f"2026-11-{day}" for day in range(20, 27)]
-    for day in days[len(NIGHTS) :]:
-        shutil.copytree(table.folder / "in" / SECOND, table.folder / "in" / day)
-    table.spec(BOUND, window=2)
-    for day in days:
-        assert table.tell("run", day).returncode == 0
-    totals = [900, 1700, 840, 840, 1600, 1600, 1600]
-    assert [table.held(day) for day in days] == [
-        {"pen": ("expect_column_values_to_be_between(total, max_value=100)", str(total))} for total in totals
-    ]
-    assert [set(table.published(day)) for day in days] == [{"a", "b", "n", "c"}] * 7
-    file = table.folder / "in" / THIRD / "rows.parquet"
-    rows = pq.read_table(file)
-    pq.write_table(rows.filter(pc.not_equal(rows["k"], "pen")), file)
-    table.spec({**BOUND, "kwargs": {"column": "total", "max_value": 2000}}, window=2)
-    assert table.tell("run", THIRD).returncode == 0
-    assert (table.published(THIRD)["pen"], table.held(THIRD)) == (800, {}), "its day has none any more"
-    if isinstance(beside := table_format((part := table.part(THIRD).quarantine).output).find_table(part), DeltaTable):
-        beside.alter.add_constraint({"few": "n < 100"})
-        told, refused = table.tell("run", THIRD), "no rules of its rows but those that the result was held to"
-        assert (told.returncode, refused in told.stderr) == (2, True), told
 
 
 @pytest.mark.parametrize("severity", ["quarantine", pytest.param("warn", marks=pytest.mark.long)])
@@ -396,25 +354,6 @@ def test_the_keys_apart_are_those_that_great_expectations_counts(spark: SparkSes
     assert balance.success, balance.sentence
     assert len([check for check in report.checks[-len(held) :] if check.verdict == "quarantined"]) > 15
     assert report.success
-
-
-def test_the_tutorial_of_the_page_does_what_it_says(shop: Shop) -> None:
-    told = (PROJECT / "docs/operate.md").read_text().partition("\n## When an expectation does not hold\n")[2]
-    page = told.partition("\n## ")[0]
-    shop.spec()
-    of_input, of_result = [yaml.safe_load(block.removeprefix("yaml"))["quality"] for block in page.split("```")[1:4:2]]
-    written = yaml.safe_load(Path(shop.spec()).read_text()) | {"quality": of_input | of_result}
-    (shop.folder / "spec.yaml").write_text(yaml.safe_dump(written, sort_keys=False))
-    for pattern in re.findall(r"^out/\S+", page, re.MULTILINE):
-        assert not list(shop.folder.glob(pattern))
-    commands = re.findall(
-        r"skewless run shop\.yaml --date (2026-11-20)(?: --set (\S+))?$", page.replace("`", "\n"), re.MULTILINE
-    )
-    assert [accept for _, accept in commands] == ["", "quality.accept=[pen]", "quality.accept=all"]
-    for day, accept in commands:
-        assert shop.tell("run", day, *(["--set", accept] if accept else [])).returncode == 0
-        assert ("pen" in shop.published(day)) == bool(accept)
-        assert all(list(shop.folder.glob(path)) for path in re.findall(r"^out/\S+", page, re.MULTILINE)) != bool(accept)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta"])

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
@@ -80,48 +77,6 @@ def test_a_unit_of_other_rows_than_its_footer_lists_is_refused(tmp_path: Path, b
     read = ranges.read_parts([[(0, unit.model_copy(update={"rows": 100 + by}))]], listing.source, ["id"], "origin")
     with pytest.raises(InputError, match=f"expected {100 + by} rows as its footer lists, but got 100"):
         list(read([pa.record_batch({"part": [0]})]))
-
-
-def test_one_large_file_is_read_once_and_hardly_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, path = pa.concat_tables([table()] * 8), tmp_path / "input"
-    pq.write_table(rows, path, row_group_size=20_000)
-    counted = CountedReads(path)
-    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda given: (counted, str(given)))
-    listing = list_input(given(path), str(path), share=0.01)
-    assert len(listing.units) > 5
-    assert rows_of(listing, ["id", "word", "x"]).num_rows == rows.num_rows
-    assert counted.bytes_read <= 1.2 * path.stat().st_size
-
-
-class CountedReads(LocalFileSystem):
-    """The local file system; it counts the bytes that are read from one file."""
-
-    cachable = False
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path, self.bytes_read = path, 0
-
-    def open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
-        del kwargs
-        outer, opened = self, super().open(path, mode)
-
-        class Counted:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(opened, name)
-
-            def __enter__(self) -> Any:
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                opened.close()
-
-            def read(self, size: int = -1) -> bytes:
-                raw = opened.read(size)
-                outer.bytes_read += len(raw)
-                return bytes(raw)
-
-        return Counted()
 
 
 def test_folders_name_columns_whose_types_follow_from_all_values(tmp_path: Path) -> None:

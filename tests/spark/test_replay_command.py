@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,13 +73,6 @@ def test_a_replay_says_what_each_policy_would_have_made_of_a_run(nights: list[Ru
     ]
 
 
-def test_a_run_that_was_only_prepared_cannot_be_replayed(nights: list[RunDirectory]) -> None:
-    done = replayed(anew(nights[1], "prepared", first_plan=[]))
-    assert done.returncode == 1
-    assert done.stderr.endswith("let the run end first.\n")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_the_second_night_begins_where_the_first_one_ended(nights: list[RunDirectory]) -> None:
     first, second = nights
     assert first.job().warm_from == ()
@@ -108,25 +100,3 @@ def test_the_newest_two_runs_of_the_same_job_are_taken_and_a_retry_finds_the_sam
     (Path(third.root) / "plans" / "0000.json").unlink()
     os.utime(f"{first.root}/result/COMMIT.json", (9_000, 9_000))
     assert anew(first, "night-3").plan(0) == before
-
-
-def test_an_earlier_run_that_vanished_leaves_the_plain_ring_and_plan_0_says_so(nights: list[RunDirectory]) -> None:
-    gone = RunDirectory(str(Path(nights[0].root).with_name("zz-gone")))
-    shutil.copytree(nights[1].root, gone.root)
-    os.utime(f"{gone.root}/result/COMMIT.json", (2_000_000_000, 2_000_000_000))
-    run = anew(nights[0], "night-4")
-    assert run.job().warm_from[0] == gone.root
-    (Path(run.root) / "plans" / "0000.json").unlink()
-    shutil.rmtree(gone.root)
-    assert anew(nights[0], "night-4").plan(0).head, "what was decided stands"
-    (Path(run.root) / "plans" / "0000.json").unlink()
-    (Path(run.root) / "decisions" / "0000.json").unlink()
-    plan = anew(nights[0], "night-4").plan(0)
-    assert not plan.head
-    assert plan.sentence.startswith("the plain ring: an earlier run that it was to be made from")
-
-
-def test_a_cold_start_can_be_asked_for(nights: list[RunDirectory]) -> None:
-    run = anew(nights[0], "cold", first_plan=[])
-    assert run.job().warm_from == ()
-    assert run.plan(0) == first_plan(run.job())

@@ -13,16 +13,12 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.commit import STAGE_SHARES, SharedTask, StageShares
 from skewless.errors import RunDirectoryError
-from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_spark.engines import ENGINES
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
 from skewless_spark.sharing.participation import ROUTING, lease_address
-from skewless_spark.stage.queue import Stage
-from skewless_spark.states.job_columns import JobColumns
 from tests.spark.clusters import await_that, leases, shares
-from tests.spark.scenario import prepared, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import prepared, result_of, spec_of, write_input
 from tests.spark.shared_runs import (
     DISTURBED,
     NATIVE,
@@ -56,20 +52,6 @@ def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     if scenario in DISTURBED:
         assert any(report.backlog_rows for report in run.reports())
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
-
-
-@pytest.mark.long
-def test_the_faster_one_does_more(packages: Path, tmp_path: Path) -> None:
-    run = paced_run(tmp_path, aggregates=PACED_SUM)
-    with (
-        clusters(run, "slow", packages=packages, row_seconds=0.006) as (slow,),
-        clusters(run, "fast", packages=packages) as (fast,),
-    ):
-        assert fast.ended_well(), fast.log.read_text()
-        assert slow.ended_well(), slow.log.read_text()
-    done = shares(run)
-    assert done["fast"] > 2 * done["slow"] >= 2
-    assert sums_in_the_states(run) == plain_sums()
 
 
 @pytest.mark.long
@@ -138,24 +120,6 @@ def test_one_that_dies_with_its_machine_while_it_routes_is_replaced(
     assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == +counted
 
 
-@pytest.mark.long
-def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, tmp_path: Path) -> None:
-    _, spec = shared_run(tmp_path, "python")
-    run, reports = reduce_job(spark, spec, tmp_path / "alone")
-    for report in reports:
-        folder = Path(run.path(stage_step(report.stage)))
-        assert {path.name for path in folder.iterdir()} == {"COMMIT.json", "attempts", "owner"}
-        (attempt,) = (folder / "attempts").iterdir()
-        visible = {path.name for path in attempt.iterdir() if not path.name.startswith((".", "_"))}
-        assert visible - {"kind=backlog"} == {"kind=python", "report.json", "manifest.json"}
-    plan, columns = run.plan(1), JobColumns.of(run.job())
-    executed = (
-        ENGINES[plan.engine].outcome(Stage(spark, run, columns, plan))._jdf.queryExecution().executedPlan().toString()
-    )
-    assert len([line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]) >= 1
-    assert "Coalesce" not in executed
-
-
 def test_a_stage_that_combines_rows_where_they_are_read_is_run_by_one_of_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -205,21 +169,6 @@ def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(tmp_pa
     done = command("run", "spec.yaml", *given, cwd=tmp_path)
     assert done.returncode in {1, 2}
     assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("rows", [0, 100])
-def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path, rows: int) -> None:
-    """The input has none, or its map leaves none over."""
-    path = write_input(tmp_path / "input", events(100).slice(0, rows), files=1)
-    mapped = {"map": {"select": ["key", "at", "word"], "where": "at < 0"}} if rows else {}
-    run = prepared(tmp_path, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}, **mapped), "shared")
-    share_stage(spark, run, 0, "east")
-    assert run.report(0).processed_rows == 0
-    assert share_stage(spark, run, 0, "west") == run.report(0)
-    assert run.decide(1, plan_next_stage).next_plan is None
-    merge_states(spark, run)
-    assert result_of(run).num_rows == 0
 
 
 def test_leases_are_where_every_cluster_finds_them_or_there_are_none() -> None:

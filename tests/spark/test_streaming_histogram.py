@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections import Counter
@@ -14,9 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from skewless.aggregates.shipped import histogram_points as histogram_compression
 from skewless.aggregates.shipped import streaming_histogram
 from skewless.aggregates.shipped.streaming_histogram import (
     STREAMING_HISTOGRAM,
@@ -104,18 +101,6 @@ def paper_merge(points: Histogram, bins: int) -> Histogram:
     return points
 
 
-def paper_update(values: npt.NDArray[np.float64], bins: int) -> Histogram:
-    """Procedure 1 of the paper, one value at a time."""
-    points: Histogram = []
-    for value in values.tolist():
-        place = bisect.bisect_left(points, (value, 0))
-        if place < len(points) and points[place][0] == value:
-            points[place] = (value, points[place][1] + 1)
-        else:
-            points = paper_merge([*points[:place], (value, 1), *points[place:]], bins)
-    return points
-
-
 def cdf_error(histogram: Histogram, values: npt.NDArray[np.float64]) -> float:
     """Largest distance of the histogram's CDF from the values' own, as a share of all values.
 
@@ -190,18 +175,6 @@ def test_rounds_give_bit_for_bit_what_one_merge_at_a_time_gives(groups: list[dic
     assert lists(merged([state], bins).state()) == [paper_merge(group, bins) for group in points]
 
 
-@UNHURRIED
-@given(groups=st.lists(POINTS | GRIDS, min_size=1, max_size=3), bins=BINS)
-def test_the_heap_gives_bit_for_bit_what_one_merge_at_a_time_gives(groups: list[dict[float, int]], bins: int) -> None:
-    points = [sorted((x + 0.0, y) for x, y in group.items()) for group in groups if len(group) > bins]
-    assume(points)
-    x, y = arrays([point for group in points for point in group])
-    sizes = np.array([len(group) for group in points])
-    x_merged, y_merged = histogram_compression._merge_one_by_one(x, y, sizes, bins)
-    got = [list(zip(xs, ys, strict=True)) for xs, ys in zip(x_merged.tolist(), y_merged.tolist(), strict=True)]
-    assert got == [paper_merge(group, bins) for group in points]
-
-
 def test_gaps_that_double_are_merged_as_the_paper_does_although_a_round_finds_one_merge_only() -> None:
     values = np.exp2(np.arange(-500.0, 500.0))
     expected = paper_merge([(x, 1) for x in values.tolist()], 4)
@@ -225,8 +198,6 @@ SAMPLES = {
     "zipf": np.minimum(RANDOM.zipf(1.5, 50_000), 121).astype(np.float64),
     "minutes": RANDOM.integers(0, 121, 50_000).astype(np.float64),
 }
-#: Where the paper's own histogram is far off: most values are small, and lie in its first point.
-HEAVY_TAIL = np.minimum(RANDOM.zipf(1.5, 5_000), 10_000).astype(np.float64)
 #: In shares of all values, in bins' worth. Closest-pair merging spaces points evenly whatever lies between them,
 #: so the first point of a skewed shape holds many values, and Sum says nothing lies below it. So it is in the paper.
 CDF_BOUNDS = {"normal": 0.5 / 32, "uniform": 1 / 32, "exponential": 5 / 32, "zipf": 3 / 32, "minutes": 0.5 / 32}
@@ -239,37 +210,6 @@ def test_the_cdf_is_near_the_true_one(shape: str, batches: int) -> None:
     (histogram,) = lists(of_values(SAMPLES[shape], 32, batches).state())
     assert sum(y for _, y in histogram) == 50_000
     assert cdf_error(histogram, SAMPLES[shape]) <= CDF_BOUNDS[shape]
-
-
-@pytest.mark.parametrize("batches", mostly_long([1, 40], 40))
-@pytest.mark.parametrize("shape", mostly_long([*SAMPLES, "heavy tail"], "heavy tail"))
-def test_merging_late_errs_at_most_two_bins_worth_more_than_the_paper(
-    shape: str, batches: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streaming_histogram, "PENDING_ROWS", 1)
-    values = HEAVY_TAIL if shape == "heavy tail" else SAMPLES[shape][:5_000]
-    (histogram,) = lists(of_values(values, 32, batches).state())
-    assert cdf_error(histogram, values) <= cdf_error(paper_update(values, 32), values) + 2 / 32
-
-
-@pytest.mark.parametrize("shape", mostly_long(SAMPLES, "zipf"))
-def test_states_merged_in_any_grouping_are_near_the_true_cdf_and_each_other(shape: str) -> None:
-    states = [of_values(part, 32).state() for part in np.array_split(SAMPLES[shape], 9)]
-    at_once = merged(states, 32).state()
-    stepwise = states[0]
-    for state in states[1:]:
-        stepwise = merged([stepwise, state], 32).state()
-    for state in (at_once, stepwise):
-        assert cdf_error(lists(state)[0], SAMPLES[shape]) <= CDF_BOUNDS[shape]
-
-
-@pytest.mark.parametrize("shape", ["normal", "uniform", "exponential", "minutes"])
-def test_uniform_cuts_into_equal_parts(shape: str) -> None:
-    (histogram,) = lists(of_values(SAMPLES[shape], 64, 5).state())
-    cuts = uniform(*arrays(histogram), 10)
-    shares = np.searchsorted(np.sort(SAMPLES[shape]), cuts) / 50_000
-    assert np.all(np.diff(cuts) > 0)
-    assert np.max(np.abs(shares - np.arange(1, 10) / 10)) <= 0.03
 
 
 @UNHURRIED
@@ -343,14 +283,3 @@ def test_a_state_that_is_none_is_refused(point: tuple[float | None, int | None] 
     state = pa.array([[(0.0, 1), point]], STREAMING_HISTOGRAM.state_type)
     with pytest.raises(AggregateError, match="a number x and a count y of at least 1"):
         accumulator(4).merge(state, np.array([0]), 1)
-
-
-def test_groups_never_go() -> None:
-    with pytest.raises(AggregateError, match="expected at least 3, but got 2"):
-        fed([[(2, 1.0)]], 4, groups=3).update(pa.array([1.0]), np.array([0]), 2)
-
-
-@pytest.mark.parametrize("options", [{"bins": 1}, {"bins": 1025}, {"bins": "32"}, {"bin": 32}], ids=str)
-def test_options_are_strict(options: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        StreamingHistogramOptions.model_validate(options)

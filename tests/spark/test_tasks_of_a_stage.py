@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.documents.commit import CommittedFile
 from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.stage_report import StageReport
 from skewless.planner.engine_choice import plan_of_choice
@@ -17,9 +16,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.engines import ENGINES
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.stage.queue import Stage
 from skewless_spark.states.committed_files import BACKLOG
-from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import prepared, spec_of, write_input
 from tests.tiers import mostly_long
 
@@ -85,22 +82,3 @@ def test_a_stage_has_few_tasks(
     assert second.backlog_in_rows == first.backlog_rows > 0
     assert first.processed_rows + second.processed_rows + second.backlog_rows == rows
     assert max(tasks_of(first), tasks_of(second)) <= MOST_TASKS
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("waves", [(0, 0), (0, 2)], ids=["a backlog alone", "a wave and a backlog"])
-def test_splits_are_a_share_of_all_that_a_stage_reads(
-    spark: SparkSession, tmp_path: Path, waves: tuple[int, int]
-) -> None:
-    """Only the settings of its query are looked at: cut byte by byte, the stage itself would take minutes."""
-    source = rows_of(tmp_path / "input", "parquet", 2_000)
-    spec = spec_of(tmp_path / "input", "key", {"n": "count"}, input=source, routing={**ROUTING, "waves": [1, 1]})
-    run = prepared(tmp_path, spec)
-    plan = run.plan(0).model_copy(update={"engine": "combine", "waves": waves})
-    backlog = [
-        CommittedFile(kind=BACKLOG, path=f"{at}.parquet", rows=1, size_bytes=1 << 30, checksum="0" * 64)
-        for at in range(3)
-    ]
-    stage = Stage(spark, run, JobColumns.of(run.job()), plan)
-    limit = int(ENGINES[plan.engine].settings(stage, backlog)["spark.sql.files.maxPartitionBytes"])
-    assert 1 <= (3 << 30) / limit <= 2 * run.job().combine_splits

@@ -24,7 +24,7 @@ from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.sources.unit_reading import placing_settings, read_units, scanned_files
+from skewless_spark.sources.unit_reading import placing_settings, read_units
 from tests.spark.scenario import DATE, result_of, run_job
 
 Rows = list[tuple[Any, ...]]
@@ -303,24 +303,3 @@ def test_a_column_that_has_the_whole_name_comes_before_a_field_of_a_struct(spark
     (tmp_path / "in.json").write_text("".join(f"{json.dumps(row)}\n" for row in NESTED))
     job = job_of(tmp_path / "in.json", "json", key="user.id", value="tags")
     assert {row[0] for row in rows_of(spark, job, ["user.id"])} == {"own 0", "own 1"}
-
-
-def test_reading_costs_no_spark_job_more_than_plain_spark_needs(spark: SparkSession, tmp_path: Path) -> None:
-    """Headers and the fields of JSON are looked at without a job, whatever the number of files."""
-    (tmp_path / "csv").mkdir()
-    (tmp_path / "json").mkdir()
-    for number in range(20):
-        write("csv", tmp_path / "csv" / f"{number}.csv", range(100))
-        write("json", tmp_path / "json" / f"{number}.json", range(100))
-    tracker = spark.sparkContext.statusTracker()
-    for kind in ("csv", "json"):
-        spark.sparkContext.setJobGroup(f"reads {kind}", kind)
-        job = job_of(tmp_path / kind, kind)
-        assert not tracker.getJobIdsForGroup(f"reads {kind}")
-        count = read_units(spark, job, range(20), ["k"], located=False).groupBy("c0").count().collect()
-        ours = len(tracker.getJobIdsForGroup(f"reads {kind}"))
-        spark.sparkContext.setJobGroup(f"plain {kind}", kind)
-        frame = scanned_files(spark, kind, "k string, v string", [unit.path for unit in job.units], job.source.options)
-        assert len(frame.groupBy("k").count().collect()) == len(count)
-        assert ours <= len(tracker.getJobIdsForGroup(f"plain {kind}"))
-    spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")

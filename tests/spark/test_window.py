@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from rich.console import Console
 from skewless.documents.window import WindowPart
 from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.routing.plan import WHOLE_WEIGHT
-from skewless.run.directory import RunDirectory, stage_step
+from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_store import StatesStore
 from skewless.standing.tree import plan_of
@@ -34,10 +33,8 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.windows import kept_states
-from tests.spark.clusters import shares
 from tests.spark.damage import turn_bit_of_largest_page
 from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, window_of
-from tests.spark.shared_runs import clusters
 from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
@@ -187,17 +184,6 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
     assert jobs_run[0] < jobs_run[1], "copying takes no job"
 
 
-@pytest.mark.long
-def test_states_of_a_stage_that_are_cut_off_are_refused_in_a_sentence(lake: Lake) -> None:
-    lake.put(0, "a")
-    run = lake.prepared(0, lake.spec(engine="combine", aggregates=NATIVE))
-    run_stages(lake.spark, run, Quiet())
-    for file in run.committed(stage_step(0)).of_kind("native"):
-        Path(run.path(file.path)).write_bytes(b"P")
-    with pytest.raises(RunDirectoryError, match=r"stages.*parquet: expected"):
-        merge_states(lake.spark, run)
-
-
 def _kept(run: RunDirectory, part: WindowPart) -> Any:
     """The newest states of a part: their rows, and for each file the types that Arrow and Spark have."""
     store = StatesStore(window_of(run).store)
@@ -283,29 +269,6 @@ def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
     assert as_rows(result_of(run)) == lake.whole(range(1))
 
 
-@pytest.mark.long
-def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None:
-    routing = {"reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 2]}
-    # A sketch may be another one where rows were divided otherwise.
-    aggregates = {name: call for name, call in AGGREGATES.items() if name != "some"}
-    spec = lake.spec(engine="staged", sharing={"lease_seconds": 1}, routing=routing, aggregates=aggregates)
-    for day in range(2):
-        lake.put(day, "b")
-    lake.night(1, spec)
-    for name in "acd":
-        lake.put(2, name)
-        lake.put(0, name, rows=60)
-    run = lake.prepared(2, spec)
-    with clusters(run, "east", "west") as both:
-        assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
-    merge_states(lake.spark, run)
-    assert set(shares(run)) == {"east", "west"}
-    assert reduced(run) == 3 * 360
-    assert as_rows(result_of(run)) == lake.whole(range(3), aggregates)
-    window = window_of(run)
-    assert [StatesStore(window.store).numbers(part.name) for part in window.parts] == [[1, 2], [1], [1]]
-
-
 EXACT = {name: AGGREGATES[name] for name in ("n", "total", "mean", "counted")}
 
 
@@ -338,30 +301,6 @@ def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None
     merge_states(lake.spark, run)
     assert as_rows(result_of(run)) == result
     assert store.path(store.merge(name).states[0].path) != str(states), "it was made anew"
-
-
-@pytest.mark.long
-def test_a_night_has_as_many_jobs_for_a_window_of_200_parts_as_for_one_of_7(lake: Lake) -> None:
-    """On its first night, and on one with late files in three parts; and its result is that of all rows."""
-    for day in range(202):
-        lake.put(day, "b", rows=20)
-    counted = dict[int, list[int]]()
-    for length in (7, 200):
-        spec = lake.spec(aggregates=EXACT, window=length, engine="combine", name=f"job{length}")
-        counted[length] = []
-        for day in (200, 201):
-            jobs = JobsSeen(lake.spark)
-            run = lake.night(day, spec)
-            counted[length].append(len(jobs.jobs()))
-            for late in (day, day - 3, day - 5):
-                lake.put(late, f"late{length}", rows=10)
-        plan = plan_of(run)
-        assert plan is not None
-        assert len(plan.results[str(length)]) <= 2 * math.log2(length)
-        assert run_summary.ledger_of(run).balanced
-    assert counted[7] == counted[200], counted
-    run = lake.night(201, spec)
-    assert as_rows(result_of(run)) == lake.whole(range(2, 202), EXACT)
 
 
 @pytest.mark.long
