@@ -22,7 +22,7 @@ from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.iceberg.snapshots import ours
 from skewless_lake.publication import roll_back
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session

@@ -28,7 +28,7 @@ from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_cli.progress import RunProgress
 from skewless_lake.publication import require_fitting, roll_back
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import check_shadow, other_side
 from skewless_spark.entries.pipeline import finish_run, run_pipeline, run_stages

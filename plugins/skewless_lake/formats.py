@@ -15,7 +15,7 @@ from skewless.publication.publish import Commit
 from skewless.publication.records import Identity, identity_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
-from skewless_lake.staged import OutputPart, StagedResult, TableRule
+from skewless_lake.staged_files import OutputPart, StagedResult, TableRule
 
 #: What we write into a table's history, each name behind this.
 PREFIX = "skewless."

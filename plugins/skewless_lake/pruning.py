@@ -19,7 +19,7 @@ from skewless.run.directory import RunDirectory
 from skewless_lake.formats import table_format
 from skewless_lake.publication import shown_by_table
 from skewless_lake.refusals import told_plainly
-from skewless_lake.staged import BEGUN, OutputPart, TableFiles, staged_parts
+from skewless_lake.staged_files import BEGUN, OutputPart, TableFiles, staged_parts
 
 
 class LeftFiles(NamedTuple):

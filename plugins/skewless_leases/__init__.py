@@ -6,7 +6,7 @@ Spark nor Airflow. ``docs/leases.md`` tells how it works and what it is good for
 
 from skewless_leases.balancing.member import Member, Work
 from skewless_leases.balancing.worker import Worker
-from skewless_leases.errors import FencedOutError, LeaseError, StoreError
+from skewless_leases.lease_errors import FencedOutError, LeaseError, StoreError
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, check, commit, keep, read, release
 from skewless_leases.ownership.lease import Lease, Turns

@@ -33,7 +33,7 @@ from skewless_airflow.observability.links import quality_page, skew_page
 from skewless_airflow.operators.prepare_task import PrepareOperator
 from skewless_airflow.operators.publish_task import PublishOperator
 from skewless_lake.publication import publish_run
-from skewless_lake.staged import staged_parts
+from skewless_lake.staged_files import staged_parts
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.airflow.test_dag_structure import SPEC

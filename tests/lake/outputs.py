@@ -19,7 +19,7 @@ from skewless.spec.part import Part
 from skewless.spec.result import QUARANTINE_COLUMNS, Output, Quality
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
-from skewless_lake.staged import HELD, KEPT, OutputPart, StagedResult
+from skewless_lake.staged_files import HELD, KEPT, OutputPart, StagedResult
 from skewless_lake.staging import ResultFile, batches_of, stage_result
 from tests.publication.days import commit_quality
 from tests.unit import synthetic

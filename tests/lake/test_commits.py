@@ -36,7 +36,7 @@ from skewless_lake.delta.delta_publishing import commit_part
 from skewless_lake.iceberg.iceberg_publishing import staged_files
 from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.publication import publish_run, publishing_run
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from tests.lake.outputs import (
     DAY,
     KINDS,

@@ -15,7 +15,7 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.publication import require_fitting
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_spark.sources.lake.iceberg import iceberg_snapshot
 from skewless_spark.sources.lake.snapshot import deleted_positions
 from skewless_spark.sources.lake.table_inputs import LakeTable

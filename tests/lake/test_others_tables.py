@@ -30,7 +30,7 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta.delta_publishing import require_race
 from skewless_lake.iceberg.snapshots import require_race as iceberg_race
 from skewless_lake.publication import publish_run, require_fitting, roll_back, turn_in_table
-from skewless_lake.staged import TableRule
+from skewless_lake.staged_files import TableRule
 from skewless_spark.quality.row_checks import rule_checks
 from tests.lake.outputs import DAY, NOW, committed, part_of, publish, ready, result_table, seen, staged
 from tests.lake.test_outputs import run as begun

@@ -17,7 +17,7 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.formats import table_format
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import HELD_IN, publish_run, publishing_run, roll_back
-from skewless_lake.staged import staged_parts
+from skewless_lake.staged_files import staged_parts
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, apart, part_of, publish, seen
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)

@@ -19,7 +19,7 @@ from skewless.run.directory import RunDirectory
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.pruning import prune_each
 from skewless_lake.publication import publish_run, publishing_run, roll_back, shown_by_table
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_lake.staging import ResultFile, stage_result
 from tests.lake.outputs import (
     DAY,

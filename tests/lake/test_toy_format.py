@@ -15,7 +15,7 @@ from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.formats import FORMATS
 from skewless_lake.publication import publish_run, roll_back
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_spark.sources.lake.table_inputs import READERS
 from tests.lake import toy_format
 from tests.lake.test_outputs import plain, run, spec

@@ -23,7 +23,7 @@ from skewless.publication.records import Identity, Overtaken
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.formats import identity_in
-from skewless_lake.staged import OutputPart, StagedFile, StagedResult, TableRule
+from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, TableRule
 from skewless_lake.staging import ResultFile
 from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of
 from skewless_spark.sources.lake.table_inputs import TableReader

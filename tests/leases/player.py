@@ -16,7 +16,7 @@ import sys
 import time
 
 from skewless_leases.balancing.worker import Worker
-from skewless_leases.errors import FencedOutError
+from skewless_leases.lease_errors import FencedOutError
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant
 

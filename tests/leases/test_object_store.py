@@ -8,7 +8,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.stores import open_store
 from skewless_leases.stores.object_store import KEPT_VERSIONS, ObjectStore
 from tests.broken_wire import Fault, broken_wire, once_each

@@ -23,7 +23,7 @@ from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.balancing.decisions import WORTH_A_MOVE, Memory, assign, decide
 from skewless_leases.balancing.member import Member
 from skewless_leases.balancing.worker import Worker
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat import Beat
 from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.ownership.fence import Grant, commit, read

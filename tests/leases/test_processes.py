@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from skewless_leases.balancing.worker import Worker
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.ownership.fence import Grant, read
 from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
@@ -158,7 +158,7 @@ def test_what_is_answered_is_on_the_disk_value_first_and_then_its_name(
 
 FULL = """
 import resource, signal, sys
-from skewless_leases.errors import StoreError
+from skewless_leases.lease_errors import StoreError
 from skewless_leases.stores.file_store import FileStore
 store = FileStore(sys.argv[1])
 version = store.put("a", b"one", None)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.errors import LeaseError
+from skewless_leases.lease_errors import LeaseError
 from skewless_leases.ownership.lease import Standing, Turns
 from skewless_leases.stores.store import Versioned
 from tests.processes import side_by_side

@@ -18,7 +18,7 @@ from skewless.spec.result import Output
 from skewless_lake.delta.log import Bounds, of_bounds
 from skewless_lake.formats import told, written
 from skewless_lake.refusals import reason, told_plainly
-from skewless_lake.staged import OutputPart, TableRule, rules_digest
+from skewless_lake.staged_files import OutputPart, TableRule, rules_digest
 from skewless_lake.staging import fitted, part_fields
 
 AT = dt.datetime(2026, 7, 1, 1, 0, 0, 999_500)  # noqa: DTZ001  # as some columns have it

@@ -23,7 +23,7 @@ from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, Listed, changed_parts, covered_parts
 from skewless_lake.publication import published_parts
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_spark.prepare.earlier_runs import siblings
 from skewless_spark.sources.locations import output_location
 from skewless_spark.windows.found import sees_order

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from skewless.documents.quality import Check, FailingKey
 from skewless.errors import SpecError
-from skewless_lake.staged import TableRule
+from skewless_lake.staged_files import TableRule
 from skewless_spark.quality.verdict import key_words
 from skewless_spark.sources.uris import quoted
 

@@ -20,7 +20,7 @@ from skewless.run.directory import INPUT_CHECKS, QUALITY_REPORT, QUALITY_STEP, R
 from skewless.run.step_names import last_step_of
 from skewless.standing.night_quality import window_quality
 from skewless_lake.publication import nights_of
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_lake.staging import table_rules
 from skewless_spark.quality.expectations import check_expectations, great_expectations
 from skewless_spark.quality.figures import NEVER_NULL, column_figures

@@ -12,7 +12,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory
 from skewless.spec.result import QUARANTINE_COLUMNS
-from skewless_lake.staged import HELD, KEPT, OutputPart, TableRule
+from skewless_lake.staged_files import HELD, KEPT, OutputPart, TableRule
 from skewless_lake.staging import ResultFile, batches_of, stage_result
 from skewless_spark.session.versions import arrow_schema
 from skewless_spark.sources.formats.parquet import open_parquet

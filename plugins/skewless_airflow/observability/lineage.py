@@ -17,7 +17,7 @@ from skewless.publication.records import Publication, publication_of
 from skewless.run.directory import RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.spec.input import is_named
-from skewless_lake.staged import staged_parts
+from skewless_lake.staged_files import staged_parts
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

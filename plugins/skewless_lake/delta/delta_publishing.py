@@ -33,7 +33,7 @@ from skewless_lake.delta.delta_tables import (
 from skewless_lake.delta.log import Bounds, commits, of_bounds, of_footer, said_in
 from skewless_lake.formats import RULES, identity_in, told, written
 from skewless_lake.refusals import reason
-from skewless_lake.staged import OutputPart, StagedFile, StagedResult, rules_digest
+from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, rules_digest
 from skewless_lake.staging import ResultFile, create_file, write_all, write_rows
 
 #: What each format has, see ``formats.TableFormat``.

@@ -30,7 +30,7 @@ from skewless.publication.records import Identity, Overtaken
 from skewless_lake.formats import identity_in
 from skewless_lake.iceberg.iceberg_tables import find_table, fitting_table, ready_table, sort_order_of
 from skewless_lake.iceberg.snapshots import column_names, files_of_part, ours, replace_part, require_race, rules_of
-from skewless_lake.staged import OutputPart, StagedFile, StagedResult
+from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult
 from skewless_lake.staging import ResultFile, create_file, short_texts, write_all, write_rows
 
 #: What each format has, see ``formats.TableFormat``.

@@ -20,7 +20,7 @@ from pyiceberg.types import NestedField
 from skewless.errors import SpecError
 from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.staged import OutputPart
+from skewless_lake.staged_files import OutputPart
 from skewless_lake.staging import other_partitions, part_fields
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}

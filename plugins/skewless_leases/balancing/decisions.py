@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from skewless_leases.errors import LeaseError
+from skewless_leases.lease_errors import LeaseError
 from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.stores.lease_tables import Look
 

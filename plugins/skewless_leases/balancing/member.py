@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from skewless_leases.balancing.decisions import Action, Challenge, ClearGrab, Forget, Memory, Surrender, Take, decide
-from skewless_leases.errors import FencedOutError, LeaseError
+from skewless_leases.lease_errors import FencedOutError, LeaseError
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, release, take
 from skewless_leases.stores.lease_tables import GRAB, WORKERS, Grab, Look, encode, look_at

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from skewless_leases.balancing.member import Member, Work
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat import Heartbeat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership import fence

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.stores import open_store
 from skewless_leases.stores.lease_tables import WORKERS, Presence, decode, encode
 from skewless_leases.stores.store import KeyValueStore

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Self
 
-from skewless_leases.errors import LeaseError
+from skewless_leases.lease_errors import LeaseError
 from skewless_leases.stores.lease_tables import Look
 
 #: How often a worker looks at the tables within one normal lease time. Taking over from a live

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from skewless_leases.errors import FencedOutError, LeaseError
+from skewless_leases.lease_errors import FencedOutError, LeaseError
 from skewless_leases.stores.lease_tables import ALLOCATION, Allocation, Row, decode, encode
 from skewless_leases.stores.store import KeyValueStore
 

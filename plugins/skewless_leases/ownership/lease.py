@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat import Heartbeat
 from skewless_leases.liveness.spans import Silences, TimeSpans
 from skewless_leases.ownership import fence

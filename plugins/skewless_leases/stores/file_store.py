@@ -23,7 +23,7 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from skewless_leases.errors import StoreError
+from skewless_leases.lease_errors import StoreError
 from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key, told_as_store_error
 
 #: Of a key that others keep writing to while it is read.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.stores.store import KeyValueStore, Versioned
 
 if TYPE_CHECKING:

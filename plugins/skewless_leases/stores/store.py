@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.lease_errors import LeaseError, StoreError
 
 
 @dataclass(frozen=True)
