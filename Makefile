@@ -87,7 +87,7 @@ setup-tests:
 	@.ci/setup.sh development
 
 setup-cluster-tests:
-	@.ci/setup.sh development postgresql redis chromium
+	@.ci/setup.sh development postgresql chromium
 
 corpus: setup
 	@$(IN_VENV) python -m examples.demo_corpus

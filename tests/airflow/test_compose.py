@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import re
-import runpy
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +18,6 @@ from tests.cluster.running import IMAGE_ENVIRONMENT
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "deploy" / "docker" / "Dockerfile").read_text()
-SERVICES = [
-    "postgres", "object-store", "airflow-init", "api-server", "scheduler", "dag-processor", "triggerer",
-    "spark-master", "spark-worker-1", "spark-worker-2", "spark-history",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +39,6 @@ def test_the_compose_file_follows_the_compose_specification() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_all_services_are_there(plain: dict[str, Any]) -> None:
-    assert sorted(plain["services"]) == sorted(SERVICES)
-
-
-def test_whoever_is_waited_for_until_it_is_well_says_whether_it_is(plain: dict[str, Any]) -> None:
-    for name, one in plain["services"].items():
-        assert ("healthcheck" in one) == (name != "airflow-init")
-        for other, how in one.get("depends_on", {}).items():
-            healthy = "healthcheck" in plain["services"][other]
-            assert how["condition"] == ("service_healthy" if healthy else "service_completed_successfully")
-
-
-def test_named_volumes_are_declared_and_used(plain: dict[str, Any]) -> None:
-    mounted = {volume.split(":")[0] for one in plain["services"].values() for volume in one.get("volumes", ())}
-    assert {name for name in mounted if re.fullmatch(r"[a-z-]+", name)} == set(plain["volumes"])
-
-
 def test_nothing_is_published_beyond_this_machine_unless_somebody_says_so(plain: dict[str, Any]) -> None:
     published = [port for one in plain["services"].values() for port in one.get("ports", ())]
     assert len(published) == 4
@@ -77,12 +52,6 @@ def test_every_secret_comes_from_the_environment(plain: dict[str, Any]) -> None:
     assert len(hidden) >= 9
     for key, value in hidden.items():
         assert re.search(r"\$\{\w+:\?[^}]+\}", value), f"{key} has a value in the file"
-
-
-def test_every_secret_is_named_in_the_example_without_a_value() -> None:
-    given = dict(line.split("=", 1) for line in _lines(PROJECT / ".env.example"))
-    assert given.keys() == _required_variables()
-    assert set(given.values()) == {""}
 
 
 def test_a_missing_secret_is_named_with_what_to_do(variables: dict[str, str]) -> None:
@@ -104,14 +73,6 @@ def test_make_env_writes_fresh_secrets_for_their_owner_only(tmp_path: Path) -> N
     assert (tmp_path / "one").stat().st_mode & 0o777 == 0o600
 
 
-def test_make_env_keeps_what_is_there(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("SKEWLESS_PORT=81\nPOSTGRES_PASSWORD=mine\nAIRFLOW_JWT_SECRET=\n")
-    made = _made(tmp_path / ".env")
-    assert (made["SKEWLESS_PORT"], made["POSTGRES_PASSWORD"]) == ("81", "mine")
-    assert len(made["AIRFLOW_JWT_SECRET"]) == 44
-    assert _made(tmp_path / ".env") == made
-
-
 def test_the_image_sets_what_processes_are_given_in_its_stead() -> None:
     (setting,) = re.findall(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
     assert re.findall(r"(\w+)=", setting) == list(IMAGE_ENVIRONMENT)
@@ -128,12 +89,6 @@ def test_the_image_holds_everything_to_the_hashes_of_the_lock() -> None:
     assert ours.endswith("-e .")
 
 
-def test_the_image_names_no_address_and_does_not_run_as_root() -> None:
-    assert "://" not in DOCKERFILE
-    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["skewless"]
-    assert re.findall(r"^FROM (.*)$", DOCKERFILE, re.MULTILINE) == ["debian:bookworm-slim"]
-
-
 def test_what_the_image_copies_and_what_the_services_name_is_there(plain: dict[str, Any]) -> None:
     copied = [line.split()[1:-1] for line in DOCKERFILE.splitlines() if line.startswith("COPY")]
     sources = {source for line in copied for source in line}
@@ -142,46 +97,6 @@ def test_what_the_image_copies_and_what_the_services_name_is_there(plain: dict[s
     for path in named - {"catalog"}:  # which is mounted
         assert (PROJECT / path).exists()
         assert any(f"{path}/".startswith(f"{source}/") for source in sources), path
-
-
-@pytest.fixture
-def health_page() -> Iterator[str]:
-    """A server whose scheduler is well and whose triggerer is not."""
-
-    class Page(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/health" else 404)
-            self.end_headers()
-            self.wfile.write(b'{"scheduler": {"status": "healthy"}, "triggerer": {"status": "unhealthy"}}')
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        pytest.param(["/health"], 0, id="any good answer"),
-        pytest.param(["/health", "scheduler"], 0, id="a component that is well"),
-        pytest.param(["/health", "triggerer"], 1, id="one that is not"),
-        pytest.param(["/health", "nobody"], 1, id="one that is not mentioned"),
-        pytest.param(["/elsewhere"], 1, id="no such page"),
-    ],
-)
-def test_health_checks_tell_well_from_unwell(
-    health_page: str, arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    healthy = runpy.run_path(str(PROJECT / "deploy" / "docker" / "healthy.py"))["main"]
-    path, *component = arguments
-    assert healthy(f"{health_page}{path}", *component) == code
-    assert bool(capsys.readouterr().err) == bool(code)
 
 
 def _required_variables() -> set[str]:

@@ -135,8 +135,7 @@ def test_an_application_is_known_by_its_announcement_alone() -> None:
     assert application_of("INFO spark application x at http://y") is None
 
 
-# Airflow's log servers, which listen on every address, are not started; that logs are read all the same is seen in
-# tests/system/test_backfill_run.py, by a whole Airflow.
+# Airflow's log servers, which listen on every address, are not started.
 
 
 def test_neither_the_executor_nor_the_triggerer_serves_logs() -> None:

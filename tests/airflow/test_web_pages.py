@@ -40,8 +40,8 @@ from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
 from skewless_airflow.web.rendering.words import day, required_words
-from skewless_airflow.web.views.quality_view import Mark, QualityView, band_line, observed_line
-from skewless_airflow.web.views.stage_view import read_stage, read_stages
+from skewless_airflow.web.views.quality_view import QualityView, band_line
+from skewless_airflow.web.views.stage_view import read_stage
 from tests import airflow_setting
 from tests.airflow.web_scenario import (
     DAG,
@@ -294,48 +294,6 @@ def test_parts_over_time_tell_how_late_rows_come(viewer: TestClient) -> None:
     assert [(one["run_id"], one["late"]) for one in told["runs"]] == [("window", 60)]
 
 
-@pytest.mark.long
-def test_the_pages_of_four_hundred_parts_are_small_and_soon_there(viewer: TestClient) -> None:
-    """Each part has thirty files with long paths, and all have changed."""
-    days = [f"{dt.date(2025, 11, 1) + dt.timedelta(days=day)}" for day in range(400)]
-    reasons = tuple(f"/in/{'x' * 200}/{EVIL}-{number} was added" for number in range(20))
-    files = [SeenFile(path=f"/in/{'x' * 200}/{number:02d}", size_bytes=1, ranks=(number,)) for number in range(30)]
-    parts = tuple(
-        WindowPart(name=day, place=at, files=tuple(files), base=1, base_rows=9, before_rows=9, units=(at, at + 1),
-                   ranks=(99,), reused=10, added=20, reasons=reasons)
-        for at, day in enumerate(days)
-    )  # fmt: skip
-    large = large_run(tasks=2000, keys=2000)
-    window = JobWindow(store="/states", fingerprint="f" * 24, shapes={}, windows=(WindowSpan(),), parts=parts)
-    spec = large.job.spec.model_copy(
-        update={"window": Window(length=400), "input": large.job.spec.input.model_copy(update={"path": "/in/{date}"})}
-    )
-    unit = large.job.units[0].model_copy(update={"rows": 50_000})
-    job = large.job.model_copy(
-        update={"units": (unit,) * 400, "spec": spec, "window": window, "waves": (tuple(range(400)),)}
-    )
-    seconds = []
-    for run_id in ("parts_1", "parts_2", "parts_3"):  # the best of three first looks, as above
-        run = RunDirectory(run_location(f"{DAG}+many", run_id))
-        run.write_once("job.json", job)
-        attempt = run.new_attempt(RESULT_STEP)
-        lines = (PartLine(part=day, unchanged_rows=9, new_rows=50_000, taken_out_rows=0) for day in days)
-        attempt.write(PART_LINES, PartLines(parts=tuple(lines)))
-        attempt.commit([], {"rows": 1, "keys": 1})
-        begun = time.process_time()
-        text = _page(viewer, run_id, "parts?group=many")
-        seconds.append(time.process_time() - begun)
-        assert len(text.encode()) < _MOST_BYTES
-    assert "The newest 60 of 400 parts." in text
-    assert text.count("<title>2") == 400
-    assert min(seconds) < 1.0, seconds
-    begun = time.process_time()
-    text = viewer.get(f"/skewless/dags/{DAG}/parts?group=many").text
-    assert time.process_time() - begun < 4.0, "reading stops after two seconds, at the end of a run"
-    assert len(text.encode()) < _MOST_BYTES
-    assert "29 and more" in text
-
-
 def _before_the_certificate(text: str) -> str:
     """What a reader sees above the certificate, with the tags taken out."""
     above, certificate, _ = text.partition('class="callout certificate')
@@ -357,22 +315,6 @@ def test_of_a_failed_run_the_step_and_its_sentence_come_before_the_certificate(
     assert "failed in stage_01.run" in text
     assert "wave 1 was cut." not in above, "stage 0 was tried again, and did it"
     assert all(word in text for word in ("stage_00.run, try 1: wave 1 was cut.", "try 2: first the disk was full."))
-
-
-def test_of_a_failed_validation_the_expectations_come_before_the_certificate(viewer: TestClient) -> None:
-    above = _before_the_certificate(_page(viewer, "failed-quality"))
-    assert "Step validate failed 1 of 4 checks failed: occurrences: values between" in above
-    assert "1 of 400 values unexpected" in above
-
-
-def test_a_run_that_failed_without_a_word_says_so_and_one_that_did_not_has_no_such_box(
-    viewer: TestClient, clients: dict[str, TestClient], simulation: Simulation
-) -> None:
-    trigger(clients["admin"], DAG, "wordless", "failed")
-    Moments(run_location(DAG, "wordless"), simulation).prepare()
-    assert "This run failed" in _page(viewer, "wordless")
-    for run_id in set(_MOMENTS) - {"failed-quality"}:
-        assert 'class="fault"' not in _page(viewer, run_id), run_id
 
 
 def test_a_run_that_goes_on_is_followed_and_one_that_ended_is_not(viewer: TestClient) -> None:
@@ -420,16 +362,6 @@ def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_t
     assert len(text.encode()) < _MOST_BYTES
 
 
-def test_the_load_of_each_task_is_shown_against_the_fair_share(viewer: TestClient, simulation: Simulation) -> None:
-    text = _page(viewer, "finished")
-    for report in simulation.reports:
-        for load in report.tasks:
-            assert f"{load.task}: {load.processed_rows:,} rows processed, {load.backlog_rows:,} left over" in text
-    assert text.count('class="fair"') == len(simulation.reports)
-    forwarded = re.findall(r"<dt[^>]*>forwarded to another task</dt><dd[^>]*>([\d,]+)</dd>", text)
-    assert forwarded == [f"{report.forwarded_rows:,}" for report in simulation.reports]
-
-
 def _bars(chart: Chart) -> list[float]:
     """How high the processed rows of each bar stand, in even shares."""
     assert chart.line is not None
@@ -450,18 +382,6 @@ def test_no_chart_contradicts_its_verdict(tmp_path: Path, busy: int) -> None:
     assert (stage.gap < 0.02) == (busy == 8)
 
 
-def test_the_chart_of_a_routed_stage_is_as_uneven_as_its_verdict_and_has_its_scale(
-    tmp_path: Path, simulation: Simulation, viewer: TestClient
-) -> None:
-    run = Moments(str(tmp_path), simulation).prepare().stages().run
-    for stage in read_stages(run):
-        assert stage.gap is not None
-        assert max(_bars(load_chart(stage, 60))) == pytest.approx(1 + stage.gap, abs=0.01)
-        assert f"<span>{max(one.queued for one in stage.side_by_side):,}</span><span>0</span>" in _page(
-            viewer, "finished"
-        )
-
-
 def test_lines_of_the_input_and_rows_after_the_map_are_both_named(viewer: TestClient, simulation: Simulation) -> None:
     mapped = [report.model_copy(update={"source_rows": 7 + report.stage}) for report in simulation.reports]
     Moments(run_location(DAG, "mapped"), dataclasses.replace(simulation, reports=mapped)).prepare().stages()
@@ -470,15 +390,6 @@ def test_lines_of_the_input_and_rows_after_the_map_are_both_named(viewer: TestCl
     assert f"<dt>input lines</dt><dd>{lines}" in text
     assert f"<dt>rows after the map</dt><dd>{sum(one.processed_rows for one in mapped):,}" in text
     assert "input lines" not in _page(viewer, "finished")
-
-
-def test_a_tab_of_a_browser_is_told_apart_by_job_day_and_verdict(viewer: TestClient, simulation: Simulation) -> None:
-    when = day(str(simulation.job.part))
-    titles = {run_id: re.findall("<title>(.*) · Skew</title>", _page(viewer, run_id)) for run_id in _MOMENTS}
-    assert titles["finished"] == [f"{DAG}, {when}: published"]
-    assert titles["failed-quality"] == [f"{DAG}, {when}: failed"]
-    assert titles["triggered"][0].startswith(f"{DAG}, triggered: ")
-    assert re.search(f"<title>{DAG}, .*: published · What if</title>", _page(viewer, "finished", "what-if"))
 
 
 def test_every_chart_has_a_name_a_scale_and_its_numbers_in_text(viewer: TestClient) -> None:
@@ -513,15 +424,6 @@ def test_hot_keys_are_named_with_where_they_go(viewer: TestClient, simulation: S
     assert re.search("split over|pinned to", row[0])
     assert "pinned to" in text
     assert "&#39;line\\nend&#39;" in text, "odd characters of a key are visible"
-
-
-def test_the_ring_is_shown_before_and_after_where_it_changed(viewer: TestClient) -> None:
-    halved = synthetic_run(policy="halving", threshold=0.0, strict=True)
-    Moments(run_location(DAG, "halved"), halved).prepare().stages()
-    assert len({tuple(plan.ring.tokens.values()) for plan in halved.plans}) > 1
-    text = _page(viewer, "halved")
-    assert "Share of the ring of each reducer, before" in text
-    assert "Share of the ring of each reducer, after" in text
 
 
 def test_a_plan_task_shows_its_one_decision(viewer: TestClient, simulation: Simulation) -> None:
@@ -622,25 +524,6 @@ def test_a_published_run_says_first_what_its_routing_has_saved(viewer: TestClien
     assert "Plain hashing" not in _page(viewer, "failed-quality")
 
 
-def test_an_expectation_is_shown_with_its_history(viewer: TestClient) -> None:
-    text = _page(viewer, "finished", "quality")
-    assert "max_value=5" in text
-    marks = re.findall(r'<rect class="(good|bad|none)"[^>]*><title>([^<]*)', text)
-    assert {kind for kind, _ in marks} == {"good", "bad", "none"}
-    assert any("&lt;img" in title or "1 of 400" in title for _, title in marks)
-
-
-def test_a_value_that_checks_observe_is_a_line_over_runs(viewer: TestClient) -> None:
-    text = _page(viewer, "finished", "quality")
-    assert re.search(r'<polyline points="\d+,[\d.]+ \d+,', text)
-    assert re.search(r'aria-label="observed 1 in [^,"]+, 1 in [^;"]+; lowest 1, highest 1"', text)
-    values = [Mark("a", "", True, "", 0.0), Mark("b", "", None, "not checked"), Mark("c", "", True, "", 1_000.0)]
-    line = observed_line(values)
-    assert line is not None
-    assert (line.points, line.low, line.high) == ("5,18.0 25,2.0", "0", "1,000")
-    assert observed_line(values[:2]) is None
-
-
 def test_figures_are_shown_with_their_bands_over_days(viewer: TestClient) -> None:
     text = _page(viewer, "finished", "quality")
     assert "1 of 2 figures within their bands" in text
@@ -735,17 +618,6 @@ def test_a_document_that_cannot_be_read_is_told_in_one_sentence(viewer: TestClie
     shutil.rmtree(place)
 
 
-def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("skewless_airflow.web.pages.read_run", broken)
-    answer = viewer.get(f"/skewless/dags/{DAG}/runs/finished/skew")
-    assert answer.status_code == 500
-    assert "Skewless could not make this page" in answer.text
-    assert "Traceback" not in answer.text
-
-
 # The JSON API.
 
 
@@ -766,13 +638,6 @@ def test_the_api_gives_keys_as_data(viewer: TestClient, simulation: Simulation) 
     told = viewer.get(f"{base}/finished/what-if").json()["what_if"]
     assert [line["policy"] for line in told["lines"]] == ["as it ran", "static"]
     assert DAG in {dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]}
-
-
-@pytest.mark.parametrize("end", ["stages/7", "decisions/9", "quality", "ledger"])
-def test_the_api_says_what_is_not_there_yet(viewer: TestClient, end: str) -> None:
-    answer = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/prepared/{end}")
-    assert answer.status_code == 404
-    assert answer.json()["error"].endswith(".")
 
 
 class _Sound(HTMLParser):

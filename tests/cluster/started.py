@@ -46,19 +46,3 @@ def started(home: Home, job: Mapping[str, Any], settings: Mapping[str, str] | No
         finally:
             running.stop(home)
     assert not cluster.alive(), "a cluster that was stopped leaves nothing behind"
-
-
-def client_of(home: Home, cluster: Cluster) -> dict[str, str]:
-    secrets = running.variables(home)
-    store = cluster.address(9000).replace("localhost", "127.0.0.1")
-    address = f"lake:{secrets['LAKE_PASSWORD']}@127.0.0.1:{cluster.ports[5432]}/lake"
-    return {
-        "AWS_ENDPOINT_URL": store,
-        "AWS_ACCESS_KEY_ID": "skewless",
-        "AWS_SECRET_ACCESS_KEY": secrets["OBJECT_STORE_PASSWORD"],
-        "AWS_REGION": "us-east-1",
-        "PYICEBERG_CATALOG__LAKE__URI": f"postgresql+psycopg://{address}",
-        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": "s3://lake/warehouse",
-        "PYICEBERG_CATALOG__LAKE__S3__ENDPOINT": store,
-        "PYICEBERG_CATALOG__LAKE__S3__REGION": "us-east-1",
-    }

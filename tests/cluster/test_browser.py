@@ -237,24 +237,6 @@ def test_the_log_of_a_plan_task_says_what_was_decided(visit: Visit) -> None:
     _shoot(visit.driver, "plan-log")
 
 
-@pytest.mark.parametrize(
-    ("task", "link", "says"),
-    [
-        pytest.param("stage_00.run", "Skew report", "Ledger", id="skew report of a stage"),
-        pytest.param("stage_01.plan", "Skew report", "Ledger", id="skew report of a plan"),
-        pytest.param("stage_01.plan", "Decision", "Decision about stage 1", id="decision of a plan"),
-        pytest.param("validate", "Quality report", "checks passed", id="quality report"),
-    ],
-)
-def test_a_link_on_the_page_of_a_task_opens_what_it_names(visit: Visit, task: str, link: str, says: str) -> None:
-    visit.in_airflow(f"/tasks/{task}/details")
-    _click_text(visit.driver, link)
-    if "/plugin/" in _address(visit.driver, but_not=f"/tasks/{task}/details"):
-        _into_our_frame(visit.driver)
-    _await(lambda: says in _text(visit.driver), f"{says!r} behind the link {link}")
-    assert visit.run_id in _text(visit.driver), "it is this run's page"
-
-
 def test_the_quality_report_is_reached_from_the_run_and_tells_of_the_nights_before(visit: Visit) -> None:
     visit.in_airflow("/plugin/skew")
     _into_our_frame(visit.driver)
@@ -340,14 +322,6 @@ def test_a_key_that_looks_like_code_is_text(visit: Visit, page: str, says: str) 
     assert visit.driver.find_elements(By.CSS_SELECTOR, 'img[src="x"]') == []
     with pytest.raises(NoAlertPresentException):
         visit.driver.switch_to.alert.accept()
-
-
-def test_a_console_of_airflow_has_no_errors_of_our_pages(visit: Visit) -> None:
-    visit.in_airflow("/plugin/skew")
-    _into_our_frame(visit.driver)
-    _await(lambda: "Ledger" in _text(visit.driver), "the Skew tab")
-    ours = [line for line in visit.driver.get_log("browser") if "/skewless/" in line["message"]]
-    assert [line["message"] for line in ours if line["level"] == "SEVERE"] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -512,13 +486,6 @@ def _ink_and_page(driver: webdriver.Chrome) -> tuple[float, float]:
     )
     ink, page = (sum(map(float, colour.partition("(")[2].rstrip(")").split(",")[:3])) / 3 for colour in colours)
     return ink, page
-
-
-def _address(driver: webdriver.Chrome, but_not: str) -> str:
-    """Where the browser is, once it has left a page; a link may have opened a window of its own."""
-    driver.switch_to.window(driver.window_handles[-1])
-    _await(lambda: not driver.current_url.endswith(but_not), f"a page other than {but_not}")
-    return driver.current_url
 
 
 def _shoot(driver: webdriver.Chrome, name: str) -> None:

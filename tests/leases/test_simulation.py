@@ -15,21 +15,6 @@ def brief(piece: float, seed: int) -> Setting:
 
 
 @pytest.mark.parametrize("seed", mostly_long([1, 2, 3], 1))
-def test_idle_the_original_is_even_and_sticky_and_replaces_the_dead_as_its_author_saw_it(seed: int) -> None:
-    outcome = simulate(ORIGINAL, brief(0.0, seed))
-    assert (outcome.moves_per_hour, outcome.idle, outcome.doubled, outcome.largest) == (0, 0, 0, 1)
-    assert outcome.recovered is not None
-    assert 300 <= outcome.recovered <= 420  # "after roughly maximum lease time"
-
-
-@pytest.mark.parametrize("seed", mostly_long([1, 2, 3], 1))
-def test_under_load_the_original_lets_partitions_jump_between_hosts(seed: int) -> None:
-    outcome = simulate(ORIGINAL, brief(0.2, seed))
-    assert outcome.moves_per_hour > 100
-    assert outcome.moved_partitions == 16
-
-
-@pytest.mark.parametrize("seed", mostly_long([1, 2, 3], 1))
 @pytest.mark.parametrize("piece", [0.0, 0.2, 1.0, 10.0])
 def test_ours_moves_nothing_under_any_load(piece: float, seed: int) -> None:
     outcome = simulate(LEASES, brief(piece, seed))
@@ -46,19 +31,6 @@ def test_ours_is_even_by_load_where_partitions_weigh_unlike_and_as_sticky(noise:
     assert by_load.largest < 1.1
     assert by_count.largest > 1.3
     assert by_load.joined is not None
-
-
-@pytest.mark.parametrize("seed", mostly_long([1, 2, 3], 1))
-def test_a_heartbeat_at_the_workers_own_pace_would_lose_leases_under_load(seed: int) -> None:
-    setting = Setting(piece=40.0, seed=seed, duration=HOUR, partitions=16)
-    assert simulate(OWN_PACE, setting).moves_per_hour > 0
-    assert simulate(LEASES, setting).moves_per_hour == 0
-
-
-def test_the_same_seed_gives_the_same_outcome() -> None:
-    setting = brief(0.2, 5)
-    assert simulate(ORIGINAL, setting) == simulate(ORIGINAL, setting)
-    assert simulate(LEASES, setting) == simulate(LEASES, setting)
 
 
 def test_the_page_has_a_row_for_each_setting() -> None:

@@ -128,18 +128,6 @@ def put_input(root: Path) -> None:
     pq.write_table(pa.table({"key": ["a"] * 90 + ["b"] * 10, "value": range(100)}), root / "input" / "part.parquet")
 
 
-def test_the_lowest_version_of_each_package_computes_and_validates(lowest: Environment) -> None:
-    (lowest.home / "spec.yaml").write_text(SPEC)
-    put_input(lowest.home / "data")
-    done = lowest.run("skewless", "run", "spec.yaml", "--master", "local[2]", "--json")
-    assert done.returncode == 0, done.stderr
-    run = json.loads(done.stdout)
-    assert run["ledger"]["balanced"]
-    assert run["quality"]["success"]
-    rows = pq.read_table(run["published_path"]).to_pylist()
-    assert {row["key"]: (row["n"], row["m"]) for row in rows} == {"a": (90, 44.5), "b": (10, 94.5)}
-
-
 def test_the_lowest_airflow_has_all_that_is_asked_of_it(lowest: Environment) -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--python-executable", lowest.python, "--cache-dir", lowest.home / "mypy",
@@ -176,17 +164,6 @@ def test_the_lowest_airflow_runs_a_dag_to_its_published_table(wheel: Path, tmp_p
     assert "an Airflow that gives events of skewless:words partition keys" in broken
     (table,) = (root / "results").glob("date=*")
     assert {row["key"]: row["n"] for row in pq.read_table(table).to_pylist()} == {"a": 90, "b": 10}
-
-
-def test_the_wheel_alone_has_a_command_that_says_what_to_install(wheel: Path, tmp_path: Path) -> None:
-    alone = new_environment(tmp_path)
-    alone.install(wheel)
-    assert "replay" in alone.run("skewless", "--help").stdout
-    (alone.home / "spec.yaml").write_text(
-        "{name: words, input: {path: in}, key: key, aggregates: {n: count}, output: {path: out}}"
-    )
-    checked = alone.run("skewless", "check", "spec.yaml")
-    assert (checked.returncode, "install skewless[spark]" in checked.stderr) == (1, True), checked.stderr
 
 
 def test_airflow_first_and_spark_last_is_a_spark_that_is_whole(wheel: Path, tmp_path: Path) -> None:

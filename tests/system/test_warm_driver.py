@@ -27,7 +27,6 @@ from skewless_airflow.runners.on_one_machine import DriverSettings, DriverStep, 
 from skewless_airflow.runners.process_session import Session, born
 from tests import airflow_setting
 from tests.listening import drivers_of
-from tests.served_airflow import ServedAirflow
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(600)]
 
@@ -142,34 +141,6 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
 
 
 @pytest.mark.long
-def test_in_airflow_all_steps_of_a_run_have_one_spark_and_leave_none(served: ServedAirflow) -> None:
-    job, run_id = "warm_words", "by_hand"
-    words = pa.table({"word": [f"word-{n % 97 if n % 3 else 0}" for n in range(2_000)]})
-    (served.root / job / "words").mkdir(parents=True)
-    pq.write_table(words, served.root / job / "words" / "0.parquet")
-    places = {"input": {"path": f"{job}/words"}, "output": {"path": f"{job}/published", "files": 1}}
-    served.add_job({**SPEC, "name": job, **places})
-    served.rest.trigger(job, run_id)
-    assert served.await_end(job, run_id) == "success"
-    told = {task: served.rest.log_lines(job, run_id, task, 1) for task in ("stage_00.run", "merge", "validate")}
-    applications = [line for lines in told.values() for line in lines if line.startswith("spark application ")]
-    assert len(applications) == 3
-    assert len(set(applications)) == 1
-    folder = str(served.run(job, run_id))
-    await_that(lambda: not drivers_of(folder), "the driver to end after validate")
-
-
-@pytest.mark.long
-def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_driver(world: World) -> None:
-    done = world.ask("stage", "--stage", "0", "--failure-name", "first")
-    driver = done.driver
-    assert driver is not None
-    assert done.failure == "the step ended with exit code 1"
-    assert [one for one in done.said if one.startswith("skewless: ") and "job.json" in one], done.said
-    await_that(lambda: not driver.processes(), "the driver to end with a step that failed")
-
-
-@pytest.mark.long
 def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_the_next_step_has_another(
     world: World,
 ) -> None:
@@ -190,23 +161,6 @@ def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_th
     after = world.ask("stage", "--stage", "0")
     assert not after.failure, "\n".join(after.said)
     assert after.driver != driver
-
-
-@pytest.mark.long
-def test_a_step_whose_driver_was_killed_fails_and_succeeds_when_it_is_tried_again(world: World) -> None:
-    driver = world.prepare().driver
-    assert driver is not None
-
-    def kill() -> None:
-        for one in world.drivers():
-            if "python" in one.name():
-                one.kill()
-
-    killed = world.ask("stage", "--stage", "0", during=kill)
-    assert killed.failure == "the run's Spark driver ended before the step"
-    assert not driver.processes()
-    again = world.ask("stage", "--stage", "0", last=True)
-    assert not again.failure, "\n".join(again.said)
 
 
 @pytest.mark.long

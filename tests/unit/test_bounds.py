@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -22,7 +21,6 @@ from skewless.bounds import (
     known_bounds,
     makespan,
     needed_states,
-    states_upper,
 )
 from skewless.documents.decision import BoundName
 from skewless.errors import PlanError
@@ -81,16 +79,6 @@ def test_no_placement_of_whole_keys_at_speeds_beats_the_bound(weights: list[int]
     assert at_most(whole_bound(weights, len(speeds)), best_whole(weights, [1] * len(speeds)))
 
 
-@given(WEIGHTS, st.integers(1, 4), st.integers(0, 6), st.booleans())
-def test_a_bound_from_some_of_the_keys_holds_for_all(
-    weights: list[int], tasks: int, known: int, at_speeds: bool
-) -> None:
-    speeds = list(range(1, tasks + 1)) if at_speeds else [1] * tasks
-    some, total = weights[:known], float(sum(weights))
-    bound = whole_bound_at_speeds(some, speeds, total=total) if at_speeds else whole_bound(some, tasks, total=total)
-    assert at_most(bound, best_whole(weights, speeds))
-
-
 @pytest.mark.parametrize(
     ("weights", "speeds", "optimum", "name"),
     [
@@ -121,26 +109,6 @@ def test_each_bound_of_whole_keys_is_attained(
     assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
 
 
-@pytest.mark.parametrize(
-    ("weights", "tasks", "states"), [([7], 4, 4), ([4, 5], 3, 4), ([1, 1, 1], 1, 3)], ids=["one", "two", "one task"]
-)
-def test_both_bounds_on_states_are_attained(weights: list[int], tasks: int, states: int) -> None:
-    level = sum(weights) / tasks
-    assert states_lower(weights, tasks, level, splittable=True) == states == states_upper(len(weights), tasks)
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 6))
-def test_no_plan_of_a_level_has_fewer_states_and_some_plan_no_more(weights: list[int], tasks: int, slack: int) -> None:
-    level = Fraction(sum(weights), tasks) + slack
-    places = [frozenset(at) for n in range(1, tasks + 1) for at in itertools.combinations(range(tasks), n)]
-    fewest = min(
-        sum(map(len, chosen))
-        for chosen in itertools.product(places, repeat=len(weights))
-        if end_of(chosen, weights, [1] * tasks) <= level
-    )
-    assert states_lower(weights, tasks, float(level), splittable=True) <= fewest <= states_upper(len(weights), tasks)
-
-
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=3), FEW_SPEEDS)
 def test_some_best_plan_makes_no_more_states_than_the_certificate_says(weights: list[int], speeds: list[int]) -> None:
     optimum, tasks = Fraction(sum(weights), sum(speeds)), range(len(speeds))
@@ -161,24 +129,6 @@ def test_some_best_plan_makes_no_more_states_than_the_certificate_says(weights: 
     assert certificate.states_upper is not None
     assert certificate.states_lower <= fewest <= certificate.states_upper
     assert at_most(certificate.bound_rows, optimum)
-
-
-def test_whole_keys_have_one_state_each_and_keys_without_rows_none() -> None:
-    assert states_lower([3, 0, 2], 4, 3, splittable=False) == 2
-    assert states_lower([3, 0, 2], 4, 2, splittable=True) == 3
-    assert states_lower([], 4, 0, splittable=True) == states_lower([0], 4, 0, splittable=False) == 0
-    assert states_upper(0, 4) == 0
-
-
-@pytest.mark.parametrize(("splittable", "lower", "upper"), [(False, 2, 2), (True, 2, 9)], ids=["whole", "at will"])
-def test_a_key_that_may_not_be_split_has_one_state(splittable: bool, lower: int, upper: int) -> None:
-    certificate = certify(Keys(16, ("k", 8), splittable=splittable, weights=[0, 8, 3]), 8, 8)
-    assert (certificate.states_lower, certificate.states_upper) == (lower, upper)
-
-
-def test_a_third_of_the_rows_on_three_tasks_needs_no_fourth_piece() -> None:
-    assert states_lower([100], 3, 100 / 3, splittable=True) == 3
-    assert states_lower([0.1 + 0.2], 3, 0.1, splittable=True) == 3
 
 
 @pytest.mark.parametrize(
@@ -206,36 +156,6 @@ def test_more_tasks_do_not_help_below_the_heaviest_key_although_others_meet() ->
         "more tasks will not help below 100 rows: key 'x' alone is 16% of the rows and its aggregates may not be split"
     )
     assert whole_bound(weights, 11) == 100
-
-
-def test_heavy_keys_that_have_to_meet_are_named_by_their_number() -> None:
-    certificate = certify(Keys(9, None, splittable=False, weights=[3, 3, 3]), 2, 6)
-    assert certificate.conclusion == (
-        "no plan is clearly better: the 3 heaviest keys, which may not be split, "
-        "cannot be spread more thinly over 2 tasks"
-    )
-    assert certify(Keys(9, None, splittable=False, weights=[3, 3, 3]), 2, 9).conclusion == (
-        "the largest task is 50% above the best possible"
-    )
-
-
-def test_a_heaviest_key_without_a_name_is_called_so() -> None:
-    assert (
-        "the heaviest key alone" in certify(Keys(100, None, splittable=False, weights=[50, 30, 20]), 4, 50).conclusion
-    )
-
-
-def test_a_certificate_without_the_weights_says_nothing_of_states() -> None:
-    certificate = certify(Keys(800, ("k", 90), splittable=False), 8, 120)
-    assert (certificate.bound_name, certificate.states) == ("fair share", None)
-    assert (certificate.states_lower, certificate.states_upper) == (None, None)
-
-
-def test_the_speeds_of_tasks_are_in_the_fair_share() -> None:
-    certificate = certify(Keys(100, ("k", 40), splittable=True), 3, 25, speeds=[2, 1, 1])
-    assert (certificate.fair_rows, certificate.bound_rows, certificate.gap) == (25, 25, 0)
-    slow = certify(Keys(100, ("k", 80), splittable=False), 3, 40, speeds=[2, 1, 1])
-    assert (slow.bound_rows, slow.bound_name) == (40, "heaviest key")
 
 
 def test_nothing_to_place_has_bounds_of_nothing() -> None:
@@ -274,16 +194,6 @@ def test_numbers_that_make_no_sense_are_refused(call: Callable[[], object], sent
     with pytest.raises(PlanError) as raised:
         call()
     assert str(raised.value).startswith(sentence)
-
-
-def test_a_hundred_thousand_keys_on_ten_thousand_tasks_take_no_second() -> None:
-    weights = 1e6 / np.arange(1, 100_001)
-    speeds = np.linspace(1.0, 3.0, 10_000)
-    total = float(weights.sum())
-    began = time.perf_counter()
-    certify(Keys(total, ("k", 1e6), splittable=False, weights=weights), 10_000, 1e6, speeds=speeds)
-    certify(Keys(total, ("k", 1e6), splittable=False, weights=weights), 10_000, 1e6)
-    assert time.perf_counter() - began < 1
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 8))

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.documents.decision import EngineChoice
@@ -25,7 +23,7 @@ from skewless.planner.engine_choice import (
 )
 from skewless.planner.first_plan import DRIFT_LIMIT, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeyCounts, KeySample
-from skewless.planner.forecast.observed_waves import distance, drift, drifted_sentence
+from skewless.planner.forecast.observed_waves import drift, drifted_sentence
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec import Map
@@ -83,48 +81,6 @@ def test_where_the_keys_of_the_last_two_runs_differ_the_plain_ring_is_taken_and_
     assert f"more than the {DRIFT_LIMIT:.0%} up to which" in plan.sentence
 
 
-@pytest.mark.parametrize("bits", [8, pytest.param(16, marks=pytest.mark.long)], ids=["coarser", "finer"])
-def test_a_run_on_a_ring_of_another_size_is_a_guide_as_good(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last run counted 4,096 slots: its keys are placed as before, and its slots are folded."""
-    same = warm_plan(job_from("/runs/b"), seen(2), None)
-    monkeypatch.setattr("skewless.planner.first_plan.ring_bits_for", lambda *_: bits)
-    other = warm_plan(job_from("/runs/b"), seen(2), None)
-    assert (same.ring.ring_bits, other.ring.ring_bits) == (12, bits)
-    assert other.sentence.startswith("warm start from run b: ")
-    assert set(other.head) == set(same.head)
-    assert sum(other.expected_rows) == pytest.approx(sum(same.expected_rows), abs=len(same.expected_rows))
-    night_3 = night(3)
-    night_3.play(other)
-    queued = np.array([load.queued_rows for load in night_3.reports[0].tasks])
-    assert queued.max() < 1.3 * queued.mean(), "cold it is above 1.8"
-
-
-@given(st.lists(st.integers(0, 1000), min_size=16, max_size=16), st.sampled_from([4, 16, 64, 1024]))
-def test_folding_keeps_every_row_in_its_part_of_the_ring(tail: list[int], slots: int) -> None:
-    counted = Histogram(
-        seen_rows=sum(tail), seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=tuple(tail),
-        backlog_tail=tuple(reversed(tail)),
-    )  # fmt: skip
-    folded = counted.on_ring(slots)
-    assert len(folded.seen_tail) == len(folded.backlog_tail) == slots
-    coarse = min(slots, 16)
-    for before, after in ((counted.seen_tail, folded.seen_tail), (counted.backlog_tail, folded.backlog_tail)):
-        quarters = [np.array(rows).reshape(coarse, -1) for rows in (before, after)]
-        assert quarters[0].sum(axis=1).tolist() == quarters[1].sum(axis=1).tolist()
-        if slots > 16:
-            assert int((quarters[1].max(axis=1) - quarters[1].min(axis=1)).max()) <= 1
-
-
-def test_without_rows_there_is_no_guide_and_nothing_to_plan() -> None:
-    nothing = (0,) * 4096
-    empty = Histogram(
-        seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
-    )
-    assert warm_plan(job_from("/runs/b"), empty, None).sentence == "the plain ring: run b had no rows"
-    job = simulated_job([], reducers=3)
-    assert warm_plan(job, seen(2), None) == first_plan(job)
-
-
 @pytest.mark.parametrize(
     "routing",
     [{"policy": "static"}, {"policy": "halving"}, {"first_plan": ["sample"]}],
@@ -134,11 +90,6 @@ def test_what_makes_no_forecast_or_wants_none_starts_on_the_plain_ring(routing: 
     job = job_from("/runs/b", **routing)
     assert not plans_from(job.spec, "last_run")
     assert warm_plan(job, seen(2), seen(1)) == first_plan(job)
-
-
-def test_the_budget_of_the_spec_stands() -> None:
-    job = job_from("/runs/b", budget=1.5)
-    assert warm_plan(job, seen(2), None).budget_rows == first_plan(job).budget_rows
 
 
 @pytest.mark.parametrize("seconds", [None, 1.0], ids=["not measured", "measured"])
@@ -165,47 +116,11 @@ def test_the_distance_is_the_part_of_the_rows_that_are_of_another_key() -> None:
     assert drift(first, second) == drift(second, first) == pytest.approx(0.2, abs=0.02)
 
 
-def test_a_key_that_only_one_run_names_is_looked_for_in_its_slot() -> None:
-    keys = np.repeat(np.arange(200), 1000)
-    assert drift(histogram(keys), histogram(keys, head_limit=3)) == 0.0
-    hot = np.concatenate([keys, np.full(100_000, 777)])
-    assert drift(histogram(keys, head_limit=0), histogram(hot)) == pytest.approx(1 / 3, abs=0.02)
-
-
-def test_rings_of_different_sizes_are_compared_on_the_smaller_one() -> None:
-    keys = np.repeat(np.arange(200), 1000)
-    other = (keys * 7 + 13) % 5000
-    assert drift(histogram(keys, head_limit=0, ring_bits=12), histogram(keys, head_limit=0, ring_bits=6)) == 0.0
-    assert drift(histogram(keys, ring_bits=12), histogram(other, ring_bits=6)) > DRIFT_LIMIT
-
-
-def test_few_rows_say_little() -> None:
-    assert distance(np.array([3.0, 2.0]), np.array([2.0, 3.0])) == 0.0
-    assert distance(np.array([3e6, 2e6]), np.array([2e6, 3e6])) == pytest.approx(0.2, abs=0.001)
-    assert distance(np.zeros(2), np.ones(2)) == 0.0
-
-
 @cache
 def warm_nights() -> tuple[Simulation, Simulation]:
     """A night whose keys are those of the last run, and one whose keys are others, each planned from that run."""
     plan = warm_plan(job_from("/runs/b"), seen(2), None)
     return night(3).play(plan), night(3, 300).play(plan)
-
-
-def test_after_stage_0_a_warm_start_is_held_to_what_came() -> None:
-    same, other = warm_nights()
-    source = "run b of 100,000 rows, from which the first plan was made"
-    assert drifted_sentence(same.plans[0], same.reports[0]) == f"the keys are spread as in {source}"
-    said = drifted_sentence(same.plans[0], other.reports[0])
-    assert said.startswith("the keys differ by at least ")
-    assert said.endswith(f"% from {source}")
-    older = same.plans[0].model_copy(update={"source": None})
-    assert drifted_sentence(older, same.reports[0]) == (
-        "the keys are spread as in its forecast, from which the first plan was made"
-    ), "a plan 0 of an older release claims no source"
-    assert {
-        drifted_sentence(plan, report) for plan, report in list(zip(same.plans, same.reports, strict=True))[1:]
-    } == {""}
 
 
 def test_a_first_run_planned_from_a_sample_is_held_to_the_sample_and_to_no_run() -> None:
@@ -259,7 +174,6 @@ def chosen(frozen: Job, sampled: np.ndarray, **given: bool) -> EngineChoice:
 
 #: A sample of 200,000 rows: every key once or twice; of a hundred keys; and with a key that has four of ten rows.
 MANY, FEW = np.full(150_000, 1.3), np.full(100, 2_000.0)
-HOT = np.append(MANY, 130_000.0)
 
 
 def test_only_few_rows_of_a_known_price_are_combined_unseen() -> None:
@@ -284,10 +198,6 @@ def test_few_rows_of_a_known_price_fit_one_process() -> None:
     assert not fits_one_process(job(row_seconds=None).model_copy(update={"units": few.units}))
     mapped = small.spec.model_copy(update={"map": Map(select=("explode(x) AS x",))})
     assert not fits_one_process(small.model_copy(update={"spec": mapped})), "the map may make any number of rows"
-
-
-def test_few_keys_are_combined_where_they_are_read() -> None:
-    assert chosen(job(row_seconds=1e-6), FEW).engine == "combine"
 
 
 def test_many_keys_are_sent_once_and_all_prices_are_told() -> None:
@@ -340,13 +250,6 @@ def test_unknown_keys_are_combined_where_a_stage_would_take_longer_than_it_can_s
     assert choose_engine(frozen, None, rows, 32, largest).engine == engine
 
 
-def test_a_hot_key_without_a_text_makes_the_other_slots_wait() -> None:
-    frozen = job(row_seconds=1e-6, state_bytes=200)
-    split, whole = chosen(frozen, HOT, named=True), chosen(frozen, HOT, named=False)
-    assert whole.bypass_seconds > 2 * split.bypass_seconds
-    assert whole.engine != "bypass"
-
-
 def test_heavy_keys_are_placed_so_that_no_task_has_more_than_its_share_and_few_are_split() -> None:
     frozen = job(row_seconds=1e-6)
     counts = np.array([40_000, 9_000, 5_000, 2_000, *[10] * 15_000])
@@ -363,14 +266,3 @@ def test_heavy_keys_are_placed_so_that_no_task_has_more_than_its_share_and_few_a
             loads[task] += counts[names.index(key)] * weight / (1 << 16)
     assert loads.max() < 1.01 * counts.sum() / tasks
     assert sum(len(weights) for weights in plan.head.values()) <= 4 + tasks - 1
-
-
-def test_no_key_is_split_where_whole_keys_fill_the_tasks_evenly() -> None:
-    frozen = job(row_seconds=1e-6)
-    counts = np.array([700, 500, 400, *[10] * 20_000])
-    names = [f"k{number}" for number in range(len(counts))]
-    seen = KeySample(counts, names).histogram(10, 10_000)
-    choice = EngineChoice(engine="bypass", keys=4_000_000, sentence="bypass")
-    plan = plan_of_choice(frozen, first_plan(frozen), choice, seen)
-    assert set(plan.head) == set(names[:3])
-    assert all(len(weights) == 1 for weights in plan.head.values())

@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.actions import CASES
 from benchmarks.staged import simulate
 from benchmarks.workloads import zipf
-from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.ring_changes import evened, for_free_slots, for_full_tasks, for_small_tasks
+from skewless.planner.placement.ring_changes import for_free_slots, for_full_tasks, for_small_tasks
 from skewless.planner.policies.adaptive import propose
 from skewless.routing.plan import RoutingPlan
-from skewless.routing.ring import Ring
 from tests.unit import synthetic
 
 #: Keys that no report names; some buckets have more of them than others.
@@ -55,47 +52,6 @@ def test_the_tail_of_a_key_bucket_is_what_the_stage_left_in_it(factors: dict[int
     assert forecast.tail_rows(plan) == pytest.approx([load.backlog_rows for load in forecast.report.tasks])
 
 
-def test_rows_without_a_key_are_no_part_of_a_bucket() -> None:
-    report, plan = after(plan_with({0: 8, 1: 4})).report, plan_with({0: 8, 1: 4})
-    loads = tuple(one.model_copy(update={"backlog_rows": one.backlog_rows + 50}) for one in report.tasks)
-    counts = report.histogram.model_copy(update={"backlog_null_rows": 50 * len(loads)})
-    job = synthetic.job([sum(UNNAMED.values())], policy="adaptive", reducers=2, slots=8)
-    told = Forecast.after(job, plan, report.model_copy(update={"tasks": loads, "histogram": counts}))
-    assert told.tail_rows(plan) - 50 == pytest.approx(queued(plan))
-
-
-def test_buckets_that_are_split_are_halves_of_what_they_were() -> None:
-    forecast = after(plan_with({0: 2, 1: 1}))
-    whole, halves = forecast.tail_rows(forecast.plan), forecast.tail_rows(forecast.plan_with(factors={0: 4, 1: 1}))
-    assert halves == pytest.approx([whole[0] / 2, whole[1] / 2, whole[0] / 2, whole[1] / 2, whole[2]])
-
-
-def test_of_what_comes_next_a_bucket_has_the_part_it_had_but_for_luck() -> None:
-    forecast = after(plan_with({0: 4, 1: 4}), wave=sum(UNNAMED.values()), left=0.0)
-    assert not forecast.tail_backlog.any()
-    report: StageReport = forecast.report.model_copy(
-        update={
-            "tasks": tuple(
-                load.model_copy(update={"queued_rows": rows})
-                for load, rows in zip(forecast.report.tasks, queued(forecast.plan).astype(int).tolist(), strict=True)
-            )
-        }
-    )
-    told = Forecast.after(synthetic.job([1, 9000], policy="adaptive", reducers=2, slots=8), forecast.plan, report)
-    parts = told.tail_rows(told.plan)[:4] / told.tail_rows(told.plan)[:4].sum()
-    came = queued(forecast.plan)[:4] / queued(forecast.plan)[:4].sum()
-    assert abs(parts - came).max() < 0.01 < abs(parts - 0.25).max()
-    lucky = report.model_copy(
-        update={
-            "tasks": tuple(
-                load.model_copy(update={"queued_rows": 100 + at % 2}) for at, load in enumerate(report.tasks)
-            )
-        }
-    )
-    alike = Forecast.after(synthetic.job([1, 9000], policy="adaptive", reducers=2, slots=8), forecast.plan, lucky)
-    assert alike.tail_rows(alike.plan)[:4] == pytest.approx(alike.tail_rows(alike.plan)[0])
-
-
 def test_buckets_are_for_free_slots_for_full_tasks_and_merged_where_they_are_small() -> None:
     plan = plan_with({0: 4, 1: 1})
     tail = np.array([10.0, 20.0, 30.0, 40.0, 500.0])
@@ -107,27 +63,6 @@ def test_buckets_are_for_free_slots_for_full_tasks_and_merged_where_they_are_sma
     assert for_small_tasks(plan, tail, 59.0) == {0: 4}
 
 
-def test_tokens_give_a_reducer_as_many_rows_as_its_buckets_can_take() -> None:
-    ring = Ring.even(4, 64)
-    rows = np.ones(1 << ring.ring_bits)
-    even, buckets = evened(ring, rows), evened(ring, rows, None, np.array([4.0, 1.0, 1.0, 1.0]))
-    parts = [np.bincount(one.slot_owners, minlength=4) / len(rows) for one in (even, buckets)]
-    assert parts[0] == pytest.approx([0.25] * 4, abs=0.005)
-    assert parts[1] == pytest.approx([4 / 7, 1 / 7, 1 / 7, 1 / 7], abs=0.01)
-
-
-def test_full_tasks_are_split_beyond_the_slots_only_where_a_stage_drains() -> None:
-    plan = plan_with({}, slots=2)
-    offered = [
-        {
-            one.action
-            for one in propose(synthetic.job([1, 1], policy="adaptive", reducers=2), after(plan, wave, slots=2))
-        }
-        for wave in (0, 100)
-    ]
-    assert ["split full tasks" in actions for actions in offered] == [True, False]
-
-
 @pytest.mark.parametrize(("rows", "reducers"), [(400, 16), (100, 8), (0, 4), (1_000_000, 64)])
 def test_so_many_reducers_are_kept_as_a_task_is_worth_its_price(rows: int, reducers: int) -> None:
     """The square root of rows times slots over the price of a task, within the range."""
@@ -136,15 +71,6 @@ def test_so_many_reducers_are_kept_as_a_task_is_worth_its_price(rows: int, reduc
     (one,) = [one for one in propose(job, forecast) if "reducers" in one.action]
     assert one.ring is not None
     assert len(one.ring.tokens) == reducers
-
-
-def test_small_tasks_beside_a_whole_key_are_merged_and_nothing_takes_longer() -> None:
-    (case,) = [case for case in CASES if case.words.startswith("half")]
-    (merging, taken), (without, _) = case.play(), case.play(["merge tasks"])
-    assert "merge tasks" in taken
-    assert merging.tasks < without.tasks
-    assert merging.load <= without.load * 1.001
-    assert merging.price < without.price
 
 
 def test_a_split_key_that_has_cooled_is_whole() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +13,8 @@ from skewless.documents.job import Algebra, Job
 from skewless.planner.first_plan import PROBE, first_plan, sampled_plan
 from skewless.planner.forecast.key_sample import KeyCounts, KeySample, unit_spread
 from skewless.routing.hashing import key_hash
-from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
+from skewless.routing.plan import RoutingPlan
 from tests.tiers import mostly_long
-from tests.unit import synthetic
 from tests.unit.synthetic import zipf_rows
 
 NATIVE = Algebra(mergeable=True, ordered=False, row_seconds=1e-6)
@@ -45,13 +43,6 @@ def test_a_sample_counts_its_rows_once() -> None:
     assert found.seen_tail[key_hash("x" * 2000) >> 28] >= 3
 
 
-def test_of_more_keys_than_may_be_named_the_others_are_in_their_slots() -> None:
-    found = KeySample(np.array([9, 8, 7]), ["a", "b", "c"]).histogram(ring_bits=4, head_limit=1)
-    assert found is not None
-    assert set(found.head) == {"a"}
-    assert found.seen_tail[key_hash("b") >> 28] >= 8
-
-
 def planned(job: Job, sample: KeySample | None = None) -> RoutingPlan:
     return sampled_plan(job, first_plan(job), sample or sample_of())
 
@@ -61,11 +52,6 @@ def test_without_texts_or_rows_a_sample_makes_no_plan(sample: KeySample) -> None
     assert planned(job_with(NATIVE), sample) == first_plan(job_with(NATIVE))
 
 
-@pytest.mark.parametrize("routing", [{"policy": "static"}, {"policy": "halving"}, {"first_plan": ["last_run"]}])
-def test_other_policies_and_a_spec_that_says_no_keep_the_plain_ring(routing: dict[str, Any]) -> None:
-    assert planned(job_with(NATIVE, **routing)) == first_plan(job_with(NATIVE, **routing))
-
-
 def test_where_rows_cost_next_to_nothing_all_waves_come_at_once() -> None:
     job = job_with(NATIVE)
     plan = planned(job)
@@ -73,18 +59,6 @@ def test_where_rows_cost_next_to_nothing_all_waves_come_at_once() -> None:
     assert len(plan.head["key-0"]) > 1
     assert sum(plan.expected_rows) == pytest.approx(job.rows, abs=len(plan.tasks))
     assert plan.sentence.startswith("from a sample of 20,000 rows: ")
-
-
-def test_the_budget_of_the_spec_is_a_share_of_what_the_first_stage_admits() -> None:
-    job = job_with(NATIVE, budget=1.25)
-    plan = planned(job)
-    assert plan.waves == (0, len(job.waves))
-    assert plan.budget_rows == 1.25 * job.rows / 8
-
-
-def test_where_a_stage_is_free_there_are_as_many_as_waves() -> None:
-    job = job_with(NATIVE, stage_overhead=0)
-    assert planned(job).waves == (0, 1)
 
 
 @pytest.mark.parametrize("why", ["a probe is asked for", "the sample is small beside the rows"])
@@ -101,85 +75,6 @@ def test_a_sample_that_is_good_enough_needs_no_probe() -> None:
     assert planned(job, sample_of(rows=100_000)).waves == (0, len(job.waves))
 
 
-@pytest.mark.parametrize("seed", mostly_long(range(3), 0))
-@pytest.mark.parametrize("slow", [False, True])
-def test_where_a_probe_would_be_small_slots_take_several_tasks_and_none_is_long_behind(seed: int, slow: bool) -> None:
-    """Neither where costs of keys are log-normal, nor where one slot takes three times as long."""
-    counts = zipf_rows(2000, 1.2, 101_000)
-    numbers = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))[:100_000]
-    costs = np.ones(len(counts)) if slow else np.random.default_rng(seed).lognormal(0.0, 1.0, len(counts))
-    speeds = [1.0] * 7 + [1 / 3 if slow else 1.0]
-    ideal = float(costs[numbers].sum()) / sum(speeds)
-    ends = []
-    for algebra, more in ((UNKNOWN, ["probe"]), (UNKNOWN, []), (NATIVE, [])):
-        job = job_with(algebra, first_plan=["last_run", "sample", *more])
-        plan = planned(job, sample_of(seed, rows=50_000))
-        assert plan.waves == (0, len(job.waves))
-        run = Simulation(job, [f"key-{number}" for number in range(len(counts))], numbers)
-        tasks = run.tasks_of(plan, np.arange(len(numbers)))
-        loads = np.bincount(tasks, weights=costs[numbers], minlength=len(plan.tasks))
-        ends.append(last_end(loads, speeds) / ideal)
-    asked, unasked, like_rows_of_known_cost = ends
-    assert asked < (1.2 if slow else 1.1)
-    assert unasked > 2.5 if slow else unasked < 1.15
-    assert like_rows_of_known_cost > 1.2, "or the test says nothing"
-
-
-def last_end(loads: np.ndarray, speeds: Sequence[float]) -> float:
-    """When the last task is done, each started on the slot that is free first."""
-    free = [(0.0, slot) for slot in range(len(speeds))]
-    for load in loads.tolist():
-        end, slot = heapq.heappop(free)
-        heapq.heappush(free, (end + load / speeds[slot], slot))
-    return max(free)[0]
-
-
-def test_a_key_that_stays_whole_waits_for_no_other_task() -> None:
-    job = job_with(Algebra(mergeable=False, ordered=False), first_plan=["last_run", "sample", "probe"])
-    plan = planned(job)
-    assert len(plan.tasks) == 8
-    assert job.admitted_rows(plan.waves) <= PROBE * job.rows
-
-
-def test_the_rows_of_a_sample_are_known_and_not_predicted() -> None:
-    """Of keys that are alike, those that the sample has often have more rows in the sample, and no more elsewhere."""
-    numbers = np.random.default_rng(1).integers(0, 10_000, 300_000)
-    found = np.bincount(numbers[:270_000])
-    names = [f"key-{number}" for number in range(len(found))]
-    job = job_with(NATIVE, [300] * 1000)
-    plan = planned(job, KeySample(found, names))
-    tasks = Simulation(job, names, numbers).tasks_of(plan, np.arange(len(numbers)))
-    assert np.bincount(tasks).max() < 1.01 * len(numbers) / 8
-
-
-def largest_over_mean(plan: RoutingPlan, counts: np.ndarray, setup_rows: float) -> float:
-    """Of what the tasks of a plan have to do: their rows, and the set-ups of their keys."""
-    loads = np.zeros(len(plan.tasks))
-    for number, rows in enumerate(counts.tolist()):
-        shares = plan.head.get(f"key-{number}") or ((plan.tail_task(f"key-{number}"), WHOLE_WEIGHT),)
-        for task, weight in shares:
-            loads[task] += rows * weight / WHOLE_WEIGHT + setup_rows
-    return float(loads.max() / loads.mean())
-
-
-@pytest.mark.long
-def test_where_a_set_up_takes_as_long_as_many_rows_keys_are_spread_by_both() -> None:
-    counts = zipf_rows(20_000, 1.2, 400_000)
-    keys = np.random.default_rng(3).permutation(np.repeat(np.arange(len(counts)), counts))
-    found = np.bincount(keys[:100_000])
-    seen = np.flatnonzero(found)
-    sample = KeySample(found[seen], [f"key-{number}" for number in seen.tolist()])
-    plans = []
-    for row_seconds in (5e-5, None):
-        job = job_with(
-            Algebra(mergeable=True, ordered=False, setup_seconds=0.005, row_seconds=row_seconds), [400] * 1000
-        )
-        plans.append(planned(job, sample))
-    by_both, by_rows = plans
-    assert largest_over_mean(by_both, counts, 100) < 1.08
-    assert largest_over_mean(by_rows, counts, 100) > 1.12, "or the test says nothing"
-
-
 def test_the_first_stage_is_even_and_the_run_no_worse() -> None:
     counts = zipf_rows(2000, 1.2, 101_000)
     names = [f"key-{number}" for number in range(len(counts))]
@@ -193,12 +88,6 @@ def test_the_first_stage_is_even_and_the_run_no_worse() -> None:
     assert sum(sampled.makespans) <= sum(cold.makespans) * 1.002
 
 
-def test_partitions_that_are_alike_are_as_good_as_rows_drawn_one_by_one() -> None:
-    rng = np.random.default_rng(1)
-    counts = rng.multinomial(1000, [0.3, 0.2, 0.1, 0.4], size=50)[:, :3]
-    assert unit_spread(counts, np.full(50, 1000), part=0.1) == pytest.approx(1.0, abs=0.3)
-
-
 def test_keys_that_are_hot_in_some_partitions_only_make_a_part_of_them_a_bad_sample() -> None:
     rows = np.full(50, 1000)
     by_turns, by_epochs = np.zeros((50, 5), dtype=np.int64), np.zeros((50, 5), dtype=np.int64)
@@ -210,14 +99,6 @@ def test_keys_that_are_hot_in_some_partitions_only_make_a_part_of_them_a_bad_sam
     assert unit_spread(by_turns, rows, part=1.0) == 1.0, "all partitions were looked at"
     assert unit_spread(by_turns[:1], rows[:1], part=0.1) == 1.0, "one partition says nothing"
     assert unit_spread(by_epochs, rows, part=0.1) < 50, "what changes slowly is seen by looking everywhere"
-
-
-def test_where_keys_drift_over_the_partitions_the_first_stage_is_no_leap() -> None:
-    job = job_with(UNKNOWN)
-    sample = sample_of(rows=100_000)
-    drifting = KeySample(sample.counts, sample.texts, spread=500.0)
-    assert planned(job, sample).waves == (0, len(job.waves))
-    assert job.admitted_rows(planned(job, drifting).waves) <= PROBE * job.rows
 
 
 # How many keys there are, against inputs whose keys are known.
@@ -247,27 +128,8 @@ def test_keys_are_found_from_a_sample_with_an_error_that_grows_with_what_was_not
     assert least * true < counts.keys_in(rows) < most * true
 
 
-def test_the_keys_of_a_part_of_the_sample_are_those_that_it_is_expected_to_show() -> None:
-    counts = KeyCounts(np.full(1000, 8.0))
-    assert counts.keys_in(8.0) == pytest.approx(8.0, rel=0.01)
-    assert counts.keys_in(8000.0) == pytest.approx(1000.0, rel=0.001)
-    assert counts.keys_in(16_000.0) == pytest.approx(1000.0, rel=0.001), "every key has been seen"
-
-
 @pytest.mark.parametrize("counts", [np.zeros(0), np.ones(1), np.ones(1000), np.full(1000, 1.3), np.full(3, 1e9)])
 def test_there_are_at_least_the_keys_of_the_sample_and_at_most_the_rows(counts: np.ndarray) -> None:
     rows = 10.0 * counts.sum() + 1.0
     found = KeyCounts(counts).keys_in(rows)
     assert len(counts) * 0.999 <= found <= rows if len(counts) else found == 0.0
-
-
-def test_the_keys_of_a_report_are_those_of_its_histogram_not_its_states() -> None:
-    """A key that was split has a state in each of its tasks. Of keys that are named, the counts are known."""
-    plan = first_plan(synthetic.job([100], reducers=4))
-    report = synthetic.report(plan, {"hot": 60, **{f"cold-{at}": 1 for at in range(40)}}, head=["hot"])
-    tasks = tuple(one.model_copy(update={"states": 30}) for one in report.tasks)
-    split = report.model_copy(update={"tasks": tasks})
-    known = split.model_copy(update={"histogram": report.histogram.model_copy(update={"keys": 41})})
-    assert [len(KeyCounts.of_report(one).counts) for one in (known, split)] == [41, 120]
-    assert sorted(KeyCounts.of_report(known).counts.tolist())[-2:] == [1.0, 60.0]
-    assert KeyCounts.of_report(known).rows == 100

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks.simulation import simulated_job
@@ -17,13 +16,9 @@ from skewless.documents.stage_report import Histogram, StageReport
 from skewless.errors import PlanError
 from skewless.planner.cost import ROW_SECONDS
 from skewless.planner.first_plan import first_plan
-from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.forecast.observed_waves import WEIGHTS, weighted
-from skewless.planner.placement.placement import Placement
-from skewless.planner.placement.ring_changes import halved
+from skewless.planner.forecast.observed_waves import weighted
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
-from skewless.planner.priced_plan import SURE, rest_of_run
 from tests.tiers import mostly_long
 from tests.unit import synthetic
 
@@ -55,21 +50,6 @@ def test_the_policies_that_place_no_key_are_those_whose_moves_last() -> None:
     assert LASTING == ["halving", "doubling", "virtual_tasks"]
 
 
-@pytest.mark.parametrize("policy", mostly_long([name for name in POLICIES if name != "static"], "halving", "adaptive"))
-def test_where_all_input_is_one_wave_a_stage_that_drains_is_paid_for_or_not_added(policy: str) -> None:
-    keys = zipf(500, 0.5, 20_000, seed=0)
-    costs = {}
-    for name in ("static", policy):
-        outcome, run = simulate(keys, 8, name, (1.0,), overhead=0.15)
-        costs[name] = sum(run.makespans) + run.overhead_seconds * outcome.stages
-    assert costs[policy] == costs["static"]
-
-
-@pytest.mark.parametrize("policy", LASTING)
-def test_where_all_input_is_one_wave_a_budget_of_the_spec_is_one(policy: str) -> None:
-    assert first_plan(job(1, policy=policy, budget=1.5)).budget_rows == 7500
-
-
 def test_the_only_stage_with_input_stops_where_a_drain_costs_a_hundredth_of_it() -> None:
     def budget(seconds: float, row_seconds: float | None = 1e-4) -> int | None:
         algebra = Algebra(mergeable=True, ordered=False, row_seconds=row_seconds)
@@ -80,15 +60,6 @@ def test_the_only_stage_with_input_stops_where_a_drain_costs_a_hundredth_of_it()
     assert budget(70 * row_seconds) == 7000
     assert budget(200 * row_seconds) is None, "more than there is"
     assert budget(1.0, row_seconds=None) is None, "nobody knows what a row costs"
-
-
-def test_where_tasks_wait_for_each_other_no_stage_has_a_budget() -> None:
-    """Each core runs two tasks of a stage, one after the other: a budget for each task would only idle the cores."""
-    frozen = job(4, policy="partial_key", slots=1)
-    plan = first_plan(frozen)
-    decision = plan_next_stage(frozen, plan, synthetic.report(plan, skewed(20)))
-    assert decision.next_plan is not None
-    assert decision.next_plan.budget_rows is None
 
 
 def test_a_gain_that_lasts_is_taken() -> None:
@@ -110,20 +81,6 @@ def test_where_waves_come_in_order_what_lasts_is_not_moved_on_a_forecast() -> No
     assert taken(decided(4, skewed(20), in_order=True)) == "stand still"
 
 
-def test_all_stages_that_are_left_are_counted() -> None:
-    frozen = job(5, policy="halving")
-    plan = first_plan(frozen)
-    forecast = Forecast.after(frozen, plan, synthetic.report(plan, skewed(20)))
-    later, error = rest_of_run(frozen, forecast, plan, forecast.placement_now)
-    next_stage = float(forecast.wave_loads(plan, forecast.placement_now).max())
-    assert later == pytest.approx(3 * next_stage)
-    assert error == 0.0
-    moved = plan.model_copy(update={"ring": halved(plan.ring, 0)})
-    later_after, error_after = rest_of_run(frozen, forecast, moved, Placement.pinned(forecast.on_ring(moved)))
-    assert later_after < later
-    assert error_after > SURE * 10
-
-
 @pytest.mark.parametrize("policy", LASTING)
 @pytest.mark.parametrize("overhead", [0.0, 0.1])
 def test_no_stage_is_added_for_rows_that_would_stay_where_they_are(policy: str, overhead: float) -> None:
@@ -140,29 +97,6 @@ def test_a_stage_that_drains_is_added_only_where_it_is_worth_its_price(policy: s
     keys = zipf(2_000, 1.2, 20_000, seed=3)
     stages = {overhead: len(simulate(keys, 4, policy, overhead=overhead)[1].reports) for overhead in (0.0, 0.5)}
     assert stages[0.5] == 4
-
-
-def test_budgets_in_order_follow_how_the_last_forecast_was_missed() -> None:
-    """A new hot key in each wave: most tasks get less than predicted, and none should wait for the others."""
-    random = np.random.default_rng(5)
-    keys = zipf(2_000, 0.8, 50_000, seed=5)
-    wave = np.arange(len(keys)) * 5 // len(keys)
-    keys = np.where(random.random(len(keys)) < 0.6, 100_000 + wave, keys)
-    _, run = simulate(keys, 8, "adaptive", (1.0,) * 5, in_order=True)
-    for plan, report in list(zip(run.plans, run.reports, strict=True))[1:-1]:
-        mean = sum(load.queued_rows for load in report.tasks) / 8
-        assert plan.budget_rows is not None
-        assert plan.budget_rows < 0.69 * mean
-    assert sum(run.makespans) <= 1.10 * len(keys) / 8
-
-
-def test_a_key_that_stays_whole_is_not_left_over_at_the_price_of_a_stage() -> None:
-    """No drain spreads it: with or without one its task takes as long, and the stage is paid on top."""
-    keys = zipf(500, 1.8, 30_000, seed=4)
-    _, run = simulate(keys, 6, "bounded_load", overhead=0.15)
-    _, static = simulate(keys, 6, "static", overhead=0.15)
-    assert len(run.reports) == len(static.reports) == 4
-    assert sum(run.makespans) <= 1.01 * sum(static.makespans)
 
 
 # What is recent counts more where waves come in order, as far as that would have predicted the last stage better.
@@ -189,28 +123,12 @@ def share(histogram: Histogram | None, key: str) -> float:
     return histogram.head[key][0] / histogram.seen_rows
 
 
-def test_samples_weigh_alike() -> None:
-    frozen = of_waves(4, in_order=False)
-    assert weighted(frozen, reports(frozen, [STEADY] * 3)) is None
-
-
-def test_nothing_is_weighed_before_a_forecast_can_be_checked() -> None:
-    frozen = of_waves(4)
-    assert weighted(frozen, reports(frozen, [STEADY])) is None
-
-
 def test_a_key_that_ended_is_forgotten() -> None:
     frozen = of_waves(6)
     stages = [{**STEADY, "gone": 4000}] * 2 + [{**STEADY, "hot": 4000}] * 2
     found = weighted(frozen, reports(frozen, stages))
     assert share(found, "gone") < 0.01
     assert share(found, "hot") == pytest.approx(0.5, abs=0.02)
-
-
-def test_keys_that_stay_are_believed() -> None:
-    frozen = of_waves(6)
-    found = weighted(frozen, reports(frozen, [{**STEADY, "hot": 4000}] * 4))
-    assert share(found, "hot") == pytest.approx(0.5, abs=0.01)
 
 
 def test_of_keys_that_change_each_time_only_their_number_is_believed() -> None:
@@ -244,26 +162,3 @@ def test_reports_that_forget_rows_are_refused() -> None:
     fewer = second.histogram.model_copy(update={"head": {**second.histogram.head, "cold-3": (10, 0)}})
     with pytest.raises(PlanError, match="report of stage 1: expected at least as many rows seen"):
         weighted(frozen, [first, second.model_copy(update={"histogram": fewer})])
-
-
-def test_what_is_left_over_is_counted_and_not_weighed() -> None:
-    frozen = of_waves(4)
-    first, second = reports(frozen, [STEADY, STEADY])
-    left = second.histogram.model_copy(
-        update={"head": {key: (seen, 7) for key, (seen, _) in second.histogram.head.items()}}
-    )
-    found = weighted(frozen, [first, second.model_copy(update={"histogram": left})])
-    assert found is not None
-    assert {over for _, over in found.head.values()} == {7}
-
-
-@pytest.mark.long
-def test_as_many_rows_as_were_weighed_are_left_however_thin_they_are_on_the_ring() -> None:
-    """On a ring of more slots than rows each slot has less than half a row, and still they add up."""
-    frozen = simulated_job([500] * 60, in_order=True, waves=(1.0,) * 6, reducers=4, tokens=4096)
-    for steady in range(10, 100, 10):
-        stages = [{**dict(list(STEADY.items())[:steady]), f"hot-{number}": 2000} for number in range(3)]
-        found = weighted(frozen, reports(frozen, stages))
-        assert found is not None
-        of_one_stage = found.seen_rows / (40 * steady + 2000)
-        assert min(abs(of_one_stage - sum(weight**age for age in range(3))) for weight in WEIGHTS) < 0.02

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.planner.placement.head_keys import SLIVER, place_whole, place_whole_in_place, pour, water_level
-from skewless.planner.placement.placement import Indices, Placement, Rows, cells_of, sums, whole_weights
+from skewless.planner.placement.placement import Indices, Placement, Rows, sums, whole_weights
 from skewless.planner.placement.rebalancing import rebalance, without_cycles
 from skewless.routing.plan import WHOLE_WEIGHT
 
@@ -57,26 +57,6 @@ def test_pouring_fills_every_task_to_the_level_in_few_pieces(rows: Rows, base: R
     assert same(placed, pour(rows, base))
 
 
-@given(HEAVY_FIRST.filter(lambda rows: rows.min() > 0), st.integers(1, 12))
-def test_whole_keys_below_the_level_stay_where_they_are(rows: Rows, tasks: int) -> None:
-    base = np.zeros(tasks)
-    old = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
-    base[1:] = rows.sum()
-    assert same(place_whole_in_place(rows, base, old), old)
-
-
-@given(HEAVY_FIRST, LOADS, st.data())
-def test_tasks_of_speeds_are_filled_to_one_time(rows: Rows, base: Rows, data: st.DataObject) -> None:
-    speeds = np.array(data.draw(st.lists(st.floats(0.25, 4), min_size=len(base), max_size=len(base))))
-    level = water_level(base, float(rows.sum()), speeds)
-    assert np.maximum(level * speeds - base, 0).sum() == pytest.approx(rows.sum(), abs=1e-2, rel=1e-6)
-    placed = pour(rows, base, speeds)
-    check_shares(placed, len(base))
-    times = loads_of(placed, rows, base) / speeds
-    slack = off_the_level(level * 4, rows) / speeds.min()
-    assert times.max() <= max(level, (base / speeds).max()) + slack
-
-
 @given(HEAVY_FIRST, LOADS)
 def test_whole_keys_go_to_the_least_loaded_task(rows: Rows, base: Rows) -> None:
     placed = place_whole(rows, base)
@@ -96,13 +76,6 @@ def test_whole_keys_in_place_are_as_even_as_keys_can_be_moved(rows: Rows, base: 
     # Graham's bound of list scheduling: whatever is placed last was placed on the least loaded task.
     ideal = max(water_level(base, float(rows.sum())), rows.max())
     assert loads_of(placed, rows, base).max() <= max(base.max(), ideal) + ideal * (1 + 2 * SLIVER) + 1e-6
-
-
-def test_many_light_keys_on_many_tasks_do_not_add_up_on_the_last() -> None:
-    rows = np.sort(np.random.default_rng(1).pareto(1.2, 5000) + 1)[::-1]
-    base = np.random.default_rng(2).uniform(0, 10, 1000)
-    loads = loads_of(pour(rows, base), rows, base)
-    assert loads.max() <= 1.01 * water_level(base, float(rows.sum()))
 
 
 @pytest.mark.parametrize(
@@ -132,23 +105,11 @@ def test_shares_add_up_whatever_is_rounded(pieces: list[float]) -> None:
     assert (np.abs(weights / WHOLE_WEIGHT - amounts / amounts.sum()) <= cell).all()
 
 
-def test_two_pieces_are_multiples_of_a_512th() -> None:
-    assert whole_weights(np.array([63.0, 37.0])).tolist() == [323 * 128, 189 * 128]
-
-
 def test_a_placement_is_written_as_a_plan_has_it_and_read_back() -> None:
     shares = [((0, WHOLE_WEIGHT),), ((2, 3 * WHOLE_WEIGHT // 4), (0, WHOLE_WEIGHT // 4)), ((1, WHOLE_WEIGHT),)]
     placed = Placement.of_shares(shares)
     assert placed.as_head(["b", "c", "a"]) == {"a": shares[2], "b": shares[0], "c": shares[1]}
     assert (placed.split.tolist(), placed.states) == ([1], 4)
-
-
-def test_rows_that_stay_are_those_whose_draws_name_the_same_task() -> None:
-    half = WHOLE_WEIGHT // 2
-    old = Placement.of_shares([((0, WHOLE_WEIGHT),), ((1, WHOLE_WEIGHT),), ((0, half), (1, half))])
-    new = Placement.of_shares([((0, WHOLE_WEIGHT),), ((0, WHOLE_WEIGHT),), ((1, half), (2, half))])
-    assert old.kept_part(new).tolist() == [1.0, 0.0, 0.25]
-    assert new.pairs_beyond(old) == 2
 
 
 # Keys that were placed before are moved as little as it takes.
@@ -189,41 +150,6 @@ def test_tasks_come_to_the_level_with_few_pairs_and_every_share_adds_up(scene: t
     assert loads_after(old, amounts, base, placed).max() <= max(level, base.max()) * (1 + 4 * SLIVER) + coarse + 1e-6
 
 
-def test_only_what_is_too_much_moves_and_draws_stay() -> None:
-    old = Placement.of_shares([((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 4), (2, WHOLE_WEIGHT // 4))])
-    amounts = np.array([600.0, 100.0, 200.0])
-    placed = rebalance(old, amounts, np.zeros(3))
-    assert loads_after(old, amounts, np.zeros(3), placed) == pytest.approx([300, 300, 300], abs=2)
-    mine, theirs, part = old.overlap(placed)
-    moved = (amounts[mine] * part)[old.task[mine] != placed.task[theirs]].sum()
-    assert moved == pytest.approx(300, abs=2)
-
-
-def test_the_heaviest_key_of_a_full_task_is_cut_and_the_light_ones_stay() -> None:
-    old = Placement.pinned(np.array([0, 0, 0, 0, 0]))
-    placed = rebalance(old, np.array([1000.0, 5.0, 4.0, 3.0, 2.0]), np.zeros(2))
-    assert placed.states == 6
-    assert placed.pieces.tolist() == [2, 1, 1, 1, 1]
-
-
-@given(scenes())
-def test_cuts_keep_spark_s_tables_of_shares_small(scene: tuple[Placement, Rows, Rows]) -> None:
-    old, amounts, base = scene
-    placed = rebalance(old, amounts, base)
-    for number in placed.split.tolist():
-        weights = placed.weight[placed.key == number]
-        tasks = len(set(placed.task[placed.key == number].tolist()))
-        before = old.weight[old.key == number]
-        finest = min(WHOLE_WEIGHT // cells_of(tasks), int(np.min(before & -before)))
-        assert (weights % finest == 0).all()
-
-
-def test_a_key_that_was_cut_many_times_is_laid_out_anew() -> None:
-    old = Placement.of_shares([tuple((number % 2, WHOLE_WEIGHT // 64) for number in range(64))])
-    placed = rebalance(old, np.where(old.task == 0, 30.0, 10.0), np.zeros(2))
-    assert placed.pieces.tolist() == [2]
-
-
 @given(st.data())
 def test_no_cycle_is_left_and_all_sums_are_kept(data: st.DataObject) -> None:
     keys, tasks = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
@@ -237,17 +163,6 @@ def test_no_cycle_is_left_and_all_sums_are_kept(data: st.DataObject) -> None:
     assert sums(task, found, tasks) == pytest.approx(sums(task, rows, tasks))
     assert set(key[left].tolist()) == set(key.tolist())
     assert is_forest(key[left], task[left])
-
-
-def test_a_search_that_is_cut_short_keeps_all_sums_and_removes_fewer_cycles() -> None:
-    key, task = np.divmod(np.arange(400), 20)
-    rows = np.arange(1.0, 401.0)
-    whole, few = (without_cycles(key, task, rows, most_steps) for most_steps in (100_000, 200))
-    assert np.count_nonzero(whole[1]) < np.count_nonzero(few[1]) < 400
-    for found, left in (whole, few):
-        assert not found[~left].any()
-        assert sums(key, found, 20) == pytest.approx(sums(key, rows, 20))
-        assert sums(task, found, 20) == pytest.approx(sums(task, rows, 20))
 
 
 def is_forest(key: Indices, task: Indices) -> bool:

@@ -14,14 +14,7 @@ from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.head_keys import (
-    SLIVER,
-    choices_of,
-    enough_choices,
-    heavy,
-    pour_over_choices,
-    water_level,
-)
+from skewless.planner.placement.head_keys import SLIVER, choices_of, pour_over_choices, water_level
 from skewless.planner.placement.placement import Placement
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES, Policy
@@ -31,7 +24,6 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import POLICY_FIELDS
 from skewless.spec.routing import Policy as RoutingPolicy
-from tests.tiers import mostly_long
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
@@ -135,42 +127,6 @@ def test_a_decision_is_never_worse_than_standing_still_and_loses_no_row(policy: 
             assert algebra is MERGEABLE or len(shares) == 1
 
 
-@pytest.mark.parametrize("policy", ALL)
-def test_a_balanced_load_is_left_alone(policy: str) -> None:
-    seen = loaded(policy, [1000] * 8)
-    job, forecast = predicted(policy, seen, sum(seen.values()))
-    assert choose(list(propose(job, forecast))).proposal.action == "stand still"
-
-
-@pytest.mark.parametrize("policy", ALL)
-def test_one_reducer_has_nothing_to_do(policy: str) -> None:
-    assert asked(policy, {"hot": 9000, "cold": 1000}, reducers=1) == []
-
-
-@pytest.mark.parametrize("policy", mostly_long(ALL, "halving", "virtual_tasks", "adaptive"))
-@pytest.mark.parametrize("algebra", [MERGEABLE, pytest.param(WHOLE, marks=pytest.mark.long)], ids=["split", "whole"])
-def test_plans_stay_small_however_long_it_goes_on(policy: str, algebra: Any) -> None:
-    rounds = 30
-    job = synthetic.job([2000] * (rounds + 1), algebra, policy=policy, reducers=4, slots=6)
-    plan = first_plan(job)
-    seen: dict[str, int] = {f"cold-{number}": 0 for number in range(300)}
-    for stage in range(rounds):
-        # Another hot key every five rounds, and what is left over is of it.
-        hot = f"hot-{stage // 5}"
-        seen = {key: rows + 4 for key, rows in seen.items()} | {hot: seen.get(hot, 0) + 800}
-        named = sorted(seen, key=lambda key: (-seen[key], key))[:50]
-        decision = plan_next_stage(job, plan, synthetic.report(plan, seen, {hot: 300}, named))
-        assert decision.next_plan is not None
-        plan = decision.next_plan
-        assert len(plan.head) <= 50
-        assert sum(len(shares) for shares in plan.head.values()) <= 50 * len(plan.tasks)
-        assert set(plan.factors.values()) <= {2, 4, 8}
-        if policy != "doubling":
-            assert sum(plan.ring.tokens.values()) <= 4 * 64 * 2
-        # Each of four reducers may be relieved four times; the others have then doubled twelve times at most.
-        assert max(plan.ring.tokens.values()) <= 4096
-
-
 # Halving and doubling.
 
 
@@ -189,11 +145,6 @@ def test_doubling_doubles_the_tokens_of_all_others() -> None:
     assert one.proposal.ring == Ring(tokens={0: 128, 1: 64, 2: 128})
     words = "double the tokens of all reducers but 1, from 192 to 320 in all"
     assert (one.proposal.action, one.proposal.sentence) == ("double", words)
-
-
-def test_doubling_begins_with_one_token_each_as_in_its_paper_only_where_that_is_asked() -> None:
-    ring = {strict: first_plan(synthetic.job([1], policy="doubling", strict=strict)).ring for strict in (True, False)}
-    assert ring == {True: Ring.even(8, 1), False: first_plan(synthetic.job([1], policy="static")).ring}
 
 
 @pytest.mark.parametrize("policy", ["halving", "doubling", "virtual_tasks", *CHOOSERS, "bounded_load"])
@@ -251,15 +202,6 @@ def test_a_reducer_with_a_task_that_is_too_large_is_split_where_slots_are_free()
     assert one.head() == {}
 
 
-def test_a_split_that_helps_is_taken() -> None:
-    seen = {key: 40 for keys in keys_by_task(first_plan(synthetic.job([1], reducers=2)), 200) for key in keys}
-    job, forecast = predicted("virtual_tasks", seen, 80_000, reducers=2, slots=4)
-    still, one = propose(job, forecast)
-    assert one.routing.factors == {0: 2, 1: 2}
-    assert one.makespan_rows < 0.7 * still.makespan_rows
-    assert choose([still, one]) is one
-
-
 def test_a_single_key_gains_nothing_by_a_split_and_the_numbers_say_so() -> None:
     job, forecast = predicted("virtual_tasks", {"hot": 8000}, reducers=2, slots=4)
     still, one = propose(job, forecast)
@@ -283,24 +225,6 @@ def test_small_siblings_are_merged_but_not_before_they_fit_well() -> None:
     assert asked("virtual_tasks", seen, 2400, plan={"factors": {0: 2}}, reducers=2, slots=3) == []
 
 
-def test_many_changes_are_not_all_named() -> None:
-    seen = loaded("virtual_tasks", [4000] * 6)
-    (one,) = asked("virtual_tasks", seen, 24_000, reducers=6, slots=12)
-    assert one.proposal.sentence == (
-        "split 0-0-1 into 0-0-2+0-1-2, split 1-0-1 into 1-0-2+1-1-2, split 2-0-1 into 2-0-2+2-1-2, and 3 reducers more"
-    )
-
-
-def test_a_factor_that_is_used_up_is_said() -> None:
-    seen = loaded("virtual_tasks", [8000, 80])
-    job, forecast = predicted("virtual_tasks", seen, plan={"factors": {0: 8}}, reducers=2, slots=16)
-    decision = plan_next_stage(job, forecast.plan, forecast.report)
-    assert decision.candidates[0].chosen
-    assert [one.sentence for one in decision.candidates[1:]] == [
-        "split reducer 0: refused, it has 8 key buckets, the most there may be"
-    ]
-
-
 # Candidates, and what is poured over them.
 
 
@@ -316,15 +240,6 @@ def test_candidates_are_distinct_and_the_first_stay_the_first(key: str, tasks: i
     assert set(found) <= set(range(tasks))
     if choices < tasks:
         assert found == list(choices_of(key, tasks, choices + 1))[:choices] or choices + 1 == tasks
-
-
-def test_candidates_are_drawn_evenly_and_independently_of_the_ring() -> None:
-    plan = first_plan(synthetic.job([1]))
-    pairs = np.array([choices_of(f"key-{n}", 8, 2) for n in range(8000)])
-    for column in pairs.T:
-        assert np.bincount(column, minlength=8) == pytest.approx(np.full(8, 1000), rel=0.15)
-    owners = np.array([plan.tail_task(f"key-{n}") for n in range(8000)])
-    assert (pairs[:, 0] == owners).mean() == pytest.approx(1 / 8, rel=0.15)
 
 
 @given(
@@ -355,41 +270,6 @@ def test_keys_are_poured_over_their_candidates_only(
         assert loads.max() <= max(level, floors.max()) + SLIVER * fair * len(rows) + amounts.sum() / 256
 
 
-def test_a_key_is_poured_up_to_the_lowest_level_that_its_candidates_have_in_common() -> None:
-    first, second, third = choices_of("key", 5, 3)
-    base = np.full(5, 9000.0)
-    base[[first, second, third]] = [1000, 2000, 7000]
-    placed = pour_over_choices(["key"], np.array([3000.0]), base, np.array([3]), splittable=True)
-    assert placed.loads(np.array([3000.0]), 5)[[first, second, third]] == pytest.approx([2000, 1000, 0], abs=10)
-
-
-def test_no_piece_is_a_sliver() -> None:
-    rows = np.array([4000.0, *[1.0] * 300])
-    placed = pour_over_choices([f"key-{n}" for n in range(301)], rows, np.zeros(8), np.full(301, 8), splittable=True)
-    assert placed.split.tolist() == [0]
-
-
-#: d of the authors' own program (LBDChoice of their SLBSimulator) for 10,000 keys by Zipf's law and epsilon 1e-4.
-PUBLISHED_CHOICES = {
-    (5, 1.4): 5, (5, 1.6): 5, (5, 1.8): 5, (5, 2.0): 5,
-    (10, 1.4): 10, (10, 1.6): 10, (10, 1.8): 10, (10, 2.0): 10,
-    (50, 1.4): 22, (50, 1.6): 32, (50, 1.8): 40, (50, 2.0): 49,
-    (100, 1.4): 43, (100, 1.6): 61, (100, 1.8): 79, (100, 2.0): 97,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("tasks", "exponent"), PUBLISHED_CHOICES)
-def test_the_number_of_choices_is_the_published_one(tasks: int, exponent: float) -> None:
-    """An epsilon for each task instead of one for all of them gives twelve of the sixteen."""
-    weights = np.arange(1, 10_001, dtype=np.float64) ** -exponent
-    shares = weights / weights.sum()
-    assert enough_choices(shares[heavy(shares, tasks)], tasks) == PUBLISHED_CHOICES[tasks, exponent]
-
-
-def test_the_head_begins_at_a_fifth_of_the_fair_share() -> None:
-    assert heavy(np.array([0.5, 0.02, 0.0199]), 10).tolist() == [True, True, False]
-
-
 @pytest.mark.parametrize("policy", CHOOSERS)
 def test_many_tasks_need_more_than_two_choices(policy: str) -> None:
     seen = {"hot": 30_000, **{f"cold-{n}": 70 for n in range(1000)}}
@@ -403,14 +283,6 @@ def test_many_tasks_need_more_than_two_choices(policy: str) -> None:
         assert len(shares) > 14
         assert one.makespan_rows < 1.1 * ideal
     assert all(len(other) <= 2 for key, other in one.head().items() if key != "hot")
-
-
-@pytest.mark.parametrize("policy", [*CHOOSERS, "bounded_load"])
-def test_keys_without_a_name_stay_on_the_ring(policy: str) -> None:
-    seen = {"hot": 3000, **{f"cold-{n}": 70 for n in range(100)}}
-    (one,) = asked(policy, seen, named=["hot"])
-    assert set(one.head()) == {"hot"}
-    assert asked(policy, seen, named=[]) == []
 
 
 # Bounded load.
@@ -446,14 +318,6 @@ def test_nobody_gets_more_than_the_capacity_but_from_keys_that_fit_nowhere(
         if "fit nowhere" not in one.proposal.sentence:
             assert (one.loads[over] == pytest.approx(tail[over])).all() if len(over) else True
         assert not len(one.placement.split)
-
-
-def test_a_key_that_fits_nowhere_goes_to_the_least_loaded() -> None:
-    seen = {"hot": 6000, **{f"cold-{n}": 10 for n in range(100)}}
-    (one,) = asked("bounded_load", seen, 7000, named=["hot"], reducers=4)
-    tail = one.forecast.tail_rows(one.routing)
-    assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_WEIGHT),)}
-    assert one.proposal.sentence.endswith("; 1 fit nowhere and go to the least loaded")
 
 
 # One more of them.

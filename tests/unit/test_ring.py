@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import mmh3
@@ -12,15 +11,12 @@ from pydantic import ValidationError
 
 from skewless.documents.decision import Decision
 from skewless.errors import SpecError
-from skewless.planner.first_plan import first_plan, first_ring
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan, cut_waves
-from skewless.routing.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes
-from skewless.spec.routing import Policy, Routing
-from tests.tiers import mostly_long
+from skewless.routing.ring import Ring
 from tests.unit import synthetic
 
-DOCS = Path(__file__).parents[2] / "docs"
 FEWER, OR_MORE_TOKENS = "take fewer reducers", "or give each more tokens"
 OF_THE_FINEST = "that own none of its 1,048,576"
 
@@ -62,69 +58,10 @@ def test_the_owner_of_a_key_is_that_of_its_slot(tokens: dict[int, int], key: str
     assert ring.slot_owners[ring.slot_of(key)] in ring.reducers
 
 
-def test_reducers_are_in_order_however_they_were_given() -> None:
-    """Their order is that of the tasks' indexes, and so of the Spark partitions."""
-    ring = Ring(tokens={7: 2, 0: 3, 3: 1})
-    assert ring.reducers == (0, 3, 7)
-    assert ring.model_dump_json() == Ring(tokens={0: 3, 3: 1, 7: 2}).model_dump_json()
-
-
-def test_a_token_at_the_very_start_of_a_slot_has_it() -> None:
-    start = 0x6813
-    assert mmh3.hash(b"token-3994-0", 42, signed=False) == start << 16
-    owners = Ring(ring_bits=16, tokens={0: 8, 3994: 1}).slot_owners
-    assert owners[start] == 3994
-    assert owners[start + 1] == 0
-
-
-def test_a_ring_cannot_be_changed() -> None:
-    ring = Ring.even(2, 4)
-    with pytest.raises(ValueError, match="read-only"):
-        ring.slot_owners[0] = 1
-    with pytest.raises(ValidationError, match="frozen"):
-        ring.ring_bits = 5
-
-
 @pytest.mark.parametrize("tokens", [{}, {0: 0}, {-1: 3}], ids=["nobody", "no token", "negative reducer"])
 def test_a_ring_without_owners_is_refused(tokens: dict[int, int]) -> None:
     with pytest.raises(ValidationError, match="at least one reducer"):
         Ring(tokens=tokens)
-
-
-@given(st.lists(st.tuples(st.integers(0, (1 << 20) - 1), st.integers(0, (1 << 23) - 1)), min_size=1, max_size=40))
-def test_tokens_hashed_all_at_once_lie_where_they_lie_one_by_one(tokens: list[tuple[int, int]]) -> None:
-    found = token_hashes(*np.array(tokens, dtype=np.int64).T)
-    assert found.tolist() == [mmh3.hash(f"token-{one}-{j}".encode(), 42, signed=False) for one, j in tokens]
-
-
-@given(TOKENS, st.integers(4, 12))
-def test_an_empty_reducer_is_one_that_is_nowhere_among_the_owners(tokens: dict[int, int], bits: int) -> None:
-    ring = Ring(ring_bits=bits, tokens=tokens)
-    assert ring.empty_reducers == set(tokens) - set(ring.slot_owners.tolist())
-
-
-@pytest.mark.parametrize(
-    ("reducers", "tokens", "bits"),
-    mostly_long(
-        [(8, 64, 12), (64, 64, 12), (65, 64, 13), (1000, 64, 16), (5000, 64, 19), (10_000, 64, 20), (500, 1, 17)],
-        (8, 64, 12),
-        (65, 64, 13),
-        (1000, 64, 16),
-        (500, 1, 17),
-    ),
-)
-def test_a_ring_has_as_many_slots_as_tokens_and_no_reducer_without_one(reducers: int, tokens: int, bits: int) -> None:
-    assert ring_bits_for(reducers, tokens) == bits
-    ring = first_ring(Routing(reducers=reducers, tokens=tokens))
-    assert ring == Ring.even(reducers, tokens, bits)
-    assert not ring.empty_reducers
-    if bits > USUAL_RING_BITS and 1 << (bits - 1) >= reducers * tokens:
-        assert Ring.even(reducers, tokens, bits - 1).empty_reducers, "a coarser ring would do"
-
-
-def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
-    ring = first_ring(Routing(reducers=8, policy=Policy(name="adaptive", reducer_range=(8, 5000))))
-    assert (len(ring.tokens), ring.ring_bits) == (8, ring_bits_for(5000, 64))
 
 
 @pytest.mark.parametrize(
@@ -174,29 +111,6 @@ def test_a_move_that_would_leave_a_reducer_without_a_slot_is_refused(policy: str
     assert all("refused, " in one and "would own none of" in one for one in refused)
 
 
-def test_a_strict_doubling_ends_where_its_page_says() -> None:
-    most = 904
-    page = (DOCS / "policies" / "doubling.md").read_text(encoding="utf-8")
-    assert f"{most} reducers" in " ".join(page.split())
-    strict = Policy(name="doubling", strict=True)
-    first_ring(Routing(policy=strict, reducers=most))
-    with pytest.raises(SpecError, match="take fewer reducers"):
-        first_ring(Routing(policy=strict, reducers=most + 1))
-    assert first_ring(Routing(policy=Policy(name="doubling"), reducers=most + 1)).tokens[0] == 64
-
-
-@given(st.integers(0, 5), st.data())
-def test_other_tokens_on_a_ring_are_those_of_a_new_ring(bits: int, data: st.DataObject) -> None:
-    counts = st.dictionaries(st.integers(0, 9), st.integers(1, 300), min_size=1)
-    before, after = data.draw(counts), data.draw(counts)
-    ring = Ring(ring_bits=10 + bits, tokens=before)
-    changed, fresh = ring.with_tokens(after), Ring(ring_bits=10 + bits, tokens=after)
-    assert changed == fresh
-    assert changed.places[0].tolist() == fresh.places[0].tolist()
-    assert changed.places[1].tolist() == fresh.places[1].tolist()
-    assert changed.slot_owners.tolist() == fresh.slot_owners.tolist()
-
-
 # Waves.
 
 UNITS = st.lists(st.integers(0, 1000), max_size=60)
@@ -221,28 +135,12 @@ def test_many_units_meet_the_weights_within_a_unit_per_wave(rows: list[int], wei
         assert target - 10 - 1e-6 <= reached <= target + 20 * (number + 1) or number == len(waves) - 1
 
 
-@pytest.mark.parametrize("units", [100, 1000, 10_000])
-def test_every_wave_is_spread_over_the_whole_listing(units: int) -> None:
-    for wave in cut_waves([10] * units, (1, 4, 15, 80)):
-        by_tenth = np.bincount(np.array(wave) * 10 // units, minlength=10)
-        assert by_tenth.max() - by_tenth.min() <= max(2, 0.01 * units)
-
-
 @pytest.mark.parametrize("period", [2, 7, 10, 24, 31, 168])
 def test_no_period_of_the_listing_is_met_by_some_waves_only(period: int) -> None:
     """As of files of hours or days, of which every so-and-so-manieth is alike."""
     for wave in cut_waves([10] * 5000, (1, 4, 15, 80)):
         alike = np.bincount(np.array(wave) % period, minlength=period)
         assert alike.max() <= 2 * np.ceil(len(wave) / period)
-
-
-@pytest.mark.parametrize(
-    ("rows", "waves"),
-    [([], 0), ([0, 0], 0), ([5], 1), ([5, 5], 2), ([5, 0, 5, 5], 3), ([1, 1, 1, 1, 1000], 2)],
-    ids=["no unit", "no row", "one unit", "two units", "an empty unit", "one giant"],
-)
-def test_few_units_make_few_waves(rows: list[int], waves: int) -> None:
-    assert len(cut_waves(rows, (1, 4, 15, 80))) == waves
 
 
 @given(UNITS, WEIGHTS)
