@@ -231,7 +231,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ),
         (
             "combined-measured",
-            ["Nothing was routed", "split 1: ", "above an even share", "Hot keys", "reduced where it is read"],
+            ["Nothing was routed", "split 1: ", "above the fair share", "Hot keys", "reduced where it is read"],
         ),
         ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
         ("superseded", ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"]),
@@ -363,7 +363,7 @@ def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_t
 
 
 def _bars(chart: Chart) -> list[float]:
-    """How high the processed rows of each bar stand, in even shares."""
+    """How high the processed rows of each bar stand, in fair shares."""
     assert chart.line is not None
     return [rect.height / (HEIGHT - chart.line) for rect in chart.rects if rect.kind == "done"]
 

@@ -74,7 +74,7 @@ class Chart:
 def load_chart(stage: StageView, most: int) -> Chart:
     """Processed rows below, backlog on top of them, one bar for each load that the stage waits for.
 
-    The line is the even share of the rows processed: as far above it as the highest of the lower parts is the stage's
+    The line is the fair share of the rows processed: as far above it as the highest of the lower parts is the stage's
     verdict.
     """
     tasks, even = stage.side_by_side[:most], stage.even_share

@@ -238,7 +238,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
     ("rows", "rows", lambda line: line.rows),
     ("keys", "rows", lambda line: line.keys),
     ("stages", "rows", lambda line: line.stages),
-    ("longest task / even share", "ratio", lambda line: line.over_even),
+    ("longest task / fair share", "ratio", lambda line: line.over_even),
     ("above the best possible", "percent", lambda line: line.gap),
     ("duration", "seconds", lambda line: line.seconds),
 )
