@@ -111,23 +111,6 @@ def written(folder: Path, frame: pd.DataFrame, kind: str = "parquet") -> str:
     return str(folder / "{date}" / path.name)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "json", "delta"])
-def test_an_equal_result_has_no_difference_in_any_format(
-    tmp_path: Path, theirs: pd.DataFrame, compare: Compare, kind: str
-) -> None:
-    frame = theirs.drop(columns=["visitors", "middle"])
-    frame["latest"] = frame["latest"].astype(str) if kind in {"csv", "json"} else frame["latest"]
-    if kind in {"csv", "json"}:
-        frame = frame[frame["site"].notna()]  # an empty text of CSV is null or empty
-    done = compare(written(tmp_path, frame, kind), "--json", "--tolerance", "1e-8")
-    report = json.loads(done.stdout)
-    missing = int(theirs["site"].isna().sum()) if kind in {"csv", "json"} else 0
-    assert (report["keys"], report["differ"], report["only_here"]) == (len(theirs), missing, missing)
-    assert report["columns"] == {"n": 0, "total": 0, "mean": 0, "latest": 0}
-    assert (done.returncode, report["lacking"], report["types"]) == (int(bool(missing)), [], {})
-
-
 def seeded(theirs: Any) -> pd.DataFrame:
     """A value, two floats, a missing key, one more, and a row twice."""
     frame = theirs.drop(columns=["visitors", "middle"]).copy()

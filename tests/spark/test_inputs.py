@@ -205,21 +205,6 @@ def test_each_text_of_a_published_csv_is_read_back_by_others_and_by_the_next_job
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["csv", "json"])
-def test_times_are_published_with_their_microseconds(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    at = dt.datetime(2026, 1, 2, 3, 4, 5, 123456)  # noqa: DTZ001  # a time on a wall, and that of UTC
-    table = {"k": ["a"], "wall": pa.array([at], pa.timestamp("us")), "utc": pa.array([at], pa.timestamp("us", "UTC"))}
-    pq.write_table(pa.table(table), tmp_path / "in.parquet")
-    latest = {name: {"function": "max", "column": name} for name in ("wall", "utc")}
-    output = {"path": str(tmp_path / "out"), "format": kind}
-    job = spec({"path": str(tmp_path / "in.parquet")}, tmp_path, aggregates=latest, output=output)
-    _, finished, _ = run_job(spark, job, tmp_path / "run")
-    text = "".join(file.read_text() for file in Path(finished.publication.path).glob(f"*.{kind}"))
-    assert "2026-01-02T03:04:05.123456Z" in text
-    assert "2026-01-02T03:04:05.123456" in text.replace("2026-01-02T03:04:05.123456Z", "")
-
-
-@pytest.mark.long
 def test_days_before_1582_are_published_in_orc_as_all_readers_know_them(spark: SparkSession, tmp_path: Path) -> None:
     day = dt.date(1500, 3, 7)
     pq.write_table(pa.table({"k": ["a"], "day": [day]}), tmp_path / "in.parquet")

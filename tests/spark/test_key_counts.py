@@ -85,12 +85,11 @@ def jobs_of(spark: SparkSession) -> int:
     [
         (["string"], NATIVE),
         (["bytes in a string", "int"], NATIVE),
-        (["binary", "boolean", "date"], PYTHON),
-        (["timestamp", "decimal"], {**NATIVE, **PYTHON}),
+        (["timestamp", "decimal", "binary", "boolean", "date"], {**NATIVE, **PYTHON}),
         (["distant dates"], PYTHON),
         (["tiny decimal", "double"], NATIVE),
     ],
-    ids=["text", "not UTF-8", "python", "both", "dates", "as Spark only writes"],
+    ids=["text", "not UTF-8", "both", "dates", "as Spark only writes"],
 )
 def test_the_driver_and_spark_make_the_same_histogram(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[str], aggregates: dict[str, Any]

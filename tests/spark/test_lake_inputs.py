@@ -301,12 +301,6 @@ def test_columns_are_found_by_their_ids_after_all_changes_of_the_schema(spark: S
     assert in_order((row[0], row[1]) for row in found) == [("new", 2**40), ("old1", 1)]
 
 
-def test_a_file_whose_read_columns_are_the_tables_is_left_to_spark(tmp_path: Path) -> None:
-    evolved(tmp_path)
-    assert all(not unit.inner for unit in frozen(ICEBERG, tmp_path).units)
-    assert sorted(len(unit.inner) for unit in frozen(ICEBERG, tmp_path, "a", "i").units) == [0, 2]
-
-
 @pytest.mark.long
 def test_an_older_snapshot_is_read_with_the_schema_it_was_committed_with(spark: SparkSession, tmp_path: Path) -> None:
     table = evolved(tmp_path)
@@ -489,35 +483,3 @@ def test_a_version_of_a_day_is_the_one_whose_own_commit_says_so(tmp_path: Path) 
         (folder / "_delta_log" / f"{number:020d}.json").unlink()
     with pytest.raises(InputError, match="but got none, or one that the log has no more; choose a later day"):
         frozen(asked, tmp_path)
-
-
-@pytest.mark.long
-def test_columns_of_a_delta_table_may_be_added_and_mapped(spark: SparkSession, tmp_path: Path) -> None:
-    added = tmp_path / "added"
-    delta(added, numbered(10).drop_columns(["v"]))
-    write_deltalake(str(added), numbered(10, 10), mode="append", schema_mode="merge")
-    assert read(spark, frozen({"format": "delta", "path": str(added)}, tmp_path, "v")) == by_datafusion(added, "k", "v")
-    mapped = tmp_path / "mapped"
-    write_deltalake(str(mapped), numbered(10), configuration={"delta.columnMapping.mode": "name"})
-    job = frozen({"format": "delta", "path": str(mapped)}, tmp_path, "v")
-    assert read(spark, job) == plainly(numbered(10), "k", "v")
-    assert all(set(unit.inner) <= {"k", "v"} for unit in job.units)
-
-
-PARTS = {
-    "int": [1, 2, None], "day": [dt.date(2026, 1, 1), None, dt.date(1969, 1, 1)], "flag": [True, False, None],
-    "money": [Decimal("1.20"), None, Decimal("-3.00")],
-    "at": pa.array([dt.datetime(2026, 1, 1, 1, 2, 3, 4), None, dt.datetime(1969, 1, 1)], ZONED),
-}  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", list(PARTS))
-def test_partition_values_of_a_delta_table_have_their_types(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    rows = pa.table({"k": ["a", "b", "c"], "part": PARTS[name]})
-    delta(tmp_path / "t", rows, partition_by=["part"])
-    select = {"select": ["k", "part AS p" if name != "flag" else "int(part) AS p"]}
-    job = frozen({"format": "delta", "path": "t"}, tmp_path, "p", map=select)
-    found = read_units(spark, job, range(len(job.units)), ["k", "p"]).collect()
-    wanted = pa.table({"k": rows["k"], "p": rows["part"].cast(pa.int32()) if name == "flag" else rows["part"]})
-    assert in_order((row[0], row[1]) for row in found) == plainly(wanted, "k", "p")

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, LongType, NestedField, StringType, TimestampType
 from pyspark.sql import SparkSession
@@ -243,13 +243,10 @@ def test_files_without_a_day_are_of_no_part_and_are_told(tmp_path: Path, kind: s
     assert job.extent.endswith("5 rows in 1 files, 1 files without a day left out")
 
 
-@pytest.mark.parametrize(
-    "hourly", [pytest.param(False, id="by day"), pytest.param(True, id="by hour", marks=pytest.mark.long)]
-)
 def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
-    spark: SparkSession, tmp_path: Path, hourly: bool
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    """As most tables of events are partitioned: by day(at) or hour(at), where the column itself has times."""
+    """As most tables of events are partitioned: by day(at), where the column itself has times."""
 
     def events(day: dt.date, first: int, number: int) -> pa.Table:
         noon = dt.datetime.combine(day, dt.time(12))
@@ -258,9 +255,9 @@ def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
     schema = Schema(
         NestedField(1, "k", StringType()), NestedField(2, "v", LongType()), NestedField(3, "at", TimestampType())
     )
-    hidden = PartitionField(3, 1000, HourTransform() if hourly else DayTransform(), "at_part")
+    hidden = PartitionField(3, 1000, DayTransform(), "at_part")
     table = iceberg_table(tmp_path, schema, PartitionSpec(hidden))
-    days = {day: Record((day - EPOCH).days * (24 if hourly else 1) + (12 if hourly else 0)) for day in DAYS}
+    days = {day: Record((day - EPOCH).days) for day in DAYS}
     first = {day: data_file(table, events(day, 100 * number, 30), days[day]) for number, day in enumerate(DAYS)}
     append(table, *first.values())
     nights = Nights(spark, tmp_path, {"format": "iceberg", "path": "local.db.clicks", "parts": "at"})

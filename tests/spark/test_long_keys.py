@@ -64,8 +64,6 @@ def test_a_key_of_some_megabytes_is_a_key(spark: SparkSession, tmp_path: Path, e
 #: Of a hundred megabytes and of one byte too many, by each engine, as text and as bytes, among several, in Python.
 TOO_LONG: dict[str, tuple[int, str, dict[str, Any]]] = {
     "combine": (100 * _MIB, "combine", {"kind": "binary"}),
-    "staged": (100 * _MIB, "staged", {"kind": "binary"}),
-    "text": (100 * _MIB, "combine", {}),
     "one byte": (LONGEST_KEY + 1, "combine", {"key": ["colour", "key"]}),
     "python": (100 * _MIB, "staged", {"aggregates": PYTHON}),
 }

@@ -17,7 +17,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory
-from skewless.standing.tree import plan_of
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
@@ -129,25 +128,6 @@ def test_sessions_over_five_midnights_with_a_late_file_are_those_of_one_thread(
     assert rows_read(run) == 400 + 300 + 90
     (changed,) = [part for part in run.job().window.parts if part.changed]  # type: ignore[union-attr]
     assert changed.reasons[0].endswith("a.parquet was added, and rows must be seen in order")
-
-
-@pytest.mark.long
-def test_ordered_states_go_on_from_the_nodes_of_other_nights(spark: SparkSession, tmp_path: Path) -> None:
-    """Also after a late file in a part of a node."""
-    days = Days(spark, tmp_path)
-    for day in range(7):
-        days.put(day, "b", 120)
-    nodes = set[str]()
-    for night, day in enumerate([4, 5, 5, 6, 6]):
-        if night == 2:
-            days.put(3, "a", 50)
-        result, run = days.night(day, window=5)
-        require_one_thread_s(result, days.of_one_thread(range(day - 4, day + 1)))
-        plan = plan_of(run)
-        assert plan
-        assert night < 4 or not plan.made, "all are kept"
-        nodes |= set(plan.made)
-    assert len(nodes) > 3
 
 
 def test_an_aggregate_whose_states_follow_no_order_is_refused_with_what_to_define(tmp_path: Path) -> None:

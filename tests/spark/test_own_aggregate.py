@@ -172,7 +172,6 @@ ENTRY_POINTS = "picky = failing:PICKY\nhoarder = failing:HOARDER\nliar = failing
 RAISED = "expected update to take it, but got ValueError: thirteen is bad luck; its traceback is above;"
 CASES = [
     ("picky", "staged", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
-    ("picky", "combine", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
     ("hoarder", "combine", "aggregate 'x' (hoarder), key 'big': expected a state of at most 268,435,456 bytes", ""),
     ("liar", "combine", "aggregate 'x' (liar): expected state to take it, but got ArrowInvalid: Could not convert", ""),
 ]

@@ -6,7 +6,6 @@ import datetime as dt
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import InputError
 from skewless.spec.input import OWN_PREFIX
 from skewless_spark.prepare.freezing import freeze
-from tests.packages import install
-from tests.spark.scenario import DATE, all_as_clients, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
 from tests.tiers import mostly_long
 
 _CODE = Path(__file__).parents[2] / "jobs" / "skewless_spark"
@@ -56,57 +54,11 @@ def column(name: str, rows: range) -> pa.Array:
     return pa.array([value(name, row) for row in rows], kind)
 
 
-#: A package of somebody's own: a mapper that puts out what it takes, twice.
-_CARRIER = """
-import numpy as np
-import pyarrow as pa
-from pydantic import BaseModel
-from skewless.mapping import PythonMapper
-
-class Options(BaseModel, strict=True, extra="forbid", frozen=True):
-    times: str
-    numbers: str
-
-def schema(options):
-    times = [(name, pa.timestamp("us", "UTC")) for name in options.times.split()]
-    return pa.schema([*times, *((name, pa.int64()) for name in options.numbers.split())])
-
-def create(options):
-    def twice(batch):
-        rows = np.repeat(np.arange(batch.num_rows), 2)
-        return batch.take(pa.array(rows)).cast(schema(options)), rows
-    return twice
-
-CARRY = PythonMapper(
-    name="carry", options=Options, columns=lambda options: schema(options).names, schema=schema, create=create
-)
-"""
-
-
-@pytest.fixture
-def carrier(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
-    """The package where this process and the workers find it."""
-    packages = str(install(tmp_path / "packages", "carrier", _CARRIER, mappers="carry = carrier:CARRY"))
-    with pytest.MonkeyPatch.context() as patch, all_as_clients(spark, {"PYTHONPATH": packages}):
-        patch.syspath_prepend(packages)
-        yield
-
-
 def in_select(names: list[str]) -> dict[str, Any]:
     """A map that takes all columns as they are, each row twice."""
     return {
         "select": [*(f"`{name}`" for name in names), "explode(array(1, 2)) AS twice"],
         "where": f"`{names[2]}` IS NOT NULL",
-    }
-
-
-def in_mapper(names: list[str]) -> dict[str, Any]:
-    """The same by a mapper in Python."""
-    numbers = [name for name in names if name in _NUMBERS]
-    return {
-        "mapper": "carry",
-        "times": " ".join(one for one in names if one not in numbers),
-        "numbers": " ".join(numbers),
     }
 
 
@@ -168,15 +120,11 @@ _OF_WINDOWS = (
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("names", [_OF_WINDOWS, NAMES], ids=["some", "all"])
-def test_a_column_may_have_any_name_from_inside_in_a_window_and_from_a_mapper(
-    spark: SparkSession, tmp_path: Path, carrier: None, names: Sequence[str]
-) -> None:
+def test_a_column_may_have_any_name_from_inside_in_a_window(spark: SparkSession, tmp_path: Path) -> None:
     """The key is called as its own text is in Python."""
-    del carrier
-    ordered = [*_OF_WINDOWS[:2], *(name for name in names if name not in _OF_WINDOWS[:2])]
+    names = list(_OF_WINDOWS)
     source = {"path": str(tmp_path / "in" / "date={date}")}
-    check(spark, tmp_path, ordered, "staged", in_mapper(ordered), window=2, input=source)
+    check(spark, tmp_path, names, "staged", in_select(names), window=2, input=source)
 
 
 def test_names_that_begin_as_ours_do_and_names_of_two_columns_are_refused(tmp_path: Path) -> None:

@@ -76,8 +76,6 @@ def counted(spark: SparkSession, skewed_input: Path) -> pa.Table:
 ROUTINGS: dict[str, dict[str, Any]] = {
     **{policy: {"policy": policy, "reducers": 3, "waves": [1, 3]} for policy in POLICIES},
     "one reducer": {"policy": "adaptive", "reducers": 1, "waves": [1, 3]},
-    "sixteen reducers": {"policy": "adaptive", "reducers": 16, "waves": [1, 1]},
-    "one wave": {"policy": "adaptive", "reducers": 3, "waves": [1]},
     "combined": {},
 }
 
@@ -169,23 +167,6 @@ def test_keys_of_every_type_come_out_unharmed(spark: SparkSession, tmp_path: Pat
     assert as_rows(result_of(run)) == as_rows(plain(spark, path, ["key"], F.count("*")).toArrow())
 
 
-@pytest.mark.long
-def test_keys_of_several_columns_come_out_unharmed(spark: SparkSession, tmp_path: Path) -> None:
-    rng = random.Random(3)
-    table = pa.table(
-        {
-            "odd `name`.x": [rng.choice([*AWKWARD, None]) for _ in range(4000)],
-            "task": pa.array([rng.choice([1, 2, None]) for _ in range(4000)], pa.int16()),
-            "origin": [rng.random() for _ in range(4000)],
-        }
-    )
-    path = write_input(tmp_path / "input", table, files=8)
-    aggregates = {"rows": "count", "kind": {"function": "max", "column": "origin"}}
-    run, _ = reduce_job(spark, spec_of(path, ["odd `name`.x", "task"], aggregates), tmp_path / "run")
-    columns = ["`odd ``name``.x`", "task"]
-    assert as_rows(result_of(run)) == as_rows(plain(spark, path, columns, F.count("*"), F.max("origin")).toArrow())
-
-
 @pytest.mark.parametrize("files", mostly_long([0, 1], 0), ids=["a folder without files", "a file without rows"])
 def test_an_empty_input_publishes_an_empty_result(spark: SparkSession, tmp_path: Path, files: int) -> None:
     path = tmp_path / "input"
@@ -198,16 +179,6 @@ def test_an_empty_input_publishes_an_empty_result(spark: SparkSession, tmp_path:
     assert result_of(run).num_rows == 0
     assert finished.publication.keys == 0
     assert pq.read_table(finished.publication.path).column_names[: 1 + len(aggregates)] == ["key", *aggregates]
-
-
-@pytest.mark.long
-def test_file_names_with_odd_characters_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "in put [1]{a,b}"
-    path.mkdir()
-    for number, name in enumerate(["a b.parquet", "a%20b.parquet", "\u00e9+&=#?.parquet", "x[0-9]*.parquet"]):
-        pq.write_table(pa.table({"key": [f"k{number}"] * 3}), path / name)
-    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
-    assert as_rows(result_of(run)) == [(f"'k{number}'", "3") for number in range(4)]
 
 
 def test_a_failed_expectation_leaves_the_published_day_and_its_report(

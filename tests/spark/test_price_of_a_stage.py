@@ -118,14 +118,9 @@ def without_null(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mostly_long(
         [
             (NATIVE, "combine", [1, 2], []),
-            (NATIVE, "bypass", [1, 2], []),
             (NATIVE, "staged", [3], []),
-            ({"mean": {"function": "avg", "column": "value"}}, "staged", [3], []),
-            (PYTHON, "staged", [3], []),
-            (PYTHON, "bypass", [3], []),
             (NATIVE, "staged", [1, 2], [2]),
             (PYTHON, "staged", [1, 2], [2]),
-            (PYTHON, "combine", [3], []),
             (BOTH, "staged", [3], [2]),
         ],
         (NATIVE, "combine", [1, 2], []),

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -147,7 +146,6 @@ ENGINES: dict[str, dict[str, Any]] = {
     "combine": {"engine": "combine"},
     "bypass": {"engine": "bypass"},
     "staged": {"engine": "staged", "routing": {"reducers": 3, "waves": [1, 2], "policy": "static"}},
-    "budget": {"engine": "staged", "routing": {"reducers": 3, "waves": [1, 2], "budget": 1.0}},
 }
 
 
@@ -213,7 +211,6 @@ OUTPUTS = {
     "json": lambda folder: [
         json.loads(line) for file in folder.rglob("*.json") for line in file.read_text("utf-8").splitlines()
     ],
-    "orc": lambda folder: [row for file in folder.rglob("*.orc") for row in orc.read_table(file).to_pylist()],
     "delta": lambda folder: pa.table(DeltaTable(str(folder)).to_pyarrow_table()).to_pylist(),
     "iceberg": lambda folder: (
         open_catalog("local", str(folder.parent)).load_table("marts.clicks").scan().to_arrow().to_pylist()

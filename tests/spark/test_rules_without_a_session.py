@@ -56,34 +56,6 @@ def test_seconds_are_told_where_they_are_more_than_the_noise(
     assert (other.queued_rows, other.states, other.busy_seconds) == (0, 0, None)
 
 
-def timed(seconds: float, light: int = 1000, heavy: float = 0.0, **fields: Any) -> dict[str, Any]:
-    return counts(task_seconds=seconds, key_seconds=heavy, light_rows=light, light_squares=float(light), **fields)
-
-
-#: The costs of two keys of a task that differ by as much as their mean.
-UNLIKE: dict[str, Any] = {"timed_keys": 2, "rates": 2.0, "rates_squared": 4.0}
-
-
-@pytest.mark.parametrize(
-    ("tasks", "slowness"),
-    [
-        ([timed(1.0), timed(1.0), timed(3.0)], [1.0, 1.0, 3.0]),
-        ([timed(1.0), timed(2.0, heavy=1.0), timed(3.0)], [1.0, 1.0, 3.0]),  # what heavy keys took is not the task's
-        ([timed(1.0), timed(1.0), timed(3.0, light=3000)], [1.0, 1.0, 1.0]),  # thrice the rows
-        ([timed(1.0), timed(1.0), timed(3.0, light=99)], None),  # too few light rows
-        ([timed(1.0), timed(1.0), counts()], None),  # not every one is timed
-        ([timed(1.0), timed(1.0)], None),  # not every one has rows
-        ([timed(1.0), timed(1.0), timed(1.01, **UNLIKE)], [1.0, 1.0, 1.0]),  # that may be its keys
-        ([timed(1.0), timed(1.0), timed(3.0, **UNLIKE)], [1.0, 1.0, 3.0]),
-    ],
-)
-def test_a_task_is_slow_if_its_light_rows_surely_take_longer(
-    tasks: list[dict[str, Any]], slowness: list[float] | None
-) -> None:
-    found: list[float | None] = [one.slowness for one in task_loads(plan_of(3), dict(enumerate(tasks)))]
-    assert found == ([None] * 3 if slowness is None else slowness)
-
-
 # Rows that a table has deleted.
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import hashlib
-import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,16 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.publication.records import record_of
-from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless_cli import running
-from skewless_spark.comparison.compare import EXAMPLES, compare_shadow
+from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare import freezing
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import restating_spec
-from skewless_spark.result.copies import FOLDER
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.sources.listing import list_input
-from skewless_spark.states.committed_files import RESULT, write_files, written
 from tests.spark.scenario import Told
 from tests.tiers import mostly_long
 
@@ -87,17 +84,14 @@ def done(spark: SparkSession, root: Path, name: str, spec: str) -> tuple[RunDire
     return run, run_pipeline(spark, run, Silent()).outcome
 
 
-def theirs(root: Path, *lengths: int, **changed: Any) -> str:
-    """What another job has made of windows of so many days; of page p3, other values."""
+def theirs(root: Path, **changed: Any) -> str:
+    """What another job has made of the day; of page p3, other values."""
+    grouped = rows(DAY).group_by("page").aggregate([("page", "count"), ("price", "sum"), ("ms", "mean")]).to_pylist()
     found = []
-    for length in lengths or (1,):
-        whole = pa.concat_tables(rows(DAY - dt.timedelta(days=number)) for number in range(length))
-        grouped = whole.group_by("page").aggregate([("page", "count"), ("price", "sum"), ("ms", "mean")]).to_pylist()
-        for one in grouped:
-            line = {"page": one["page"], "n": one["page_count"], "cents": one["price_sum"], "mean": one["ms_mean"]}
-            change = changed if (one["page"], length) == ("p3", max(lengths or (1,))) else {}
-            line |= {name: line[name] + more for name, more in change.items()}
-            found.append({**line, **({"window": length} if len(lengths) > 1 else {})})
+    for one in grouped:
+        line = {"page": one["page"], "n": one["page_count"], "cents": one["price_sum"], "mean": one["ms_mean"]}
+        change = changed if one["page"] == "p3" else {}
+        found.append(line | {name: line[name] + more for name, more in change.items()})
     cents = pa.array([one["cents"] for one in found]).cast(pa.decimal128(22, 2))
     table = pa.Table.from_pylist(found).set_column(2, "cents", cents)
     folder = root / "old" / str(DAY)
@@ -185,23 +179,6 @@ def test_a_run_that_is_to_be_published_is_not_compared(spark: SparkSession, root
         compare_shadow(spark, begun(root, "run", text()))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("lengths", "keys"), [((1, 3), 10), ((3,), 5)], ids=["several", "one"])
-def test_a_window_is_compared_and_decimals_are_exact_whatever_the_tolerance(
-    spark: SparkSession, root: Path, lengths: tuple[int, ...], keys: int
-) -> None:
-    window = list(lengths) if len(lengths) > 1 else lengths[0]
-    fields: dict[str, Any] = {"window": window, "tolerance": 0.5}
-    _, right = done(spark, root, "right", text(theirs(root, *lengths), **fields))
-    assert (right.keys, right.found) == (keys, False)
-    _, wrong = done(
-        spark, root, "wrong", text(theirs(root, *lengths, cents=decimal.Decimal("0.01"), mean=1.0), **fields)
-    )
-    assert wrong.columns == {"n": 0, "cents": 1, "mean": 0}, "a mean that is 1 ms off is within the tolerance"
-    assert wrong.examples[0].key["page"] == "'p3'"
-    assert wrong.examples[0].key.get("window", "3") == "3"
-
-
 def test_a_query_has_the_day_put_in_and_must_be_one(spark: SparkSession, root: Path) -> None:
     theirs(root)
     query = f"SELECT * FROM parquet.`{root}/old/{{date}}` WHERE DATE '{{date}}' = DATE '2026-11-20'"
@@ -230,28 +207,6 @@ def test_what_means_nothing_is_refused_when_the_spec_is_read(other: str, sentenc
 def test_results_that_are_not_published_are_not_restated() -> None:
     with pytest.raises(SpecError, match="field shadow: its runs publish nothing; remove it to restate results"):
         restating_spec(parse_spec(text("old/{date}", window=3)), "spec")
-
-
-@pytest.mark.long
-def test_a_million_keys_that_differ_stay_in_spark(spark: SparkSession, root: Path) -> None:
-    """Python gets the counts and the first keys."""
-    keys, run = 1_000_000, begun(root, "run", text("parquet:many"))
-    made = spark.range(keys).selectExpr(
-        "concat('p', id) AS page", "1L AS n", "CAST(id AS DECIMAL(22, 2)) AS cents", "id / 3D AS mean"
-    )
-    attempt = run.new_attempt(RESULT_STEP)
-    write_files(made, attempt, FOLDER)
-    attempt.commit(written(attempt, RESULT, FOLDER), {"rows": keys, "keys": keys})
-    made.withColumn("n", made.n + 1).write.parquet(str(root / "many"))
-    before = _peak_bytes()
-    found = compare_shadow(spark, run)
-    assert (found.keys, found.differ, len(found.examples)) == (keys, keys, EXAMPLES)
-    assert _peak_bytes() - before < 50 << 20
-
-
-def _peak_bytes() -> int:
-    """The most memory that this process, which is not Spark's JVM, has ever had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_the_line_that_the_page_shows_is_good() -> None:

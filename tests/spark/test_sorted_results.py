@@ -64,37 +64,6 @@ def test_files_are_sorted_and_follow_each_other(spark: SparkSession, keyed: Path
     assert rows != sorted(rows, key=lambda row: str(row["key"]))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["csv", "orc"])
-def test_files_of_other_formats_are_sorted_too(spark: SparkSession, keyed: Path, tmp_path: Path, kind: str) -> None:
-    output = {"path": str(tmp_path / "published"), "files": 2, "format": kind, "sort": ["n desc", "key"]}
-    run_job(spark, spec_of(keyed, "key", NATIVE, engine="combine", output=output), tmp_path / "run")
-    for file in (tmp_path / "published" / f"date={DATE}").glob("part-*"):
-        found = spark.read.format(kind).options(header=True, inferSchema=True).load(str(file))
-        counts = [int(row["n"]) for row in found.collect()]
-        assert len(counts) > 100
-        assert counts == sorted(counts, reverse=True)
-
-
-@pytest.mark.long
-def test_windows_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
-    for day in (19, 20):
-        table = pa.table({"key": [f"k{number * day % 50}" for number in range(500)]})
-        write_input(tmp_path / "in" / f"date=2026-11-{day}", table, files=2)
-    given = spec_of(
-        Path(f"{tmp_path}/in/date={{date}}"), "key", {"n": "count"}, engine="combine",
-        window={"length": [1, 2], "states": str(tmp_path / "states")},
-        output={"path": str(tmp_path / "published"), "files": 2, "sort": ["window", "n desc", "key"]},
-    )  # fmt: skip
-    run, _, _ = run_job(spark, given, tmp_path / "run")
-    rows = result_of(run).to_pylist()
-    assert {row["window"]: sum(one["n"] for one in rows if one["window"] == row["window"]) for row in rows} == {
-        1: 500,
-        2: 1000,
-    }
-    assert rows == sorted(rows, key=lambda row: (row["window"], -row["n"], row["key"]))
-
-
 @pytest.mark.parametrize(
     ("sort", "got"),
     [(["nothing"], "'nothing'"), (["n", "n desc"], "'n' twice"), (["date"], "'date'"), (["n down"], "'n down'")],

@@ -221,54 +221,6 @@ def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) ->
     assert sum(file.rows for file in newest.version.states) == len(lake.keys(0, "b"))
 
 
-MAPPED = {
-    "n": "count",
-    "listed": {"function": "collect_list", "column": "letter"},
-    "earliest": {"function": "first", "column": "letter"},
-}
-
-
-@pytest.mark.long
-def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake: Lake) -> None:
-    select = ["explode(array('x', word, concat(word, key))) AS letter", "key"]
-    fields: dict[str, Any] = {
-        "input": {"path": str(lake.folder / "lake"), "parts": "date"},
-        "map": {"select": select, "where": "key IS NOT NULL"},
-        "aggregates": MAPPED,
-        "window": 2,
-    }
-    for day in range(3):
-        lake.put(day, "b", rows=60)
-    lake.night(1, lake.spec(**fields))
-    lake.put(0, "c", rows=40)
-    lake.put(1, "a", rows=30)
-    run = lake.night(2, lake.spec(**fields))
-    window = window_of(run)
-    assert [part.name for part in window.parts] == ["2026-11-21", "2026-11-22"]
-    assert sum(report.source_rows or 0 for report in run.reports()) == 90
-    assert as_rows(result_of(run)) == lake.whole(range(1, 3), MAPPED, map=fields["map"])
-    assert [line.unchanged_rows > 0 for line in run.part_lines().parts] == [True, False]
-
-
-@pytest.mark.long
-def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_states, "MOST_ADDITIONS", 2)
-    additions: list[int] = []
-    for name in "bac":
-        lake.put(0, name, rows=50)
-        run = lake.night(0)
-        assert reduced(run) == 50
-        window = window_of(run)
-        version = StatesStore(window.store).version("2026-11-20", len(additions) + 1)
-        additions.append(len({file.path.split("/")[2] for file in version.states}))
-        assert version.rows == 50 * len(additions)
-    assert additions == [1, 2, 1]
-    assert sum(file.rows for file in version.states) == result_of(run).num_rows
-    assert as_rows(result_of(run)) == lake.whole(range(1))
-
-
 EXACT = {name: AGGREGATES[name] for name in ("n", "total", "mean", "counted")}
 
 
