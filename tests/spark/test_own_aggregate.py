@@ -5,10 +5,12 @@ One that fails ends in one sentence with the key, and its traceback; nothing is 
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 from collections import defaultdict
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from skewless.aggregates import RegisteredAggregates
+from skewless.aggregates import ENTRY_POINT_GROUP, RegisteredAggregates
+from skewless_spark.aggregates import AggregateRegistry, NativeAggregate
+from skewless_spark.aggregates.native import NATIVE_AGGREGATES
 from skewless_spark.session.versions import arrow_schema
 from tests.packages import install
 from tests.spark.scenario import write_input
@@ -208,3 +212,19 @@ def test_one_sentence_and_nothing_committed(
     assert trace in done.stderr, done.stderr[-6000:]
     assert not list((tmp_path / "run").rglob("stages/**/COMMIT.json"))
     assert not (tmp_path / "published").exists()
+
+
+LATEST = "skewless.aggregates.shipped.latest:LATEST"
+
+
+def test_a_native_name_wins_and_who_registered_it_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    registry = AggregateRegistry(
+        NATIVE_AGGREGATES, RegisteredAggregates([EntryPoint("sum", LATEST, ENTRY_POINT_GROUP)])
+    )
+    with caplog.at_level(logging.WARNING):
+        assert all(isinstance(registry["sum"], NativeAggregate) for _ in range(3))
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "aggregate 'sum': expected a name that no native aggregate has, but got "
+        "skewless.aggregates.shipped.latest:LATEST; the native one is used: rename the entry point."
+    )

@@ -1,4 +1,4 @@
-"""States of Python aggregates do not depend on how rows and states are cut into batches."""
+"""States of Python aggregates, and the numbers of keys, do not depend on how rows and states are cut into batches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from skewless.errors import AggregateError
+from skewless_spark.aggregates.key_index import KeyIndex
 from skewless_spark.states import python_reduction
 from skewless_spark.states.python_calls import PythonCall, checked, evaluate_in_order, guarded
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches
@@ -120,3 +122,35 @@ def test_states_in_the_order_of_keys_are_merged_key_by_key(
     assert dict(zip(found["c0"].to_pylist(), found["rows"].to_pylist(), strict=True)) == {
         key: sum(words.values()) for key, words in expected.items()
     }
+
+
+ANY_KEYS = st.lists(st.none() | st.text(max_size=3) | st.sampled_from(["a", "b", "NULL", ""]), max_size=60)
+
+
+def test_a_key_keeps_its_number_in_later_batches() -> None:
+    index = KeyIndex()
+    index.number(pa.array(["b", "a"]))
+    groups, new_rows = index.number(pa.array(["c", "a", "d", "b", "c"]))
+    assert groups.tolist() == [2, 1, 3, 0, 2]
+    assert new_rows.tolist() == [0, 2]
+    assert len(index) == 4
+
+
+def test_a_slice_of_a_longer_array_is_numbered_by_its_own_rows() -> None:
+    groups, new_rows = KeyIndex().number(pa.array(["x", "y", None, "y", "z"]).slice(2, 2))
+    assert (groups.tolist(), new_rows.tolist()) == ([0, 1], [0, 1])
+
+
+@settings(deadline=None)  # the first Arrow call of a process imports pandas
+@given(batches=st.lists(ANY_KEYS, max_size=5))
+def test_numbers_are_those_of_a_plain_dictionary_fed_row_by_row(batches: list[list[str | None]]) -> None:
+    index = KeyIndex()
+    plain: dict[str | None, int] = {}
+    for batch in batches:
+        expected_new = [row for row, key in enumerate(batch) if key not in plain and key not in batch[:row]]
+        expected = [plain.setdefault(key, len(plain)) for key in batch]
+        groups, new_rows = index.number(pa.array(batch, pa.string()))
+        assert groups.tolist() == expected
+        assert new_rows.tolist() == expected_new
+        assert groups.dtype == new_rows.dtype == np.int64
+        assert len(index) == len(plain)
