@@ -1,4 +1,4 @@
-"""Which tests ``make test`` leaves to ``make test-all``: those with the marker ``long``."""
+"""Which tests ``make test`` leaves to ``make test-long``: those with the marker ``long``."""
 
 from __future__ import annotations
 

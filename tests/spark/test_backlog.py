@@ -33,8 +33,8 @@ WORDS = {
     "words": {"function": "approx_count_distinct", "column": "word"},
 }
 PYTHON = {"words": {"function": "value_counts", "column": "word"}, "prices": {"function": "latest", "column": "price"}}
-#: Rows that each of three tasks may reduce: about half, few, none.
-BUDGETS = (400, 40, 0)
+#: Rows that each of three tasks may reduce: few, none.
+BUDGETS = (40, 0)
 
 
 def odd_rows(rows: int = 2_000) -> pa.Table:

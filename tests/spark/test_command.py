@@ -123,14 +123,6 @@ def test_a_spec_that_is_not_there_or_no_yaml_is_told_in_one_sentence(home: Path,
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
-def test_a_file_that_is_no_parquet_is_named(home: Path, here: Here) -> None:
-    (home / "data" / "odd").mkdir()
-    (home / "data" / "odd" / "notes.parquet").write_text("no parquet")
-    done = here("check", "spec.yaml", "--set", "input.path=odd")
-    assert done.returncode == 2
-    assert "notes.parquet: expected a readable Parquet file" in done.stderr
-
-
 _EACH_STAGE = ("stage", "decision")
 
 

@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -92,23 +90,11 @@ def compare(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command
     return told
 
 
-def written(folder: Path, frame: pd.DataFrame, kind: str = "parquet") -> str:
+def written(folder: Path, frame: pd.DataFrame) -> str:
     """The result of another job, and what it is called on the command line."""
     (folder / DAY).mkdir(exist_ok=True)
-    path = folder / DAY / f"theirs.{kind}"
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    if kind == "parquet":
-        pq.write_table(table, path)
-    elif kind == "orc":
-        orc.write_table(table, path)
-    elif kind == "delta":
-        deltalake.write_deltalake(path, table)
-        return f"delta:{path}"
-    elif kind == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_json(path, orient="records", lines=True, date_format="iso", double_precision=15)
-    return str(folder / "{date}" / path.name)
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / DAY / "theirs.parquet")
+    return str(folder / "{date}" / "theirs.parquet")
 
 
 def seeded(theirs: Any) -> pd.DataFrame:

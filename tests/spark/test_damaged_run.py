@@ -19,8 +19,7 @@ from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
-from tests.spark.damage import turn_bit_of_largest_page
-from tests.spark.scenario import DATE, Quiet, spec_of, write_input
+from tests.spark.scenario import DATE, Quiet, spec_of, turn_bit_of_largest_page, write_input
 
 pytestmark = pytest.mark.long
 AGGREGATES = {

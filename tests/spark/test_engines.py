@@ -75,23 +75,6 @@ def test_auto_combines_few_keys_and_says_why(spark: SparkSession, path: Path, tm
     assert "states in 16 splits" in run.decision(0).sentence
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("samples")
-def test_auto_makes_one_state_of_each_of_many_keys_with_large_states(spark: SparkSession, tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    table = pa.table({"key": rng.integers(0, 20_000, 60_000), "user": rng.integers(0, 1000, 60_000)})
-    path = write_input(tmp_path / "input", table)
-    aggregates = {name: {"function": "approx_count_distinct", "column": "user"} for name in ("a", "b", "c", "d")}
-    spec = spec_of(path, "key", aggregates, engine="auto", routing={"reducers": 2})
-    run, (report,) = reduce_job(spark, spec, tmp_path / "run")
-    choice = run.decision(0).engine
-    assert choice is not None
-    assert choice.engine == run.plan(0).engine == "bypass"
-    assert choice.states > 2 * choice.keys
-    assert 0 < choice.bypass_seconds < min(choice.combine_seconds, choice.staged_seconds)
-    assert sum(load.states for load in report.tasks) == report.histogram.keys == result_of(run).num_rows
-
-
 def test_bypass_splits_hot_keys_and_null_and_makes_one_state_of_all_others(spark: SparkSession, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     light = [f"k{number}" for number in rng.integers(0, 5_000, 20_000).tolist()]
@@ -136,14 +119,6 @@ def test_bypass_takes_in_what_a_first_stage_left_over(spark: SparkSession, tmp_p
     assert [run.plan(stage).engine for stage in range(len(reports))] == ["staged", "bypass"]
     assert reports[1].backlog_in_rows == reports[0].backlog_rows > 0
     assert {row["word"]: row["n"] for row in result_of(run).to_pylist()} == Counter(words)
-
-
-@pytest.mark.long
-def test_a_job_that_cannot_be_merged_is_never_combined(spark: SparkSession, path: Path, tmp_path: Path) -> None:
-    aggregates = {"middle": {"function": "exact_median", "column": "value"}}
-    spec = spec_of(path, "key", aggregates, engine="auto", routing={"waves": [1, 3]})
-    run, _ = reduce_job(spark, spec, tmp_path / "run")
-    assert {run.plan(epoch).engine for epoch in range(run.committed_stages())} == {"staged"}
 
 
 @pytest.mark.long

@@ -23,7 +23,6 @@ from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.states import committed_files
 from skewless_spark.states.committed_files import EVALUATED
-from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
 from skewless_spark.states.job_columns import WHOLE, JobColumns
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, session_settings, spec_of, write_input
 from tests.tiers import mostly_long
@@ -125,13 +124,6 @@ def test_a_file_that_no_task_has_reported_is_not_committed(
     assert sorted(Path(attempt.run.path(file.path)) for file in found) == folder
 
 
-def test_a_file_that_only_its_writer_sees_is_a_sentence(tmp_path: Path) -> None:
-    attempt = RunDirectory(str(tmp_path)).new_attempt(stage_step(0))
-    attempt.report([attempt.path("kind=python/part-0.parquet")])
-    with pytest.raises(RunDirectoryError, match=r"has written this file, and it is not here; put the run directory on"):
-        committed_files.written(attempt, PYTHON_STATES, "kind=python")
-
-
 @pytest.mark.parametrize(
     "aggregates", mostly_long([NATIVE, COUNTED, MEDIAN], COUNTED), ids=["native", "python", "not mergeable"]
 )
@@ -222,20 +214,6 @@ def test_a_copy_is_written_as_spark_writes_the_result(
     assert notes[0] == notes[1]
     chunks = [one.metadata.row_group(0).column(0) for one in (by_spark, by_arrow)]
     assert chunks[0].compression == chunks[1].compression
-
-
-@pytest.mark.long
-def test_all_files_of_a_result_have_one_schema(spark: SparkSession, tmp_path: Path) -> None:
-    """Of keys with one state Spark knows more of what is never null than of the merged ones, here that of no key."""
-    table = pa.table({"key": [number % 6 or None for number in range(100)], "value": range(100)})
-    path = write_input(tmp_path / "input", table, files=1)
-    aggregates = {"n": "count", "spread": {"function": "histogram", "column": "value", "edges": [0.0, 50.0]}}
-    routing = {"waves": [1], "reducers": 1, "policy": "static"}
-    output = {"path": str(tmp_path / "out"), "files": 3}
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, routing=routing, output=output), tmp_path / "run")
-    schemas = [pq.read_schema(run.path(file.path)).remove_metadata() for file in run.committed("result").files]
-    assert len(schemas) > 1
-    assert all(schema == schemas[0] for schema in schemas)
 
 
 @pytest.mark.long

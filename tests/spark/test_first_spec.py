@@ -249,12 +249,6 @@ def test_no_file_is_overwritten_and_then_none_is_written(here: Command, tmp_path
     assert [path.read_text() for path in Path("specs").iterdir()] == ["# mine"]
 
 
-def test_an_input_below_the_data_root_is_named_from_there(here: Command, tmp_path: Path) -> None:
-    as_parquet(tmp_path / "data")
-    spec, _ = written(here, "data/clicks.parquet")
-    assert (spec.input.path, spec.name) == ("clicks.parquet", "clicks_by_page")
-
-
 def test_a_spec_that_cannot_be_run_is_not_written(here: Command, tmp_path: Path) -> None:
     as_parquet(tmp_path / "data")
     done = here("init", str(tmp_path / "data"), "--into", "specs")  # its results would be in its input

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import Silent, run_stages
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.sources.cutting import LEAST_BYTES, split_bytes
+from skewless_spark.sources.cutting import split_bytes
 from tests.spark.scenario import DATE, spec_of
 
 
@@ -57,14 +57,6 @@ def test_it_ends_no_later_than_with_an_even_share(sizes: list[int], slots: int) 
         return
     filled = as_spark_fills(sizes, limit)
     assert makespan(filled, slots) <= makespan(as_spark_fills(sizes, even), slots) / 0.99
-
-
-def test_no_limit_cuts_files_into_tiny_pieces() -> None:
-    assert split_bytes([], 4, 2) == split_bytes([0, 0], 4, 2) == LEAST_BYTES
-    assert split_bytes([1], 4, 2) == 1
-    assert split_bytes([LEAST_BYTES], 64, 32) == LEAST_BYTES
-    assert split_bytes([16 * LEAST_BYTES, 100], 64, 32) == LEAST_BYTES
-    assert split_bytes([16 * LEAST_BYTES], 4, 2) == 4 * LEAST_BYTES
 
 
 @pytest.mark.long

@@ -35,23 +35,6 @@ def test_each_range_of_a_large_file_is_sampled_from_its_own_rows(tmp_path: Path)
     }
 
 
-def test_a_partition_has_as_many_rows_in_the_sample_as_it_has_a_part_of_the_input(tmp_path: Path) -> None:
-    sizes = (3 * SAMPLED_ROWS, SAMPLED_ROWS)
-    for number, rows in enumerate(sizes):
-        pq.write_table(pa.table({"key": [f"key-{number}"] * rows}), tmp_path / f"{number}.parquet")
-    units = tuple(
-        Unit(path=str(tmp_path / f"{number}.parquet"), rows=rows, size_bytes=1) for number, rows in enumerate(sizes)
-    )
-    sample = sample_keys(job(sizes).model_copy(update={"units": units, "input_path": str(tmp_path)}))
-    assert sample is not None
-    assert sample.texts is not None
-    assert dict(zip(sample.texts, sample.counts.tolist(), strict=True)) == {
-        "key-0": SAMPLED_ROWS * 3 // 4,
-        "key-1": SAMPLED_ROWS // 4,
-    }
-    assert sample.spread == 1.0, "there are no other partitions"
-
-
 def test_partitions_with_keys_of_their_own_are_seen_to_be_a_bad_sample(tmp_path: Path) -> None:
     table = pa.table({"key": [f"key-{number % 7}" for number in range(200)]})
     pq.write_table(table, tmp_path / "alike.parquet")

@@ -352,12 +352,6 @@ def test_files_without_ids_are_read_by_the_tables_own_mapping_of_names(spark: Sp
     assert [unit.inner for unit in job.units] == [{"w": "v"}]
 
 
-def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
-    iceberg_table(tmp_path, KV)
-    job = frozen(ICEBERG, tmp_path, "v")
-    assert (job.rows, job.units, job.key_types, job.column_types) == (0, (), {"k": "string"}, {"v": "bigint"})
-
-
 @pytest.mark.long
 def test_a_snapshot_that_expired_during_a_run_ends_it_with_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     _, paths = clicks(tmp_path, numbered(100), numbered(100, 100))

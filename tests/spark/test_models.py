@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples.models.catalog_job import published
-from examples.models.decision_tree import BINS
+from examples.models.decision_tree import GRID, Samples, accuracy, train
 from examples.models.naive_bayes import NaiveBayes, class_of, held_out, write_labelled
-from examples.models.tree import Points, grow
 
 
 def small_corpus(folder: Path) -> None:
@@ -54,9 +53,24 @@ def test_naive_bayes_counts_are_those_of_one_process_and_tell_held_out_files(
     assert class_of("abc.py") == "(top)"
 
 
-def test_a_leaf_of_one_class_is_not_split() -> None:
-    only = Points(np.array([1.0, 2.0]), np.array([3, 4]))
-    grown = grow(lambda _, at: {1: {"x": {"a": only}}} if at == 0 else {}, depth=3, bins=BINS)
-    assert grown.exact
-    assert grown.tree[1].split is None
-    assert dict(grown.tree[1].counts) == {"a": 7}
+def xor_samples(count: int = 6000) -> Samples:
+    """Classes that two features decide together and a third one blurs."""
+    rng = np.random.default_rng(9)
+    left, right, noise = (rng.integers(0, GRID, count).astype(np.float64) for _ in range(3))
+    odd = (left > 20) & ((right > 40) | (noise > 55))
+    return Samples({"left": left, "noise": noise, "right": right}, np.where(odd, "odd", "even").tolist())
+
+
+@pytest.mark.long
+def test_the_tree_s_splits_equal_those_of_one_task(spark: SparkSession, tmp_path: Path) -> None:
+    samples = xor_samples()
+    many = train(spark, tmp_path / "many", samples, 2, ("routing.stage_overhead=0", "routing.reducers=3"))
+    one = train(
+        spark, tmp_path / "one", samples, 2,
+        ("routing.policy=static", "routing.reducers=1", "routing.waves=[1]", "output.files=1"),
+    )  # fmt: skip
+    assert many.exact
+    assert many == one
+    assert many.tree[1].split is not None
+    assert {node.split.feature for node in many.tree.values() if node.split} >= {"left", "right"}
+    assert accuracy(many.tree, samples) > 0.9

@@ -315,13 +315,6 @@ def test_an_aggregate_says_what_plain_spark_says(
         assert our_types[name] == their_types[name]
 
 
-def test_a_key_of_one_value_has_no_variance_and_no_correlation(
-    came: tuple[dict[str | None, Row], dict[str, str]],
-) -> None:
-    row = came[0]["constant"]
-    assert (row[NAMES["var_samp"]], row[NAMES["corr"]]) == (0.0, None)
-
-
 def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
     called = {case.call if isinstance(case.call, str) else case.call["function"] for case in CASES.values()}
     native = {

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,6 @@ from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from tests.packages import install
 from tests.spark.scenario import Quiet, result_of, spec_of
 
 FIRST = dt.date(2026, 11, 16)
@@ -128,26 +124,3 @@ def test_sessions_over_five_midnights_with_a_late_file_are_those_of_one_thread(
     assert rows_read(run) == 400 + 300 + 90
     (changed,) = [part for part in run.job().window.parts if part.changed]  # type: ignore[union-attr]
     assert changed.reasons[0].endswith("a.parquet was added, and rows must be seen in order")
-
-
-def test_an_aggregate_whose_states_follow_no_order_is_refused_with_what_to_define(tmp_path: Path) -> None:
-    code = (
-        "from skewless.aggregates.shipped.latest import LATEST\n"
-        "from dataclasses import replace\n"
-        "STEPS = replace(LATEST, name='steps', instead='', concatenable=False)\n"
-    )
-    packages = install(tmp_path / "packages", "steps", code, aggregates="steps = steps:STEPS")
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(
-        "{name: own, input: {path: 'in/{date}'}, window: 3, key: key, output: {path: published}, "
-        "aggregates: {last: {function: steps, column: word}}}"
-    )
-    command = [str(Path(sys.executable).with_name("skewless")), "check", str(spec), "--root", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    told = (
-        "aggregate 'last': expected an aggregate whose states can be merged, with a window, but got 'steps'; let its "
-        "merge take the state of the rows that come next, and declare concatenable=True (docs/write_an_aggregate.md)"
-    )
-    assert told in " ".join(done.stderr.split())

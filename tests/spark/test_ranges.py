@@ -15,9 +15,7 @@ from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.spec.input import Input
 from skewless_spark.session import session as queries
-from skewless_spark.session.session import BATCH_ROWS
 from skewless_spark.sources import cutting, ranges
-from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.worker_files import _Piece, _read
 
@@ -130,18 +128,6 @@ def test_no_batch_has_more_bytes_than_spark_is_given_at_a_time(
     ours = list(_read(_Piece(str(path), 0, 1), ["word"], pa.schema({"word": pa.string()})))
     assert max(batch.nbytes for batch in ours) <= most
     assert pa.Table.from_batches(ours)["word"].cast(pa.large_string()).equals(wanted)
-
-
-def test_batches_of_wide_rows_are_small_before_they_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "input"
-    table = pa.table({"wide": ["x" * (1 << 18)] * 100, "narrow": range(100)})
-    pq.write_table(table, path, use_dictionary=False, row_group_size=50)
-    footer = pq.read_metadata(path)
-    assert rows_at_a_time(footer, None, ["wide", "narrow"]) in {254, 255}
-    assert rows_at_a_time(footer, [1], ["narrow"]) == BATCH_ROWS
-    # Spark's own scan decodes thousands of rows at a time.
-    (unit,) = list_input(given(path), str(path), share=1).units
-    assert (unit.span, unit.rows) == ((0, 2), 100)
 
 
 def test_a_few_wide_rows_among_many_small_ones_are_not_left_to_sparks_scan(

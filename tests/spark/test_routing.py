@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import random
 from collections import Counter
 
@@ -11,11 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.planner.first_plan import first_ring
 from skewless.routing.hashing import bucket_hash, encode_columns, key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
-from skewless.routing.ring import LARGEST_RING_BITS, Ring
-from skewless.spec.routing import Routing
+from skewless.routing.ring import Ring
 from skewless_spark.aggregates.key_text import key_text
 from skewless_spark.stage.routes import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
 from skewless_spark.stage.routes import bucket_hash as spark_bucket_hash
@@ -96,28 +92,6 @@ def test_rows_that_are_added_up_first_go_to_the_tasks_of_the_plan(spark: SparkSe
     counted = Counter((key, plan.task_of(key, origin)) for key, origin in zip(keys, origins, strict=True))
     found = [(row["key"], row["task"], row["count"]) for row in route_drawn(states, plan, "key").collect()]
     assert sorted(found, key=repr) == sorted(((*place, count) for place, count in counted.items()), key=repr)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("factors", [{}, {3: 4, 9999: 2}], ids=["one task each", "key buckets"])
-def test_the_largest_ring_routes_alike_and_its_table_is_in_no_plan(
-    spark: SparkSession, factors: dict[int, int]
-) -> None:
-    """A million slots: written out they would be ten million characters of each plan."""
-    keys: list[str | None] = [*random_keys(2000), *(f"key-{number}" for number in range(20_000)), None]
-    ring = first_ring(Routing(reducers=10_000))
-    plan = RoutingPlan(epoch=1, policy="adaptive", waves=(1, 2), ring=ring, factors=factors)
-    assert ring.ring_bits == LARGEST_RING_BITS
-    rows = spark.createDataFrame(pa.table({"key": keys, "origin": range(len(keys))}))
-    routed = route(rows, plan, "key", "origin")
-    plans = io.StringIO()
-    with contextlib.redirect_stdout(plans):
-        routed.explain("extended")
-    assert "BroadcastHashJoin" in plans.getvalue()
-    assert len(plans.getvalue()) < 10_000
-    said = {row["origin"]: row["task"] for row in routed.toArrow().to_pylist()}
-    assert said == {origin: plan.task_of(key, origin) for origin, key in enumerate(keys)}
-    assert len(set(said.values())) > 8000
 
 
 def test_the_cells_of_a_share_are_as_few_as_can_be_and_hold_each_task_by_its_weight() -> None:

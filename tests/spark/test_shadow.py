@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.publication.records import record_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
-from skewless_cli import running
 from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare import freezing
@@ -27,7 +25,6 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import restating_spec
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.sources.listing import list_input
-from tests.spark.scenario import Told
 from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
@@ -127,21 +124,6 @@ def test_nothing_but_the_run_directory_is_touched(spark: SparkSession, root: Pat
     assert contents(root, "runs/shadow/") == before
 
 
-def test_the_command_prints_the_report_and_the_first_comparison_stands(
-    root: Path, command_here: Callable[..., Told]
-) -> None:
-    (root / "spec.yaml").write_text(text(theirs(root, n=1)))
-    words = ("run", str(root / "spec.yaml"), "--date", str(DAY), "--root", str(root), "--run-dir", str(root / "run"))
-    told = command_here(*words)
-    assert told.returncode == 0, told.stderr
-    assert "compared with parquet:old/2026-11-20:\n  5 keys, 1 differ\n  n: 1 keys differ\n" in told.stdout
-    assert "page 'p3': n 16 here, 17 there" in told.stdout
-    assert "nothing is published: the spec has shadow" in told.stdout
-    theirs(root)
-    again = command_here(*words, "--json")
-    assert (again.returncode, again.json["published_path"], again.json["comparison"]["differ"]) == (0, None, 1)
-
-
 def test_differences_fail_a_run_that_says_so_and_are_kept(spark: SparkSession, root: Path) -> None:
     spec = text(theirs(root, n=1), differences="fail")
     for _ in range(2):
@@ -177,17 +159,6 @@ def test_of_two_attempts_the_first_counts_each_lists_the_other_side_once_and_not
 def test_a_run_that_is_to_be_published_is_not_compared(spark: SparkSession, root: Path) -> None:
     with pytest.raises(RunDirectoryError, match="a spec without shadow, so its result is to be published"):
         compare_shadow(spark, begun(root, "run", text()))
-
-
-def test_a_query_has_the_day_put_in_and_must_be_one(spark: SparkSession, root: Path) -> None:
-    theirs(root)
-    query = f"SELECT * FROM parquet.`{root}/old/{{date}}` WHERE DATE '{{date}}' = DATE '2026-11-20'"
-    _, found = done(spark, root, "run", text(query))
-    assert (found.verdict, found.beside) == ("5 keys, 0 differ", query.replace("{date}", str(DAY)))
-    with pytest.raises(SpecError, match=r"spec, field shadow.with, the query: expected one that Spark can parse"):
-        running.check_job(
-            parse_spec(text("SELECT n FROM (old")), "spec", begun(root, "x", text()).job().part, str(root)
-        )
 
 
 @pytest.mark.parametrize(

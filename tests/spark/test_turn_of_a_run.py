@@ -87,17 +87,6 @@ def test_a_run_that_was_overtaken_while_it_listed_its_input_lists_it_again(
     assert (job.turn, len(job.units)) == (3, 2)
 
 
-def test_an_output_among_the_input_gets_nothing_written_beside_it(root: Path) -> None:
-    run = RunDirectory(str(root / "runs" / "one"))
-    spec = JobSpec.model_validate({
-        "name": "job", "input": {"path": "input"}, "key": "key", "aggregates": {"n": "count"},
-        "output": {"path": "input/out"},
-    })  # fmt: skip
-    with pytest.raises(Exception, match="expected a folder apart from the input"):
-        prepare(run, spec, DATE, str(root))
-    assert [path.name for path in (root / "input").iterdir()] == ["one.parquet"]
-
-
 def test_a_run_that_was_superseded_is_shown_as_such(tmp_path: Path) -> None:
     older, newer = (validated(tmp_path / str(turn), tmp_path / "out", {"a.txt": "x"}, turn=turn) for turn in (1, 2))
     assert publish_now(newer).superseded is None

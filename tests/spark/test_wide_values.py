@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from skewless.spec.spec import JobSpec
 from tests.spark.scenario import spec_of
@@ -78,15 +76,3 @@ def test_40_values_of_60_mib_go_to_python_and_back(tmp_path: Path, sources: Path
     )  # fmt: skip
     found = {row["token"]: row["rows"] for row in result_apart(spec, tmp_path / "run")}
     assert found == {f"{number:04d}": 1 for number in range(_VALUES)}
-
-
-@pytest.mark.long
-def test_spark_writes_wide_rows_in_row_groups_of_some_bytes(spark: SparkSession, tmp_path: Path) -> None:
-    """They are in memory until they are written."""
-    values = pa.table({"v": [random.Random(number).randbytes(1 << 20) for number in range(24)]})
-    rows = spark.createDataFrame(values).coalesce(1)
-    rows.write.option("parquet.block.size", 4 << 20).parquet(str(tmp_path / "out"))
-    (file,) = (tmp_path / "out").glob("*.parquet")
-    footer = pq.read_metadata(file)
-    assert footer.num_rows == 24
-    assert max(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)) < 8 << 20

@@ -33,8 +33,7 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.windows import kept_states
-from tests.spark.damage import turn_bit_of_largest_page
-from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, window_of
+from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, turn_bit_of_largest_page, window_of
 from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
