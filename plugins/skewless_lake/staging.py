@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +90,28 @@ def other_partitions(at: str, target: OutputPart, shown: Sequence[str]) -> SpecE
         f"one partitioned by {', '.join(shown) or 'no column'}",
         "name its date column in output.partition, or publish into a table of its own",
     )  # fmt: skip
+
+
+def require_columns(
+    at: str, target: OutputPart, have: Mapping[str, Any], required: Collection[str], want: Mapping[str, Any]
+) -> list[str]:
+    """Hold the columns of a table to those of a result; both are types by name.
+
+    Returns:
+        Those that the table lacks or has in another type: with ``output.schema: evolve``; else there are none.
+    """
+    evolve = target.output.columns == "evolve"
+    lacking = next((name for name in have if name not in want and (name in required or not evolve)), None)
+    if lacking is not None:
+        hint = "" if evolve else ", or set output.schema: evolve, which leaves columns null that a result lacks"
+        raise SpecError(at, f"a result with its column {lacking!r}", "one without", f"add it{hint}")
+    odd = [name for name, kind in want.items() if name not in have or have[name] != kind]
+    if odd and not evolve:
+        raise SpecError(
+            at, f"a column {odd[0]!r} of type {want[odd[0]]}, as in the result", str(have.get(odd[0], "none")),
+            "set output.schema: evolve, or publish into a table of its own",
+        )  # fmt: skip
+    return odd
 
 
 def all_nullable(columns: pa.Schema) -> pa.Schema:

@@ -19,7 +19,7 @@ from skewless.run.objects.location import is_object, plain_path
 from skewless_lake.delta.log import known_values
 from skewless_lake.refusals import reason
 from skewless_lake.staged_files import OutputPart, TableRule
-from skewless_lake.staging import other_partitions, part_fields
+from skewless_lake.staging import other_partitions, part_fields, require_columns
 
 _READER_VERSIONS = frozenset({1, 2, 3})
 #: All writers of version 6 have to know identity columns.
@@ -255,28 +255,17 @@ def _make(target: OutputPart, wanted: pa.Schema) -> DeltaTable:
 
 def _fit(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTable:
     """The table with all columns of a result."""
-    at, evolve = where(target), target.output.columns == "evolve"
-    have = {field.name: field for field in table.schema().fields}
-    want = {field.name: field for field in Schema.from_arrow(wanted).fields}
-    lacking = [one for one, field in have.items() if one not in want and not (evolve and field.nullable)]
-    if lacking:
+    have = {field.name: field.type for field in table.schema().fields}
+    fields = {field.name: field for field in Schema.from_arrow(wanted).fields}
+    changed = next((name for name in fields if name in have and have[name] != fields[name].type), None)
+    if changed is not None:
         raise SpecError(
-            at, f"a result with its column {lacking[0]!r}", "one without",
-            "add it, or set output.schema: evolve, which leaves columns null that a result lacks",
+            where(target), f"a column {changed!r} of type {fields[changed].type}, as in the result",
+            str(have[changed]), "publish into a table of its own",
         )  # fmt: skip
-    odd = next((one for one in want if one in have and have[one].type != want[one].type), None)
-    if odd is not None:
-        raise SpecError(
-            at, f"a column {odd!r} of type {want[odd].type}, as in the result", str(have[odd].type),
-            "publish into a table of its own",
-        )  # fmt: skip
-    new = [field for one, field in want.items() if one not in have]
-    if new and not evolve:
-        raise SpecError(
-            at, f"a column {new[0].name!r} of type {new[0].type}, as in the result", "none",
-            "set output.schema: evolve, or publish into a table of its own",
-        )  # fmt: skip
-    if new:
-        table.alter.add_columns(new)
+    required = {field.name for field in table.schema().fields if not field.nullable}
+    want = {name: field.type for name, field in fields.items()}
+    if new := require_columns(where(target), target, have, required, want):
+        table.alter.add_columns([fields[name] for name in new])
         sync_version(target, int(table.version()))
     return table

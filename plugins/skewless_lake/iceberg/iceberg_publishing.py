@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -47,40 +47,6 @@ EARLIER = (
 LOST, UNANSWERED = (CommitFailedException,), (CommitStateUnknownException,)
 
 
-class _How(NamedTuple):
-    """What all files of a publication have in common.
-
-    Attributes:
-        kind: the columns of the table as Arrow has them, each with its field id.
-        parts: the values of the partition columns.
-        key: the same, as Iceberg has them.
-        statistics: which bounds are kept of each column.
-        columns: the number of each column, by its path in a file.
-        sort_order: the number of the table's sort order, if the rows are in it.
-    """
-
-    kind: pa.Schema
-    parts: Mapping[str, Any]
-    key: PartitionKey
-    codec: str
-    statistics: Any
-    columns: Any
-    sort_order: int | None
-
-    @classmethod
-    def of(cls, table: Table, target: OutputPart) -> _How:
-        codec = table.properties.get("write.parquet.compression-codec", "zstd")
-        return cls(
-            kind=pa.schema(map(short_texts, schema_to_pyarrow(table.schema(), include_field_ids=True))),
-            parts=target.values,
-            key=_partition(table, target.values),
-            codec={"uncompressed": "none"}.get(codec, codec),
-            statistics=compute_statistics_plan(table.schema(), table.properties),
-            columns=parquet_path_to_id_mapping(table.schema()),
-            sort_order=sort_order_of(table, target),
-        )
-
-
 def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
     schema = table.schema()
     values = [
@@ -101,28 +67,32 @@ def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, Statist
     }
 
 
-def _write(path: str, file: ResultFile, how: _How) -> StagedFile:
-    with create_file(path) as stream:
-        footer = write_rows(stream, file, how.kind, how.parts, how.codec)
-        size = stream.tell()
-    try:
-        about = data_file_statistics_from_parquet_metadata(footer, how.statistics, how.columns)
-    except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
-        about = data_file_statistics_from_parquet_metadata(footer, _without_times(how.statistics), how.columns)
-    statistics = json.dumps(about.to_serialized_dict(), default=bytes.hex)
-    return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=statistics)
-
-
 def stage(
     target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
 ) -> StagedResult:
     """Write a result into files of the output's table, which no snapshot names yet."""
     table, token = ready_table(target, columns), uuid.uuid4()
     files_of_part(table, target.values)  # it is refused, if that is not just the files of one partition
-    how, places = _How.of(table, target), table.location_provider()
-    paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(files))]
+    key, places = _partition(table, target.values), table.location_provider()
+    paths = [places.new_data_location(f"{number:05d}-{token}.parquet", key) for number in range(len(files))]
     begin(paths)
-    written = write_all(paths, files, lambda path, file: _write(path, file, how))
+    kind = pa.schema(map(short_texts, schema_to_pyarrow(table.schema(), include_field_ids=True)))
+    codec = table.properties.get("write.parquet.compression-codec", "zstd").replace("uncompressed", "none")
+    plan = compute_statistics_plan(table.schema(), table.properties)
+    numbers = parquet_path_to_id_mapping(table.schema())
+
+    def write(path: str, file: ResultFile) -> StagedFile:
+        with create_file(path) as stream:
+            footer = write_rows(stream, file, kind, target.values, codec)
+            size = stream.tell()
+        try:
+            about = data_file_statistics_from_parquet_metadata(footer, plan, numbers)
+        except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
+            about = data_file_statistics_from_parquet_metadata(footer, _without_times(plan), numbers)
+        statistics = json.dumps(about.to_serialized_dict(), default=bytes.hex)
+        return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=statistics)
+
+    written = write_all(paths, files, write)
     return StagedResult(table=target.path, location=table.location(), files=tuple(written), rules=rules_of(table))
 
 

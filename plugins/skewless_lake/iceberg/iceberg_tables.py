@@ -21,7 +21,7 @@ from skewless.errors import SpecError
 from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.staged_files import OutputPart
-from skewless_lake.staging import other_partitions, part_fields
+from skewless_lake.staging import other_partitions, part_fields, require_columns
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 #: Files of a table on an object store have some bits of a hash before their names: below one prefix, a store serves
@@ -77,7 +77,7 @@ def _sort_fields(schema: Schema, target: OutputPart) -> list[SortField]:
 def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
     name, catalog = _catalog(target)
-    wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output {name}")
+    wanted = _schema(pa.schema([*part_fields(target), *columns]), at := f"output {name}")
     for attempt in range(_ATTEMPTS):
         try:
             table = catalog.load_table(name.identifier)
@@ -85,7 +85,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
             table = _make(catalog, name, wanted, target)
         _require_partitions(table, target)
         try:
-            return _fit(table, name, wanted, evolve=target.output.columns == "evolve")
+            return _fit(table, target, wanted, at)
         except CommitFailedException:  # somebody has changed the table just now
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -162,26 +162,13 @@ def _require_partitions(table: Table, target: OutputPart) -> None:
         raise other_partitions(at, target, [f"{column} ({transform})" for column, transform in found])
 
 
-def _fit(table: Table, name: TableName, wanted: Schema, *, evolve: bool) -> Table:
+def _fit(table: Table, target: OutputPart, wanted: Schema, at: str) -> Table:
     """The table with all columns of a result."""
-    at = f"output {name}"
-    have = {field.name: field for field in table.schema().fields}
-    want = {field.name: field for field in wanted.fields}
-    required = [one for one, field in have.items() if one not in want and (field.required or not evolve)]
-    if required:
-        raise SpecError(
-            at, f"a result with its column {required[0]!r}", "one without",
-            "set output.schema: evolve, which leaves columns null that a result lacks" if not evolve else "add it",
-        )  # fmt: skip
-    odd = [one for one in want if one not in have or _kind(have[one].field_type) != _kind(want[one].field_type)]
+    have, want = ({field.name: _kind(field.field_type) for field in one.fields} for one in (table.schema(), wanted))
+    required = {field.name for field in table.schema().fields if field.required}
+    odd = require_columns(at, target, have, required, want)
     if not odd:
         return table
-    if not evolve:
-        came = str(have[odd[0]].field_type) if odd[0] in have else "none"
-        raise SpecError(
-            at, f"a column {odd[0]!r} of type {want[odd[0]].field_type}, as in the result", came,
-            "set output.schema: evolve, or publish into a table of its own",
-        )  # fmt: skip
     try:
         with table.update_schema() as update:
             update.union_by_name(wanted)
@@ -189,7 +176,7 @@ def _fit(table: Table, name: TableName, wanted: Schema, *, evolve: bool) -> Tabl
         raise
     except Exception as err:  # noqa: BLE001  # pyiceberg raises several kinds for what cannot be evolved
         raise SpecError(
-            at, f"a column {odd[0]!r} that can become {want[odd[0]].field_type}", str(err).splitlines()[0][:200],
+            at, f"a column {odd[0]!r} that can become {want[odd[0]]}", str(err).splitlines()[0][:200],
             "publish into a table of its own",
         ) from None  # fmt: skip
     return table

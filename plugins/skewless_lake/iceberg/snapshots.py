@@ -108,11 +108,10 @@ def replace_part(
         update={"properties": {**table.metadata.properties, "commit.retry.num-retries": "0"}}
     )
     there = {file.file_path for file in before}
-    summary = written(about)
     try:
         with (
             table.transaction() as transaction,
-            transaction.update_snapshot(snapshot_properties=summary).overwrite() as change,
+            transaction.update_snapshot(snapshot_properties=written(about)).overwrite() as change,
         ):
             for file in before:
                 if file.file_path not in kept:
@@ -150,11 +149,6 @@ def _require_just(table: Table, parts: Mapping[str, Any], made: int, wanted: set
 def ours(table: Table) -> Iterator[tuple[Snapshot, dict[str, str]]]:
     """The published snapshots that runs of ours have made, newest first, with what their summaries say."""
     for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
-        about = summary_of(snapshot)
+        about = told(snapshot.summary.additional_properties if snapshot.summary else {})
         if "part" in about:
             yield snapshot, about
-
-
-def summary_of(snapshot: Snapshot) -> dict[str, str]:
-    """What we have written into the summary of a snapshot."""
-    return told(snapshot.summary.additional_properties if snapshot.summary else {})
