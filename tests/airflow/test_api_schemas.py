@@ -29,11 +29,11 @@ _SCHEMA = f"{_BASE}/api/v1/openapi.json"
 _CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 _USERS = ("", "nobody", "viewer", "admin")
 _ROUTES = (
-    "/dags", "/dags/{dag_id}/runs", "/dags/{dag_id}/parts", "/dags/{dag_id}/comparisons",
+    "/dags", "/dags/{dag_id}/runs", "/dags/{dag_id}/comparisons",
     "/dags/{dag_id}/runs/{run_id}",
     "/dags/{dag_id}/runs/{run_id}/stages/{stage}",
-    "/dags/{dag_id}/runs/{run_id}/decisions/{stage}", "/dags/{dag_id}/runs/{run_id}/ledger",
-    "/dags/{dag_id}/runs/{run_id}/quality", "/dags/{dag_id}/runs/{run_id}/what-if",
+    "/dags/{dag_id}/runs/{run_id}/decisions/{stage}",
+    "/dags/{dag_id}/runs/{run_id}/what-if",
 )  # fmt: skip
 
 

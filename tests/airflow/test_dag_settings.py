@@ -23,7 +23,7 @@ from skewless_airflow.observability.callbacks import report_warnings
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.template import page
-from skewless_airflow.web.views.quality_view import histories, observed_line, read_quality
+from skewless_airflow.web.views.quality_view import histories, read_quality
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.airflow.web_scenario import Moments, synthetic_run
@@ -106,7 +106,7 @@ def test_a_published_run_that_warns_says_so_to_a_callback_and_on_its_page(
     request = Request({"type": "http", "path": "/skewless/dags/small/runs/r/quality", "headers": []})
     shown = page(
         request, "quality.html", dag_id="small", run_id="r", group="", job=None, quality=found, going_on=False,
-        history=histories(found.checks, []), observed_line=observed_line, bands=[],
+        history=histories(found.checks, []),
     ).body.decode()  # fmt: skip
     assert "<strong>Quarantine:</strong> 3 keys in quarantine, of 70 rows of the input." in shown
     assert "! quarantined</span>" in shown

@@ -332,7 +332,7 @@ def test_no_page_has_a_serious_finding_of_axe(visit: Visit, width: int, scheme: 
         "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     )
     found = {}
-    for page in (*OURS, f"dags/{JOB}/parts", "RUN/parts"):
+    for page in (*OURS, "RUN/parts"):
         visit.driver.get(visit.ours(page))
         _await(lambda: len(_text(visit.driver)) > 100, "the page")
         visit.driver.execute_script("document.querySelectorAll('details').forEach((one) => (one.open = true))")

@@ -25,9 +25,7 @@ from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, 
 from skewless_airflow.web.views.costs import WhatIfView, read_what_if
 from skewless_airflow.web.views.history import ComparedNight, RunLine, read_comparisons, read_history
 from skewless_airflow.web.views.jobs import JobLine
-from skewless_airflow.web.views.parts_over_time import Night, read_parts_history
-from skewless_airflow.web.views.quality_view import QualityView, read_quality
-from skewless_airflow.web.views.run import LedgerView, RunView, read_run
+from skewless_airflow.web.views.run import RunView, read_run
 
 
 class Refusal(BaseModel):
@@ -58,14 +56,6 @@ class Runs(_Answer):
     runs: tuple[RunLine, ...]
 
 
-class Parts(_Answer):
-    """The latest runs of a DAG with a window, newest first, of ``total``."""
-
-    dag_id: str
-    total: int = Field(ge=0)
-    runs: tuple[Night, ...]
-
-
 class Comparisons(_Answer):
     """The latest runs of a DAG that were compared with another job, newest first."""
 
@@ -85,19 +75,6 @@ class Run(_OfRun):
     airflow_state: str | None
     state: str
     run: RunView
-
-
-class LedgerSoFar(_OfRun):
-    """The ledger as far as the run has come."""
-
-    balanced: bool
-    ledger: LedgerView
-
-
-class Quality(_OfRun):
-    """The verdict on the result."""
-
-    quality: QualityView
 
 
 class WhatIf(_OfRun):
@@ -159,13 +136,6 @@ def runs(dag_id: DagId, group: Group, session: SessionDep) -> Any:
     return _answer(dag_id=dag_id, total=history.total, runs=history.lines)
 
 
-@router.get("/dags/{dag_id}/parts", dependencies=READ_DAG, responses=answers(Parts))
-def parts(dag_id: DagId, group: Group, session: SessionDep) -> Any:
-    """The latest runs of a DAG with a window, newest first."""
-    history = read_parts_history(dag_id, airflow_runs(session, dag_id), group)
-    return _answer(dag_id=dag_id, total=history.wanted, runs=history.nights)
-
-
 @router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA, responses=answers(Comparisons))
 def comparisons(dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The latest runs of a DAG whose results were compared with another job's, newest first."""
@@ -195,24 +165,6 @@ def stage_report(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Any:
 def stage_decision(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Any:
     """The decision about a stage, as the planner wrote it."""
     return _document(open_run(dag_id, run_id, group).decision(_whole(stage)))
-
-
-@router.get(_RUN + "/ledger", dependencies=READ_RUN, responses=answers(LedgerSoFar))
-def ledger(dag_id: DagId, run_id: RunId, group: Group) -> Any:
-    """The ledger as far as the run has come."""
-    found = read_run(open_run(dag_id, run_id, group)).ledger
-    if found is None:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, "No stage of this run has committed yet.")
-    return _answer(dag_id=dag_id, run_id=run_id, balanced=found.balanced, ledger=found)
-
-
-@router.get(_RUN + "/quality", dependencies=READ_RUN, responses=answers(Quality))
-def quality(dag_id: DagId, run_id: RunId, group: Group) -> Any:
-    """The verdict on the result."""
-    found = read_quality(open_run(dag_id, run_id, group))
-    if found is None:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, "This run has not been validated yet.")
-    return _answer(dag_id=dag_id, run_id=run_id, quality=found)
 
 
 @router.get(_RUN + "/what-if", dependencies=READ_RUN, responses=answers(WhatIf))

@@ -33,18 +33,17 @@ from skewless_airflow.web.views.costs import read_costs, read_what_if
 from skewless_airflow.web.views.decision_view import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_comparisons, read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
-from skewless_airflow.web.views.parts_over_time import read_parts_history
-from skewless_airflow.web.views.quality_view import band_line, histories, observed_line, read_quality
+from skewless_airflow.web.views.quality_view import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_comparison, read_run
-from skewless_airflow.web.views.stage_view import MOST_TASKS, read_job, read_stage, read_stages
-from skewless_airflow.web.views.window_view import read_window, saving
+from skewless_airflow.web.views.stage_view import MOST_TASKS, read_job, read_stage
+from skewless_airflow.web.views.window_view import read_window
 
 router = APIRouter()
 
 _PLAN_TASK = re.compile(r"(?:.+\.)?stage_(\d{1,4})\.plan")
 #: At most so many bars for all stages of a run together, and at least so many for each stage.
 _MOST_BARS, _FEWEST_BARS = 480, 12
-#: How many changed parts of a window the page names one by one; the calendar has all.
+#: How many changed parts of a window the page names one by one.
 _MOST_PARTS = 60
 #: The page of all jobs, which reads many runs, is made anew every so many seconds.
 _JOBS_SECONDS = 20
@@ -144,13 +143,6 @@ def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep
     return _dag_page(request, "over_time.html", dag_id, group, history=history, series=series(history), costs=costs)
 
 
-@router.get("/dags/{dag_id}/parts", dependencies=READ_DAG)
-def parts_over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
-    """The parts of a job with a window, over its runs."""
-    history = read_parts_history(dag_id, airflow_runs(session, dag_id), group)
-    return _dag_page(request, "parts_over_time.html", dag_id, group, history=history)
-
-
 @router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA)
 def comparisons(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The nights of a job beside another one's."""
@@ -197,7 +189,6 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
         groups=asked.groups(),
         job=job,
         window=window,
-        saved=saving(window, read_stages(directory)) if window else None,
         plan=plan_of(directory) if window else None,
         measured=report.window if report else None,
         finality=directory.finality(),
@@ -241,8 +232,6 @@ def quality(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep)
         job=job,
         quality=found,
         history=histories(found.checks, past) if found else [],
-        bands=[(one, band_line(one, job.date if job else "", past)) for one in found.bands] if found else [],
-        observed_line=observed_line,
     )
 
 

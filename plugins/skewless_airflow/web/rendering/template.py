@@ -11,15 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from skewless.bounds import NEAR
 from skewless_airflow.web.rendering import words
-from skewless_airflow.web.rendering.charts import (
-    HEIGHT,
-    history_calendar,
-    key_strip,
-    load_chart,
-    ring_strip,
-    spark_bars,
-    window_calendar,
-)
+from skewless_airflow.web.rendering.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY, harden
 
 _HERE = Path(__file__).parents[1]
@@ -73,8 +65,8 @@ def _environment() -> Environment:
         date=words.date, clock=words.clock, above=words.above,
     )  # fmt: skip
     found.globals.update(
-        key_strip=key_strip, near=NEAR, history_calendar=history_calendar, window_calendar=window_calendar,
-        load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars, chart_height=HEIGHT,
+        key_strip=key_strip, near=NEAR, load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars,
+        chart_height=HEIGHT,
     )  # fmt: skip
     return found
 

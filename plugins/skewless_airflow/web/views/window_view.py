@@ -9,10 +9,7 @@ from skewless.documents.ledger import NO_PARTS, PartLine
 from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
-from skewless_airflow.web.views.stage_view import StageView, whole_job
-
-#: Fewer rows tell what it costs to start tasks, and not what a row costs.
-_ENOUGH_ROWS = 1_000_000
+from skewless_airflow.web.views.stage_view import whole_job
 
 
 @dataclass(frozen=True)
@@ -111,27 +108,6 @@ def read_window(run: RunDirectory) -> WindowView | None:
         missing_count=window.missing_count,
         missing_words=window.missing_words,
     )
-
-
-@dataclass(frozen=True)
-class Saving:
-    """What the rows that were not read would have taken, at tonight's pace.
-
-    Attributes:
-        seconds: at most, as the pace has what a stage costs beside its rows, and merging states is not deducted.
-    """
-
-    seconds: float
-    rows: int
-    spark_seconds: float
-
-
-def saving(window: WindowView, stages: Sequence[StageView]) -> Saving | None:
-    """An estimate of what reuse has saved; None where tonight's rows are too few to tell what a row costs."""
-    rows, seconds = sum(stage.processed for stage in stages), sum(stage.seconds for stage in stages)
-    if rows < _ENOUGH_ROWS or window.new_rows is None:
-        return None
-    return Saving(window.kept_rows * seconds / rows, rows, seconds)
 
 
 def _rows(parts: Sequence[PartView]) -> int:
