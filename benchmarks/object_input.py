@@ -27,7 +27,7 @@ from benchmarks.result_files import DATA, in_words, machine, page_of, table
 from benchmarks.spark.cell import COUNT_AND_SUM, Cell, Place
 from benchmarks.spark.datasets import Dataset, written
 from benchmarks.spark.measurement import check
-from benchmarks.spark.peers.skewless import DATE, Skewless, Unwatched
+from benchmarks.spark.peers.skewless import DATE, Skewless
 from benchmarks.spark.setting import CORES, session
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import run_stages
@@ -123,7 +123,7 @@ def _run(spark: SparkSession, cell: Cell, path: str, scratch: Path) -> pa.Table:
     run = RunDirectory(str(scratch / "run"))
     spec = Skewless("auto").spec(cell, Place(scratch, scratch / "output", scratch))
     prepare(run, spec.model_copy(update={"input": spec.input.model_copy(update={"path": path})}), DATE, str(scratch))
-    run_stages(spark, run, Unwatched())
+    run_stages(spark, run)
     merge_states(spark, run)
     files = run.committed("result").of_kind("result")
     return pa.concat_tables(pq.read_table(run.path(file.path)) for file in files)

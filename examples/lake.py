@@ -23,7 +23,7 @@ from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.iceberg.snapshots import ours
 from skewless_lake.publication import roll_back
 from skewless_lake.staged_files import OutputPart
-from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session
 
@@ -57,7 +57,7 @@ def main() -> None:
         begun = time.monotonic()
         run = RunDirectory(str(root / "runs" / spec.name / f"demo-{time.time_ns()}"))
         prepare(run, spec, day, str(root), str(SPEC))
-        run_pipeline(spark, run, Silent())
+        run_pipeline(spark, run)
         published = publication_of(run)
         if published is None:
             raise ValueError(f"{run} was not published")

@@ -23,7 +23,7 @@ from skewless.spec.spec import JobSpec
 from skewless_cli.run_summary import rows_read
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import other_side
-from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session
 
@@ -57,7 +57,7 @@ def night(spark: SparkSession, spec: JobSpec, day: int, root: Path) -> RunDirect
     """Run the job of a day to its publication."""
     run = RunDirectory(str(root / "nights" / "runs" / f"{time.time_ns()}"))
     prepare(run, spec, FIRST + dt.timedelta(days=day), str(root), str(SPEC))
-    run_pipeline(spark, run, Silent())
+    run_pipeline(spark, run)
     return run
 
 

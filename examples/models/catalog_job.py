@@ -16,7 +16,7 @@ from examples import whole
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.spec.reading import load_spec
-from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 
 CATALOG = Path(__file__).parents[2] / "jobs" / "catalog"
@@ -32,7 +32,7 @@ def published(spark: SparkSession, name: str, root: Path, overrides: Sequence[st
     where = root / "runs" / name / f"model__{now:%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
     run = RunDirectory(str(where), os.environ.get(RUN_GROUP, ""))
     prepare(run, spec, now.date(), str(root))
-    finished = run_pipeline(spark, run, Silent())
+    finished = run_pipeline(spark, run)
     return pq.read_table(finished.publication.path, partitioning=None)
 
 

@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skewless.documents.comparison import Comparison
+from skewless.documents.decision import Decision
 from skewless.documents.job import Job
+from skewless.documents.stage_report import StageReport
 from skewless.errors import InputError, QualityError, SpecError
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
@@ -26,12 +28,11 @@ from skewless_cli import run_summary, say
 from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_new
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
-from skewless_cli.progress import RunProgress
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import check_shadow, other_side
-from skewless_spark.entries.pipeline import finish_run, run_pipeline, run_stages
+from skewless_spark.entries.pipeline import Watcher, finish_run, run_pipeline, run_stages
 from skewless_spark.entries.shared_runs import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
@@ -140,16 +141,32 @@ def run_job(
     if record_of(run):
         publish_now(run)  # an earlier call published it: this checks that all of it is there, and needs no Spark
         return
-    with RunProgress(console) as progress:
+    watcher = _teller(console)
+    if clusters:
+        master = run_shared_stages(run, clusters, watcher).master
+    spark = build_session(name, master)
+    try:
         if clusters:
-            master = run_shared_stages(run, clusters, progress).master
-        spark = build_session(name, master)
-        try:
-            progress.follow(spark)
-            (finish_run if clusters else run_pipeline)(spark, run, progress)
-        finally:
-            if own:  # a process that had a session before keeps it
-                spark.stop()
+            finish_run(spark, run)
+        else:
+            run_pipeline(spark, run, watcher)
+    finally:
+        if own:  # a process that had a session before keeps it
+            spark.stop()
+
+
+def _teller(console: Console) -> Watcher:
+    """Says on a terminal what each stage has done, and the decision after it."""
+
+    def tell(report: StageReport, decision: Decision) -> None:
+        if console.is_terminal:
+            say(
+                console,
+                f"stage {report.stage}: {report.processed_rows:,} rows processed, {report.backlog_rows:,} left over, "
+                f"{report.forwarded_rows:,} forwarded, max/mean {report.balance_words}\n  {decision.sentence}",
+            )
+
+    return tell
 
 
 def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
@@ -242,10 +259,7 @@ def compare_job(
     with _session(f"skewless compare {spec.name}", master) as spark:
         prepare(run, spec, part.date, root, where, hour=part.hour)
         if run.commit_of(RESULT_STEP) is None:
-            with RunProgress(console) as progress:
-                progress.follow(spark)
-                run_stages(spark, run, progress)
-                progress.step("merge")
-                merge_states(spark, run)
+            run_stages(spark, run, _teller(console))
+            merge_states(spark, run)
         theirs = other_side(spark, other, run.job(), compared_columns(run, spark))
         return compare(spark, run, theirs, tolerance, examples)

@@ -9,8 +9,6 @@ import datetime as dt
 import sys
 from pathlib import Path
 
-from skewless.documents.decision import Decision
-from skewless.documents.stage_report import StageReport
 from skewless.errors import QualityError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
@@ -31,14 +29,6 @@ FAILED = (2,)
 COMPARED, BESIDE = (3, 4), "+shadow"
 
 
-class Silent:
-    def step(self, name: str) -> None:
-        """A step begins."""
-
-    def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """A stage has ended."""
-
-
 def main(root: str, spec_file: str) -> None:
     """Run them all; the last one is yesterday's."""
     spec = load_spec(Path(spec_file))
@@ -55,7 +45,7 @@ def main(root: str, spec_file: str) -> None:
                 run = RunDirectory(f"{root}/runs/{spec.name}{group}/night__{date}")
                 prepare(run, job, date, root, spec_file)
                 try:
-                    run_pipeline(spark, run, Silent())
+                    run_pipeline(spark, run)
                 except QualityError:
                     if number not in FAILED:
                         raise

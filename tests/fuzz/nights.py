@@ -35,7 +35,7 @@ from tests.fuzz.published import differences, grouped, published_differences, re
 from tests.fuzz.specs import draw_map, draw_output, draw_routing
 from tests.fuzz.trial import Outcome, draw_key, require, tried
 from tests.fuzz.values import KINDS, Row
-from tests.spark.scenario import Quiet, result_of, window_of
+from tests.spark.scenario import result_of, window_of
 
 FIRST = dt.date(2026, 11, 1)
 NAMES = "abcdefg"
@@ -338,7 +338,7 @@ def _goes_on(spark: SparkSession, one: Night, lake: Lake, end: str, chance: rand
     if one.step == "prepare":
         if lake.format != "delta" and _is_refused(spark, one, lake):
             return False
-        run_stages(spark, one.run, Quiet())
+        run_stages(spark, one.run)
         one.step = "stages"
         processed = sum(report.processed_rows for report in one.run.reports())
         wanted = sum(len(one.job.rows_of(rows)) for rows in one.read.values())
@@ -362,7 +362,7 @@ def _is_refused(spark: SparkSession, one: Night, lake: Lake) -> bool:
     gone = [rows for (day, name), rows in one.read.items() if lake.files[day].get(name) is not rows]
     if any(gone):
         with pytest.raises(InputError):
-            run_stages(spark, one.run, Quiet())
+            run_stages(spark, one.run)
     return bool(gone)
 
 
@@ -370,7 +370,7 @@ def _publish(spark: SparkSession, one: Night, lake: Lake, result: list[Row]) -> 
     """Publish a result, unless a run that was prepared later has published its day."""
     newest, output = one.job.published.get(one.last, -1), one.spec["output"]
     before = read_published(output, lake.folder, one.date) if newest > one.turn else []
-    finish_run(spark, one.run, Quiet())
+    finish_run(spark, one.run)
     published = read_published(output, lake.folder, one.date)
     if newest < one.turn:
         one.job.published[one.last] = one.turn

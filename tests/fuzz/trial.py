@@ -163,7 +163,7 @@ def run_trial(spark: SparkSession, seed: int, number: int, folder: Path, compare
             outcome.features.append("compared")
             require(comparison_faults(spark, run, computed(spark, place, "again", again, source)[0], len(result)))
         if publishes:
-            finish_run(spark, run, watcher)
+            finish_run(spark, run)
             published = read_published(spec["output"], place, DATE)
             require(published_differences(spec["output"], published, result))
 

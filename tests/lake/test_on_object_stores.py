@@ -18,7 +18,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.result import Window
 from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog
-from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.lake.outputs import publish, seen
 from tests.lake.test_outputs import DAY, plain, run, spec
@@ -82,8 +82,8 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     assert (job.root, job.input_path) == ("s3://lake/data", "s3://lake/data/in")
     assert job.output_path == "delta+s3://lake/data/marts/visits"
     assert (job.turn, second.job().turn) == (1, 2)
-    run_pipeline(spark, second, Silent())
-    run_pipeline(spark, first, Silent())
+    run_pipeline(spark, second)
+    run_pipeline(spark, first)
     record = record_of(first)
     assert record is not None
     assert record.superseded is not None, "the first has drawn the lower turn"

@@ -28,7 +28,7 @@ from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_summary, run_view
 from skewless_lake.catalogs import open_catalog
-from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.lake.outputs import publish
 from tests.tiers import mostly_long
@@ -85,7 +85,7 @@ def spec(root: Path, output: dict[str, Any], **fields: Any) -> JobSpec:
 def run(spark: SparkSession, root: Path, given: JobSpec, name: str, day: dt.date = DAY) -> RunDirectory:
     found = RunDirectory(str(root / "runs" / name))
     prepare(found, given, day, str(root))
-    run_pipeline(spark, found, Silent())
+    run_pipeline(spark, found)
     return found
 
 
@@ -190,7 +190,7 @@ def test_an_hour_is_a_partition_of_its_own(spark: SparkSession, tmp_path: Path) 
     for hour in ("01", "02", "01"):
         found = RunDirectory(str(tmp_path / "runs" / f"{hour}{len(list((tmp_path / 'runs').glob('*')))}"))
         prepare(found, given, DAY, str(tmp_path), hour=hour)
-        run_pipeline(spark, found, Silent())
+        run_pipeline(spark, found)
     table = iceberg(tmp_path).scan().to_arrow()
     assert sorted({(str(row["on_day"]), row["hour"]) for row in table.to_pylist()}) == [
         ("2026-11-20", "01"), ("2026-11-20", "02"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from skewless_leases import FencedOutError, Lease, TimeSpans
+from skewless_leases import FencedOutError, Lease, TimeSpans, commit
 
 PARTITION = "stages/0003"
 SPANS = TimeSpans.around(0.2)
@@ -31,7 +31,7 @@ def main() -> None:
             if verb == "leave":
                 break
             try:
-                lease.commit(words[0])
+                commit(lease.store, lease.grant, words[0])
                 say("committed", words[0])
             except FencedOutError as err:
                 say("refused", err)

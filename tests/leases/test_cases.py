@@ -133,9 +133,6 @@ class Course:
     def grabs(self, count: int) -> None:
         assert len(self.simulated.store.scan("grab/")) == count
 
-    def workers(self, names: list[str]) -> None:
-        assert sorted(self.simulated.store.scan("workers/")) == [f"workers/{name}" for name in names]
-
 
 @pytest.mark.parametrize("case", CASES["courses"], ids=lambda case: case["case"])
 def test_what_comes_of_several_workers(case: dict[str, Any]) -> None:

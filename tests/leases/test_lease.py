@@ -118,4 +118,4 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for_and_one_that_is_gone_is
 
 def test_a_lease_that_was_not_entered_has_no_grant(address: str) -> None:
     with pytest.raises(LeaseError, match="it is not held; enter it first"):
-        Lease(address, PARTITION, "holder", SPANS).commit("early")
+        _ = Lease(address, PARTITION, "holder", SPANS).grant

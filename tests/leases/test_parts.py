@@ -294,7 +294,7 @@ def test_a_worker_that_has_room_again_looks_before_it_is_time(tmp_path: Path) ->
         while "p0" not in worker.grants():
             assert time.monotonic() - began < 60
             time.sleep(0.005)
-        worker.commit(worker.grants()["p0"], "done")
+        commit(worker.store, worker.grants()["p0"], "done")
         worker.look_soon()
         while "p1" not in worker.grants():
             assert time.monotonic() - began < 60

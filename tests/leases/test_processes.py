@@ -9,7 +9,7 @@ import pytest
 
 from skewless_leases.balancing.worker import Worker
 from skewless_leases.lease_errors import LeaseError, StoreError
-from skewless_leases.ownership.fence import Grant, read
+from skewless_leases.ownership.fence import Grant, commit, read
 from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.lease_tables import look_at
@@ -63,7 +63,7 @@ def test_a_value_that_is_out_of_sight_for_some_looks_ends_nobody(
         hidden.rename(value)
         partitions.append("p2")
         until(lambda: len(worker.grants()) == 3, "the third one to be held, too")
-        worker.commit(worker.grants()["p0"], "after")
+        commit(worker.store, worker.grants()["p0"], "after")
     assert read(store, "p0").value == "after"
 
 

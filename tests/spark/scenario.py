@@ -51,12 +51,7 @@ class Quiet:
     def __init__(self) -> None:
         self.reports: list[StageReport] = []
 
-    def step(self, name: str) -> None:
-        """Nothing."""
-
-    def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """Keep the report."""
-        del decision
+    def __call__(self, report: StageReport, _decision: Decision) -> None:
         self.reports.append(report)
 
 

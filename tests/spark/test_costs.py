@@ -20,7 +20,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.run_bills import bill_of
 from skewless_spark.engines import stage
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
-from tests.spark.scenario import Quiet, prepared, spec_of, write_input
+from tests.spark.scenario import prepared, spec_of, write_input
 from tests.tiers import mostly_long
 
 SLOTS = 2
@@ -105,7 +105,7 @@ def test_the_bill_is_that_of_the_event_log(
     spec = spec_of(skewed_input(tmp_path), "key", aggregates, engine=engine, routing=routing)
     run = prepared(tmp_path, spec)
     with event_log(spark, tmp_path / "events") as events:
-        run_pipeline(spark, run, Quiet())
+        run_pipeline(spark, run)
     tasks, bill = ended_tasks(events), bill_of(run)
     found = bill.counted
     assert found.used == pytest.approx(used(tasks), rel=NEAR)
@@ -136,8 +136,8 @@ def test_a_stage_tried_again_counts_once_and_the_lost_try_apart(
         with monkeypatch.context() as once:
             once.setattr(stage, "require_kept", unbalanced)
             with pytest.raises(LedgerError):
-                run_stages(spark, run, Quiet())
-        run_stages(spark, RunDirectory(str(run)), Quiet())
+                run_stages(spark, run)
+        run_stages(spark, RunDirectory(str(run)))
     bill = bill_of(run)
     (name, lost), (again, counted) = bill.lost[0], bill.steps[0]
     assert (name, again, len(bill.lost), bill.unknown) == ("stage 0", "stage 0", 1, 0)

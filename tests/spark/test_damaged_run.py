@@ -19,7 +19,7 @@ from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
-from tests.spark.scenario import DATE, Quiet, spec_of, turn_bit_of_largest_page, write_input
+from tests.spark.scenario import DATE, spec_of, turn_bit_of_largest_page, write_input
 
 pytestmark = pytest.mark.long
 AGGREGATES = {
@@ -66,5 +66,5 @@ def test_a_bit_that_turned_within_the_data_is_found_where_it_is_read(
 
 
 def _go_on(spark: SparkSession, run: RunDirectory) -> None:
-    run_stages(spark, run, Quiet())
+    run_stages(spark, run)
     merge_states(spark, run)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory
-from skewless_spark.entries.pipeline import Silent, run_stages
+from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources.cutting import split_bytes
 from tests.spark.scenario import DATE, spec_of
@@ -70,7 +70,7 @@ def test_spark_makes_these_splits(spark: SparkSession, tmp_path: Path) -> None:
     prepare(
         run, spec_of(tmp_path / "in", "key", {"n": "count"}, engine="combine", routing=routing), DATE, str(tmp_path)
     )
-    run_stages(spark, run, Silent())
+    run_stages(spark, run)
     (report,) = run.reports()
     assert sorted(split.rows for split in report.splits) == [2_000, *[4_000] * 7]
     assert not [path for path in (tmp_path / "in").iterdir() if path.suffix != ".parquet"]

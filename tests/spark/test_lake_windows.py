@@ -28,7 +28,7 @@ from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from tests.lake_tables import append, compact, data_file, delete_positions, iceberg_table
-from tests.spark.scenario import Quiet, result_of, spec_of
+from tests.spark.scenario import result_of, spec_of
 
 NIGHT = dt.date(2026, 11, 3)
 DAYS = [dt.date(2026, 11, 1), dt.date(2026, 11, 2), NIGHT]
@@ -54,7 +54,7 @@ class Nights:
         spec = spec_of(self.root / "x", "k", SUM, **fields, input=self.source)
         run = RunDirectory(str(self.root / f"run{self.number}"))
         prepare(run, spec, date, str(self.root))
-        run_stages(self.spark, run, Quiet())
+        run_stages(self.spark, run)
         merge_states(self.spark, run)
         found = result_of(run)
         # What ``compare --with fresh`` computes, from the files that the states are said to stand for.
@@ -168,7 +168,7 @@ def test_an_aggregate_that_sees_rows_in_order_has_a_compacted_part_anew(spark: S
     for number in range(2):
         run = RunDirectory(str(tmp_path / f"run{number}"))
         jobs.append(prepare(run, spec, NIGHT, str(tmp_path)))
-        run_stages(spark, run, Quiet())
+        run_stages(spark, run)
         merge_states(spark, run)
         if not number:
             compact(table, old, data_file(table, rows_of(NIGHT, 0, 10), record(NIGHT)))

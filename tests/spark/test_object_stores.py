@@ -27,7 +27,7 @@ from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sources.worker_files import read_in_workers, write_in_workers
 from tests.broken_wire import Fault, broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
-from tests.spark.scenario import DATE, Quiet, all_as_clients, as_rows, reduce_job, spec_of, window_of, write_input
+from tests.spark.scenario import DATE, all_as_clients, as_rows, reduce_job, spec_of, window_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
 from tests.tiers import mostly_long
 
@@ -111,7 +111,7 @@ def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
     path = put_input(server, f"{place}/in", table)
     run = RunDirectory(f"{place}/run")
     prepare(run, far_spec(path, tmp_path, engine=engine, routing=routing), DATE, str(tmp_path))
-    run_pipeline(spark, run, Quiet())
+    run_pipeline(spark, run)
     assert as_rows(result_of(run)) == local_result(spark, tmp_path, table, engine=engine, routing=routing)
     published = next((tmp_path / "out").glob(f"*{DATE}*"))
     assert as_rows(pq.read_table(published)) == as_rows(result_of(run))
@@ -143,7 +143,7 @@ def test_windows_of_hours_and_of_all_that_there_are(
         )  # fmt: skip
         run = RunDirectory(f"{place}/run-{hour}-{window}")
         prepare(run, spec, part.date, str(tmp_path), hour=part.hour)
-        run_pipeline(spark, run, Quiet())
+        run_pipeline(spark, run)
         return run
 
     for hour, table in rows.items():
@@ -188,7 +188,7 @@ def test_a_run_over_a_wire_that_breaks_ends_right_or_with_one_sentence(
             run = RunDirectory(f"{place}/run")
             try:
                 prepare(run, far_spec(path, tmp_path, routing={"waves": [1]}), DATE, str(tmp_path))
-                run_pipeline(spark, run, Quiet())
+                run_pipeline(spark, run)
                 break
             except (SkewlessError, PySparkException) as err:
                 said.append(sentence_for(err))

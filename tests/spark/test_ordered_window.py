@@ -17,7 +17,7 @@ from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from tests.spark.scenario import Quiet, result_of, spec_of
+from tests.spark.scenario import result_of, spec_of
 
 FIRST = dt.date(2026, 11, 16)
 DAY_SECONDS = 24 * 60 * 60
@@ -65,7 +65,7 @@ class Days:
         path = self._folder / "lake" / "date={date}"
         spec = spec_of(path, "key", ORDERED, window={"length": window, "keep": 7}, routing=ROUTING, output=output)
         prepare(run, spec, FIRST + dt.timedelta(days=day), str(self._folder))
-        run_stages(self._spark, run, Quiet())
+        run_stages(self._spark, run)
         merge_states(self._spark, run)
         return result_of(run).to_pylist(), run
 

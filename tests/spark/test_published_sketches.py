@@ -34,7 +34,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.session.versions import lacking_aggregate
 from skewless_spark.states.job_columns import JobColumns
-from tests.spark.scenario import DATE, Quiet, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
 #: The arguments of each sketch, and what its values become before they are put into one.
@@ -226,7 +226,7 @@ def test_sketches_are_published_in_every_format_but_csv(spark: SparkSession, tmp
     spec = spec_of(path, "key", aggregates, output={"path": place, "format": kind})
     run = RunDirectory(str(tmp_path / "run"))
     prepare(run, spec, DATE, str(tmp_path))
-    run_pipeline(spark, run, Quiet())
+    run_pipeline(spark, run)
     (row,) = OUTPUTS[kind](tmp_path / "out")
     sketches = {name: base64.b64decode(row[name]) if kind == "json" else row[name] for name in aggregates}
     (own,) = result_of(run).select([*aggregates]).to_pylist()

@@ -24,7 +24,7 @@ from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.merge import merge_states
-from tests.spark.scenario import Quiet, Told, as_rows, result_of, shown, window_of
+from tests.spark.scenario import Told, as_rows, result_of, shown, window_of
 from tests.spark.test_window import DAY, Lake
 
 AGGREGATES: dict[str, Any] = {
@@ -153,7 +153,7 @@ def test_restating_goes_on_where_it_was_interrupted(lake: Lake, command: Command
     stale, _ = find_stale(spec, (DAY, DAY + dt.timedelta(days=9)), str(lake.folder), "spec")
     begun = RunDirectory(str(lake.folder / "runs" / "scenario" / stale[0].run_name))
     turn = prepare(begun, spec, stale[0].part.date, str(lake.folder)).turn
-    run_stages(lake.spark, begun, Quiet())
+    run_stages(lake.spark, begun)
     merge_states(lake.spark, begun)
 
     told = command("restate", *span, "--json").json

@@ -19,7 +19,7 @@ from skewless.publication.records import record_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless_spark.comparison.compare import compare_shadow
-from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare import freezing
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import restating_spec
@@ -78,7 +78,7 @@ def begun(root: Path, name: str, spec: str) -> RunDirectory:
 
 def done(spark: SparkSession, root: Path, name: str, spec: str) -> tuple[RunDirectory, Any]:
     run = begun(root, name, spec)
-    return run, run_pipeline(spark, run, Silent()).outcome
+    return run, run_pipeline(spark, run).outcome
 
 
 def theirs(root: Path, **changed: Any) -> str:

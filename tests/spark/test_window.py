@@ -33,7 +33,7 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.windows import kept_states
-from tests.spark.scenario import Quiet, as_rows, result_of, shown, spec_of, turn_bit_of_largest_page, window_of
+from tests.spark.scenario import as_rows, result_of, shown, spec_of, turn_bit_of_largest_page, window_of
 from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
@@ -94,9 +94,9 @@ class Lake:
         """Run the job of a day to its merged result, or to its publication."""
         run = self.prepared(day, spec or self.spec())
         if publish:
-            run_pipeline(self.spark, run, Quiet())
+            run_pipeline(self.spark, run)
         else:
-            run_stages(self.spark, run, Quiet())
+            run_stages(self.spark, run)
             merge_states(self.spark, run)
         return run
 
@@ -116,7 +116,7 @@ class Lake:
                 shutil.copytree(source, folder / "in" / source.name)
         spec = spec_of(folder / "in", "key", aggregates or AGGREGATES, engine="combine", **fields)
         run = self.prepared(days[-1], spec)
-        run_stages(self.spark, run, Quiet())
+        run_stages(self.spark, run)
         merge_states(self.spark, run)
         return as_rows(result_of(run))
 
@@ -170,7 +170,7 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
     lake.put(0, "a")
     lake.put(1, "a")
     run = lake.prepared(1, lake.spec(**fields))
-    run_stages(spark, run, Quiet())
+    run_stages(spark, run)
     found, jobs_run = [], []
     for most in (kept_states.COPIED_BYTES, -1):
         monkeypatch.setattr(kept_states, "COPIED_BYTES", most)
@@ -210,7 +210,7 @@ def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) ->
     plan, halves = run.plan(0), ((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 2))
     split = plan.model_copy(update={"head": {"key1": halves}, "budget_rows": None})
     Path(run.path("plans/0000.json")).write_text(split.sealed(), encoding="utf-8")
-    run_stages(lake.spark, run, Quiet())
+    run_stages(lake.spark, run)
     merge_states(lake.spark, run)
     (report,) = run.reports()
     assert sum(load.states or 0 for load in report.tasks) > len(lake.keys(0, "b")), "the key has two in the stage"
@@ -284,7 +284,7 @@ def test_states_that_are_damaged_are_made_anew_tonight_or_by_the_next_run(lake: 
     (made,) = store.version(window.parts[1].name, 2).states
     Path(store.path(made.path)).unlink()
     prepare(third, lake.spec(), DAY + dt.timedelta(days=2), str(lake.folder))
-    run_stages(lake.spark, third, Quiet())
+    run_stages(lake.spark, third)
     merge_states(lake.spark, third)
     assert reduced(third) == 300
     assert as_rows(result_of(third)) == right

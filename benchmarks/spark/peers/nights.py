@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.datasets import LakeOfDays
 from benchmarks.spark.peers.builtin import HLL_LG_K, KLL_K
-from benchmarks.spark.peers.skewless import Unwatched, timed
+from benchmarks.spark.peers.skewless import timed
 from benchmarks.spark.setting import settings
 from benchmarks.spark.spark_work import jobs_since, next_job, stages_of
 from skewless.publication.publish import require_passed
@@ -129,7 +129,7 @@ class NightsOfSkewless(_OfNights):
         spec, day = self.spec(cell, lake), self.lake.newest(self._night, _days_of(cell))
         timed(figures, "prepare_seconds", lambda: prepare(run, spec, day, str(folder)))
         first = next_job(spark)
-        timed(figures, "stages_seconds", lambda: run_stages(spark, run, Unwatched()))
+        timed(figures, "stages_seconds", lambda: run_stages(spark, run))
         figures["rows_read"], first = _rows_read(spark, first), next_job(spark)
         timed(figures, "merge_seconds", lambda: merge_states(spark, run))
         figures["states_read"] = _rows_read(spark, first)

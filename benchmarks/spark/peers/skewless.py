@@ -20,7 +20,6 @@ import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks.spark.cell import Cell, Place
-from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.publication.publish import require_passed
 from skewless.run.certificate import run_certificate
@@ -57,7 +56,7 @@ class Skewless:
         run = RunDirectory(str(place.scratch / "run"))
         figures: dict[str, float] = {}
         timed(figures, "prepare_seconds", lambda: prepare(run, self.spec(cell, place), DATE, str(place.scratch)))
-        timed(figures, "stages_seconds", lambda: run_stages(spark, run, Unwatched()))
+        timed(figures, "stages_seconds", lambda: run_stages(spark, run))
         timed(figures, "merge_seconds", lambda: merge_states(spark, run))
         figures["wall_seconds"] = sum(figures[f"{step}_seconds"] for step in ("prepare", "stages", "merge"))
         timed(figures, "validate_seconds", lambda: require_passed(run, validate(spark, run)))
@@ -82,16 +81,6 @@ class Skewless:
             "output": {"path": str(place.scratch / "published")},
         }
         return parse_spec(yaml.safe_dump(raw, sort_keys=False))
-
-
-class Unwatched:
-    """Nobody wants to know how far the run is."""
-
-    def step(self, name: str) -> None:
-        """See ``Watcher``."""
-
-    def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """See ``Watcher``."""
 
 
 def timed(figures: dict[str, float], name: str, step: Callable[[], object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -24,25 +24,12 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.step_measures import spark_jobs, spark_step
 
-
-class Watcher(Protocol):
-    """Follows the progress of a run."""
-
-    def step(self, name: str) -> None:
-        """Called when a step begins."""
-
-    def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """Called when a stage is committed and the decision after it has been made."""
+#: Is told of each stage once it is committed and the decision after it has been made.
+Watcher = Callable[[StageReport, Decision], None]
 
 
-class Silent:
-    """A watcher that shows nothing."""
-
-    def step(self, name: str) -> None:
-        """Nothing."""
-
-    def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """Nothing."""
+def unwatched(_report: StageReport, _decision: Decision) -> None:
+    """The watcher of a run that nobody follows."""
 
 
 class Finished(NamedTuple):
@@ -75,43 +62,39 @@ LAST_STEPS: Mapping[str, Callable[[SparkSession, RunDirectory], Publication | Co
 }
 
 
-def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
+def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher = unwatched) -> Finished:
     """Run a prepared job to its end, starting after its last commit."""
     import_soon()
     run_stages(spark, run, watcher)
-    return finish_run(spark, run, watcher)
+    return finish_run(spark, run)
 
 
-def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
+def finish_run(spark: SparkSession, run: RunDirectory) -> Finished:
     """Merge and validate a run whose stages are committed, and do its last step: publish it, or compare it.
 
     Raises:
         QualityError: the result failed validation, or differs where it must not; nothing was published.
     """
     import_soon()
-    watcher.step("merge")
     with spark_step(run, "merge"), spark_jobs(spark):
         merge_states(spark, run)
-    watcher.step("validate")
     with spark_step(run, "validate"), spark_jobs(spark):
         quality = validate(spark, run)
     require_passed(run, quality)
     last = last_step_of(run.job().spec).name
-    watcher.step(last)
     with spark_step(run, last):
         return Finished(quality, LAST_STEPS[last](spark, run))
 
 
-def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None:
+def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher = unwatched) -> None:
     """Run the stages of a prepared job and decide after each, until no further stage is needed."""
     stage = 0
     while True:
-        watcher.step(f"stage {stage}")
         with spark_step(run, f"stage {stage}"), spark_jobs(spark):
             report = run_stage(spark, run, stage)
         with spark_step(run, f"decision {stage + 1}"):
             decision = run.decide(stage + 1, plan_next_stage)
-        watcher.stage_done(report, decision)
+        watcher(report, decision)
         if decision.next_plan is None:
             return
         stage += 1

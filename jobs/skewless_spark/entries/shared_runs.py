@@ -104,17 +104,15 @@ class _Progress:
 
     def __init__(self, run: RunDirectory, watcher: Watcher) -> None:
         self._run, self._watcher, self._stages = run, watcher, 0
-        watcher.step("stage 0")
 
     def all_done(self) -> bool:
         """Tell the watcher of new stages; returns whether no further stage is needed."""
         while self._run.exists(f"decisions/{self._stages + 1:04d}.json"):
             decision = self._run.decision(self._stages + 1)
-            self._watcher.stage_done(self._run.report(self._stages), decision)
+            self._watcher(self._run.report(self._stages), decision)
             if decision.next_plan is None:
                 return True
             self._stages += 1
-            self._watcher.step(f"stage {self._stages}")
         return False
 
 

@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.errors import LostRaceError
 from skewless.run.directory import Fence, RunDirectory
 from skewless.run.objects.location import is_object
-from skewless_leases import FencedOutError, Lease, TimeSpans
+from skewless_leases import FencedOutError, Lease, TimeSpans, commit, read
 
 #: The lease of a step is below its folder, so that whoever removes the folder to repeat the step removes it too.
 OWNER = "owner"
@@ -42,7 +42,7 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
     name = f"{socket.gethostname()[:_HOST_CHARACTERS]}-{os.getpid()}"
     spans = TimeSpans.around(run.job().spec.sharing.lease_seconds)
     with Lease(address_of_leases(run, f"{step}/{OWNER}"), step, name, spans) as lease:
-        if before := lease.committed():
+        if before := read(lease.store, step).value:
             run.finish_admitted(step, before)
         yield _StepFence(run, step, lease)
         if run.exists(f"{step}/COMMIT.json"):
@@ -65,7 +65,7 @@ class _StepFence:
 
     def admit(self, attempt: str) -> None:
         try:
-            self._lease.commit(attempt)
+            commit(self._lease.store, self._lease.grant, attempt)
         except FencedOutError as err:
             if not self._run.exists(f"{self._step}/COMMIT.json"):
                 raise

@@ -16,7 +16,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
+from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, check, commit, keep, read
 from skewless_leases.stores.lease_tables import look_at
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.session.step_lease import address_of_leases, has_leases
@@ -185,10 +185,10 @@ class _Participation:
             with self._at_work:
                 if self._failure is not None or not self._claims.begin(grant):
                     return
-                self._persistently(lambda: self._leases.keep(grant))
+                self._persistently(lambda: keep(self._leases.store, grant))
                 outcome = work()
             value = outcome()
-            self._persistently(lambda: self._leases.commit(grant, value))
+            self._persistently(lambda: commit(self._leases.store, grant, value))
             self._leases.look_soon()
         except FencedOutError as err:
             log.warning("%s: %s", self._cluster, err)
@@ -224,7 +224,7 @@ class _Participation:
     def _count(self, grant: Grant, routed: RoutedRows) -> str:
         committed = look_at(self._leases.store, 0.0).committed()
         done = [SharedTask.from_sealed(committed[name].encode(), f"lease of {name}") for name in routed.partitions]
-        self._leases.check(grant)
+        check(self._leases.store, grant)
         return finish_stage(self._shared, routed, done, lambda: time.monotonic() - self._started).digest()
 
     def _committed(self, name: str) -> str:

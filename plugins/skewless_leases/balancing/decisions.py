@@ -108,10 +108,6 @@ def _best_to_move(stock: Sequence[str], weights: Mapping[str, float], gap: float
     return best if best is not None and gap - weights[stock[best]] >= WORTH_A_MOVE else None
 
 
-#: A dead worker's record is kept for so many maximum lease times, so that all have seen that it is dead.
-FORGET_AFTER_LEASES = 4
-
-
 @dataclass(frozen=True)
 class Take:
     """Become the holder of a partition."""
@@ -144,14 +140,7 @@ class ClearGrab:
     reason: str
 
 
-@dataclass(frozen=True)
-class Forget:
-    """Remove the record of a dead worker that holds nothing any more."""
-
-    worker: str
-
-
-Action = Take | Challenge | Surrender | ClearGrab | Forget
+Action = Take | Challenge | Surrender | ClearGrab
 
 
 @dataclass(frozen=True)
@@ -243,7 +232,7 @@ def decide(
     shares = _shares(seen)
     moves = {partition: victim for partition, (victim, thief) in shares.moves.items() if thief == me}
     challenges, after = _challenged(seen, moves)
-    return (*surrendered, *clear, *_taken(seen, shares), *challenges, *_forgotten(seen)), after
+    return (*surrendered, *clear, *_taken(seen, shares), *challenges), after
 
 
 def _in_averages(partitions: Collection[str]) -> Mapping[str, float]:
@@ -336,14 +325,3 @@ def _challenged(seen: Situation, moves: Mapping[str, str]) -> tuple[list[Challen
         return [], replace(memory, uneven_since=since)
     found = [Challenge(partition, victim) for partition, victim in sorted(moves.items())]
     return found, replace(memory, uneven_since=None, last_round=time)
-
-
-def _forgotten(seen: Situation) -> list[Forget]:
-    named = {seen.look.holder(partition) for partition in seen.weights}
-    named |= {row.record.challenger for row in seen.look.grabs.values()}
-    long = FORGET_AFTER_LEASES * seen.spans.maximum_lease
-    return [
-        Forget(worker)
-        for worker in sorted(seen.dead & set(seen.look.presences) - named)
-        if seen.memory.silences.heard[worker].silence >= long
-    ]

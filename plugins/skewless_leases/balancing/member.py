@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from skewless_leases.balancing.decisions import Action, Challenge, ClearGrab, Forget, Memory, Surrender, Take, decide
+from skewless_leases.balancing.decisions import Action, Challenge, ClearGrab, Memory, Surrender, Take, decide
 from skewless_leases.lease_errors import FencedOutError, LeaseError
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, release, take
-from skewless_leases.stores.lease_tables import GRAB, WORKERS, Grab, Look, encode, look_at
+from skewless_leases.stores.lease_tables import GRAB, Grab, Look, encode, look_at
 from skewless_leases.stores.store import KeyValueStore
 
 log = logging.getLogger(__name__)
@@ -111,9 +111,6 @@ class Member:
         elif isinstance(action, ClearGrab):
             done = self.store.delete(GRAB + action.partition, look.grabs[action.partition].version)
             self._say(action, "done" if done else "refused: it has changed")
-        elif isinstance(action, Forget):
-            done = self.store.delete(WORKERS + action.worker, look.presences[action.worker].version)
-            self._say(action, "done" if done else "refused: it is alive again")
 
     def _take(self, action: Take, look: Look) -> None:
         grant = take(self.store, action.partition, self.name, look.allocations.get(action.partition))

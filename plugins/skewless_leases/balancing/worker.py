@@ -14,7 +14,6 @@ from skewless_leases.balancing.member import Member, Work
 from skewless_leases.lease_errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat import Heartbeat
 from skewless_leases.liveness.spans import TimeSpans
-from skewless_leases.ownership import fence
 from skewless_leases.ownership.fence import Grant
 from skewless_leases.stores import open_store
 
@@ -88,18 +87,6 @@ class Worker:
     def look_soon(self) -> None:
         """Look at the tables now and not when it is time: for whoever has just committed, and has room."""
         self._sooner.set()
-
-    def check(self, grant: Grant) -> None:
-        """Ask the store whether a grant still holds: see ``skewless_leases.ownership.fence.check``."""
-        fence.check(self.store, grant)
-
-    def commit(self, grant: Grant, value: str) -> None:
-        """Write under a grant: see ``skewless_leases.ownership.fence.commit``."""
-        fence.commit(self.store, grant, value)
-
-    def keep(self, grant: Grant) -> None:
-        """Ask that a partition be not moved while this worker lives: see ``skewless_leases.ownership.fence.keep``."""
-        fence.keep(self.store, grant)
 
     def _run(self) -> None:
         try:

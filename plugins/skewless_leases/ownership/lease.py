@@ -89,14 +89,6 @@ class Lease:
             raise LeaseError.saying(f"lease of {self.partition}", "it is not held", "enter it first")
         return self._grant
 
-    def committed(self) -> str | None:
-        """What was last committed, by this holder or one before."""
-        return fence.read(self.store, self.partition).value
-
-    def commit(self, value: str) -> None:
-        """Write under this lease: see ``skewless_leases.ownership.fence.commit``."""
-        fence.commit(self.store, self.grant, value)
-
     def _await_grant(self) -> Grant:
         silences, waited_for = Silences(), None
         while True:
