@@ -131,10 +131,6 @@ class AirflowRest:
         found = self.call("GET", f"/dags/{dag_id}/dagRuns?state=queued&state=running&order_by=run_after&limit=100")
         return [run["dag_run_id"] for run in found["dag_runs"]]
 
-    def fail_run(self, dag_id: str, run_id: str) -> None:
-        """Mark a run as failed, which also stops its tasks."""
-        self.of_run("PATCH", dag_id, run_id, "", {"state": "failed"})
-
     def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
         """All tasks of a run."""
         found = self.of_run("GET", dag_id, run_id, "/taskInstances?limit=100")

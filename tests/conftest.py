@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from tests.processes import JVM_OPTIONS
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from tests.served_airflow import ServedAirflow
 
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
 LONGEST_FIRST = (
@@ -100,14 +99,3 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         terminalreporter.section(f"{len(left)} tests were left out, as the time was up")
         for name in left:
             terminalreporter.write_line(name)
-
-
-# Here and not in the tiers: imported into two of them it would be two fixtures.
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedAirflow]:
-    from tests.served_airflow import shared_airflow
-
-    folder = tmp_path_factory.getbasetemp()
-    # The folders of the workers are side by side in that of the session.
-    with shared_airflow((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "served") as airflow:
-        yield airflow

@@ -15,15 +15,7 @@ from airflow.dag_processing.processor import DagFileParseRequest, _parse_file
 from airflow.models import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.errors import ParseImportError
-from airflow.sdk import (
-    DAG,
-    Asset,
-    CronTriggerTimetable,
-    PartitionedAssetTimetable,
-    TaskGroup,
-    get_parsing_context,
-    task_group,
-)
+from airflow.sdk import DAG, Asset, TaskGroup, get_parsing_context, task_group
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
 from sqlalchemy import delete, select
@@ -36,7 +28,6 @@ from skewless_airflow import adaptive_aggregation, build_dag, catalog_dags, form
 from skewless_airflow.dags.catalog import restates
 from skewless_airflow.operators.spark_step import CompareOperator, ShareStageOperator, SkewlessSparkOperator
 from skewless_airflow.partitions import PartTimetable
-from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.airflow_setting import PROJECT
 
@@ -325,21 +316,6 @@ def test_a_group_stands_between_the_tasks_around_it() -> None:
     DagSerialization.from_dict(DagSerialization.to_dict(dag))
 
 
-def test_several_groups_of_a_dag_keep_their_runs_apart() -> None:
-    locations = {run_location("mine", "r", group) for group in ("", "one", "two")}
-    assert len(locations) == 3
-    with DAG("mine", schedule=None) as dag:
-        adaptive_aggregation(_spec(), "one")
-    assert {getattr(task, "group", None) for task in dag.tasks} == {"one"}
-
-
-def test_the_dags_own_defaults_go_before_ours() -> None:
-    with DAG("mine", schedule=None, default_args={"retries": 7}) as dag:
-        adaptive_aggregation(_spec())
-    assert {task.retries for task in dag.tasks} == {7}
-    assert all(task.execution_timeout == dt.timedelta(hours=6) for task in dag.tasks)
-
-
 def test_what_a_dags_own_defaults_do_not_say_stays() -> None:
     own = {"retries": 7, "owner": "me"}
     one = build_dag(_spec(), default_args={**own, "conf": {"spark.a": "b"}})
@@ -418,11 +394,6 @@ def test_a_dag_file_names_specs_beside_it_and_needs_no_name_for_its_dag(
     assert list(form_params(path)) == list(form_params(_spec()))
 
 
-def test_a_spec_that_is_missing_is_told_when_the_dag_is_made() -> None:
-    with DAG("mine", schedule=None), pytest.raises(SpecError, match="the file cannot be read"):
-        adaptive_aggregation("/nowhere.yaml")
-
-
 def test_spark_steps_take_the_pool_that_somebody_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKEWLESS_POOL", "spark")
     pools = {task.task_id: task.pool for task in build_dag(_spec()).tasks}
@@ -430,23 +401,6 @@ def test_spark_steps_take_the_pool_that_somebody_made(monkeypatch: pytest.Monkey
         "prepare", "stage_00.run", "stage_01.run", "stage_02.run", "merge", "validate",
     }  # fmt: skip
     assert {pools["stage_01.plan"], pools["publish"]} == {"default_pool"}
-
-
-@pytest.mark.parametrize(
-    ("schedule", "kind"),
-    [
-        ({}, type(None)),
-        ({"cron": "0 2 * * *"}, PartTimetable),
-        ({"cron": ["0 2 * * 1-5", "0 6 * * 0"], "timezone": "Europe/Zurich"}, PartTimetable),
-        ({"asset": "skewless:other", "partitioned": True}, PartitionedAssetTimetable),
-    ],
-    ids=["by-hand", "cron", "several-crons", "asset-of-parts"],
-)
-def test_a_schedule_is_by_hand_by_cron_or_after_assets(schedule: dict[str, object], kind: type) -> None:
-    dag = build_dag(_spec(schedule=schedule))
-    assert isinstance(dag.schedule, kind)
-    assert (dag.catchup, dag.max_active_runs) == (False, 1)
-    DagSerialization.from_dict(DagSerialization.to_dict(dag))
 
 
 @pytest.mark.parametrize(
@@ -498,22 +452,12 @@ def test_what_contradicts_a_cron_expression_is_refused(more: dict[str, object], 
         _spec(schedule={"cron": "0 2 * * *", **more})
 
 
-def test_final_days_are_waited_for_by_their_keys_alone() -> None:
-    with pytest.raises(ValueError, match="partitioned: true, as events of final days have partition keys"):
-        _spec(schedule={"asset": "skewless:other/final"})
-
-
 @pytest.mark.parametrize("partitioned", [True, False])
 def test_the_parts_of_a_result_are_waited_for_by_the_name_of_the_result(partitioned: bool) -> None:
     sentence = "expected asset: 'skewless:other' with partitioned: true, .* but got 'skewless:other/parts'"
     for asset in ("skewless:other/parts", ["orders", "skewless:other/parts"]):
         with pytest.raises(SpecError, match=sentence):
             parse_spec(yaml.safe_dump({**SPEC, "schedule": {"asset": asset, "partitioned": partitioned}}))
-
-
-def test_a_timetable_of_your_own_goes_before_the_specs() -> None:
-    own = CronTriggerTimetable("0 5 * * *", timezone="UTC")
-    assert build_dag(_spec(schedule={"cron": "0 2 * * *"}), schedule=own).schedule == own
 
 
 @pytest.mark.usefixtures("airflow_database")

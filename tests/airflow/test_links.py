@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -114,19 +111,6 @@ def test_sparks_own_words_are_folded_and_those_of_a_step_are_not() -> None:
     ]
 
 
-def test_lines_are_passed_on_as_they_come() -> None:
-    read: list[str] = []
-
-    def source() -> Iterator[str]:
-        for line in LINES:
-            read.append(line)
-            yield line
-
-    reading = folded(source())
-    assert next(reading) == "::group::Spark's own log"
-    assert read == LINES[:1]
-
-
 def test_an_application_is_known_by_its_announcement_alone() -> None:
     assert application_of(LINES[2] + "\n") == Application("local-1", "http://driver:4040")
     assert application_of("skewless: spark application local-1 at no address") == Application("local-1", "")
@@ -147,18 +131,3 @@ def test_neither_the_executor_nor_the_triggerer_serves_logs() -> None:
     assert services["scheduler"]["environment"]["AIRFLOW__CORE__EXECUTOR"].endswith(".LogFilesExecutor")
     assert services["triggerer"]["command"] == ["airflow", "triggerer", *TRIGGERER_OPTIONS]
     assert get_parser().parse_args(["triggerer", *TRIGGERER_OPTIONS]).skip_serve_logs
-
-
-@pytest.mark.long
-def test_workers_are_forked_with_what_tasks_import() -> None:
-    asked = (
-        "import sys\n"
-        "from skewless_airflow.observability.log_files import PRELOADED, LogFilesExecutor\n"
-        "one = LogFilesExecutor(parallelism=1)\n"
-        "seen = []\n"
-        "one._spawn_worker = lambda: seen.append([name for name in PRELOADED if name not in sys.modules])\n"
-        "one.start()\n"
-        "assert seen == [[]], seen\n"
-    )
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,28 +101,6 @@ def test_what_was_not_measured_is_not_told(decided: Decided, received: InMemoryM
     names = {metric.name for metric in data.resource_metrics[0].scope_metrics[0].metrics}
     assert "airflow.skewless.processed" in names
     assert "airflow.skewless.input_consumption_ns" not in names
-
-
-def test_a_statsd_server_receives_every_gauge(decided: Decided, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
-        settings = {"STATSD_ON": "True", "STATSD_PORT": str(server.getsockname()[1]), "STATSD_HOST": "127.0.0.1"}
-        for name, value in {**settings, "STATSD_INFLUXDB_ENABLED": "True"}.items():
-            monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
-        sender = get_stats_factory()()
-        stats.initialize(factory=lambda: sender, export_legacy_names=False)
-        try:
-            decided.emit()
-            emit_result(_PUBLISHED, "small")
-            lines = [server.recv(4096).decode() for _ in GAUGES]
-        finally:
-            sender.statsd.close()
-            monkeypatch.undo()
-            stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
-    assert {line.partition(",")[0].removeprefix(_PREFIX) for line in lines} == set(GAUGES)
-    assert f"airflow.skewless.processed,dag_id=small,stage=1:{decided.report.processed_rows}|g" in lines
-    assert "airflow.skewless.published_keys,dag_id=small:200|g" in lines
 
 
 def test_the_dashboard_shows_every_gauge_and_no_other() -> None:

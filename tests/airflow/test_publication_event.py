@@ -15,12 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.models.asset import AssetDagRunQueue, AssetEvent, AssetModel, AssetPartitionDagRun
-from airflow.models.dagrun import DagRun
+from airflow.models.asset import AssetEvent, AssetModel
 from airflow.sdk import Asset
 from airflow.utils.session import create_session
 from sqlalchemy import select
-from sqlalchemy.event import listen, remove
 
 from benchmarks.simulation import Simulation
 from skewless.documents.job import PinnedTable
@@ -43,8 +41,6 @@ from tests.unit.synthetic import simulated, zipf_rows
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
-#: Where Airflow notes what events have woken: plain DAGs, and partitioned ones.
-_QUEUES: tuple[Any, ...] = (AssetDagRunQueue, AssetPartitionDagRun)
 COUNTS = zipf_rows(50, 1.2, 2_000)
 KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
 _PUBLISHING = """
@@ -53,15 +49,6 @@ from skewless_airflow.operators.publish_task import PublishOperator
 
 with DAG("publishing", schedule=None) as dag:
     PublishOperator(task_id="publish", asset=Asset(name="skewless:python_tokens"))
-"""
-#: DAGs that are not paused, so that events wake them.
-_WAITING = """
-from airflow.sdk import PartitionedAssetTimetable
-
-of_parts = PartitionedAssetTimetable(assets=Asset("skewless:python_tokens/parts"))
-for name, schedule in {"waits_plainly": [Asset("skewless:python_tokens")], "waits_for_parts": of_parts}.items():
-    with DAG(name, schedule=schedule, is_paused_upon_creation=False):
-        PublishOperator(task_id="publish", asset=Asset(name=name))
 """
 
 
@@ -133,33 +120,6 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
         assert [(event["run"], event["turn"]) for event in _events()] == [(str(run), 2), (str(killed), 3)]
 
 
-@pytest.mark.long
-def test_what_a_run_with_a_partition_key_publishes_starts_only_what_waits_for_its_parts(
-    played: Simulation, dags_folder: Path
-) -> None:
-    """Airflow gives the key of a run to the plain event, too. So a job has such runs only if its spec says so."""
-    played.play()
-    for turn, night in enumerate((NIGHT, LATE), 1):
-        _validated(played, "keyed", night, turn)
-    (dags_folder / "keyed.py").write_text(_PUBLISHING.replace('"publishing"', '"keyed"') + _WAITING)
-    dag, part = DagBag(dags_folder).dags["keyed"], str(played.job.date)
-
-    assert str(dag.test(logical_date=NIGHT, run_after=NIGHT).state) == "success"
-    assert _keys("keyed") == {("skewless:python_tokens", None), ("skewless:python_tokens/parts", part)}
-    assert _woken() == ["waits_for_parts", "waits_plainly"]
-
-    def with_key(_mapper: object, _connection: object, run: DagRun) -> None:
-        run.partition_key = "of-the-run"
-
-    listen(DagRun, "before_insert", with_key)  # as ``DAG.test`` takes no key
-    try:
-        assert str(dag.test(logical_date=LATE, run_after=LATE).state) == "success"
-    finally:
-        remove(DagRun, "before_insert", with_key)
-    assert ("skewless:python_tokens", "of-the-run") in _keys("keyed")
-    assert _woken() == ["waits_for_parts"]
-
-
 def test_each_day_that_is_final_has_an_event_with_its_own_key(played: Simulation, dags_folder: Path) -> None:
     played.play()
     day = played.job.date
@@ -205,15 +165,6 @@ def _keys(dag_id: str) -> set[tuple[str, str | None]]:
     with create_session() as session:
         of_it = select(AssetModel.name, AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return {(name, key) for name, key in session.execute(of_it.where(AssetEvent.source_dag_id == dag_id))}
-
-
-def _woken() -> list[str]:
-    """The DAGs that Airflow has queued runs of since this was last asked."""
-    with create_session() as session:
-        queued = [(row, row.target_dag_id) for table in _QUEUES for row in session.scalars(select(table))]
-        for row, _ in queued:
-            session.delete(row)
-        return sorted(dag_id for _, dag_id in queued)
 
 
 # What a run reads and writes, told to OpenLineage by its own provider, into a file.
@@ -305,25 +256,6 @@ def test_a_publication_is_told_to_openlineage_with_its_input_and_output(
     files = [file.stat().st_size for file in (tmp_path / "marts" / "clicks").glob("date=*/part-*")]
     assert (statistics["rowCount"], statistics["fileCount"], statistics["size"]) == (2, len(files), sum(files))
     assert files
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("run", "airflow_database")
-def test_what_was_not_published_is_not_told_as_written(dags_folder: Path, tmp_path: Path) -> None:
-    events = _told("untold", dags_folder, tmp_path / "events.json")
-    (failed,) = [event for event in events if event["eventType"] == "FAIL"]
-    assert failed["job"]["name"] == "untold.publish"
-    assert failed["outputs"] == failed["inputs"] == []
-
-
-def test_prepare_tells_what_will_be_read_once_there_is_a_job(run: RunDirectory) -> None:
-    prepare = PrepareOperator(task_id="prepare", spec=JobSpec.model_validate(SPEC))
-    run_id = _run_id(run)
-    lineage = prepare.get_openlineage_facets_on_complete(SimpleNamespace(dag_id="told", run_id=run_id))
-    assert [(one.namespace, one.name) for one in lineage.inputs] == [("file", "/lake/clicks")]
-    assert not lineage.outputs
-    nothing = prepare.get_openlineage_facets_on_complete(SimpleNamespace(dag_id="told", run_id="another"))
-    assert nothing.inputs == nothing.outputs == []
 
 
 def test_an_estimate_is_no_count(run: RunDirectory) -> None:

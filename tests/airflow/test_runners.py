@@ -9,13 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
@@ -24,10 +21,9 @@ from airflow.sdk import DAG, Context
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless_airflow import runners
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
-from skewless_airflow.run_store import run_location, spark_entry
-from skewless_airflow.runners import Step, StepRunner, runner_of
+from skewless_airflow.run_store import spark_entry
+from skewless_airflow.runners import StepRunner, runner_of
 from skewless_airflow.runners.on_cluster import ClusterStep
 from skewless_airflow.runners.on_one_machine import DriverStep
 from skewless_airflow.runners.process_session import Session, ask, begin, end
@@ -315,52 +311,6 @@ def test_what_is_not_set_up_ends_the_first_task_in_one_sentence_and_one_try(
     told = capsys.readouterr().out
     assert words in told
     assert "yarn" not in told
-
-
-class Toy:
-    """A runner: the step is a Python that the task starts."""
-
-    def __init__(self, step: Step) -> None:
-        self._step, self._code = step, -1
-
-    def lines(self) -> Iterator[str]:
-        command = [sys.executable, self._step.entry, *self._step.arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        self._code = done.returncode
-        yield from done.stdout.splitlines()
-
-    def failure(self) -> str:
-        return f"the toy ended with {self._code}" if self._code else ""
-
-    def stop(self) -> int:
-        return 0
-
-    def close(self) -> None: ...
-
-
-@pytest.mark.parametrize(("rows", "state"), mostly_long([(10, "success"), (0, "failed")], (10, "success")))
-def test_one_more_runner_is_a_module_and_a_line_of_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path, rows: int, state: str
-) -> None:
-    toy = lambda step: Toy(step) if step.target.master == "toy" else None  # noqa: E731
-    monkeypatch.setattr(runners, "RUNNERS", (toy, *runners.RUNNERS))
-    connect(monkeypatch, "toy")
-    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
-    if rows:
-        (tmp_path / "words").mkdir()
-        pq.write_table(pa.table({"word": ["self"] * rows}), tmp_path / "words" / "0.parquet")
-    spec = {**SPEC, "name": f"toy_{rows}", "input": {"path": "words"}, "key": "word"}
-    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(spec))
-    file = dags_folder / f"toy_{rows}.py"
-    file.write_text(
-        f"# airflow\nfrom skewless_airflow import build_dag\ndag = build_dag({str(tmp_path / 'toy.yaml')!r})\n"
-    )
-    dag = DagBag(file).dags[f"toy_{rows}"]
-    done = dag.test(logical_date=NIGHT, run_after=NIGHT, mark_success_pattern=re.compile("(?!prepare$).*"))
-    assert {ti.task_id: str(ti.state) for ti in done.get_task_instances()}["prepare"] == state
-    run = RunDirectory(run_location(dag.dag_id, done.run_id))
-    assert run.exists("job.json") is (state == "success")
-    assert bool(run.fs.glob(f"{run.root}/failures/prepare-*.json")) is (state == "failed")
 
 
 # What is started to outlive its starter: it takes nothing along that was its starter's, and it is found again.

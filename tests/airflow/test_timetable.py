@@ -47,14 +47,6 @@ def _airflow_takes(expression: str) -> bool:
     return info is not None
 
 
-def test_the_first_day_that_is_computed_is_that_of_the_start() -> None:
-    table = PartTimetable("0 2 * * *", timezone="Europe/Zurich", unit="day", offset=-1)
-    start = pendulum.datetime(2026, 3, 1, tz="Europe/Zurich")
-    info = table.next_dagrun_info(last_automated_data_interval=None, restriction=TimeRestriction(start, None, True))
-    assert info is not None
-    assert info.logical_date == pendulum.datetime(2026, 3, 2, 2, tz="Europe/Zurich")
-
-
 def test_nights_follow_each_other_and_end_with_the_last_day() -> None:
     table = PartTimetable("0 2 * * *", timezone="Europe/Zurich", unit="day", offset=-2)
     end = TimeRestriction(None, pendulum.datetime(2026, 3, 1, tz="Europe/Zurich"), True)
@@ -77,11 +69,6 @@ def test_a_range_of_days_has_all_hours_of_its_last_day() -> None:
         moments.append(info.run_after.in_timezone("Europe/Zurich").to_datetime_string())
     assert len(moments) == 3 * 24
     assert (moments[0], moments[-1]) == ("2026-03-01 01:05:00", "2026-03-04 00:05:00")
-
-
-def test_what_is_stored_is_what_is_read() -> None:
-    table = PartTimetable("0 2 * * *", "0 14 * * *", timezone="Asia/Kolkata", unit="hour", offset=-3)
-    assert PartTimetable.deserialize(table.serialize()).serialize() == table.serialize()
 
 
 # Partition keys of asset events, and the runs that Airflow makes of them.

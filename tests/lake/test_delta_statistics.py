@@ -9,11 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,20 +77,6 @@ def test_files_have_the_bounds_of_their_rows_and_keep_them_in_a_rollback(tmp_pat
     assert [[one[name] for name in bounds] for one in after] == [[one[name] for name in bounds] for one in before]
 
 
-@pytest.mark.long
-def test_the_greatest_and_the_least_values_are_those_of_the_rows_not_of_the_bounds(tmp_path: Path) -> None:
-    publish_three(tmp_path, 1)
-    table = DeltaTable(str(tmp_path / "marts" / "clicks"))
-    asked = "SELECT " + ", ".join(f'min("{name}"), max("{name}")' for name in ("key", "n", "at", "wall"))
-    by_deltalake = pa.table(QueryBuilder().register("t", table).execute(f"{asked} FROM t").read_all()).to_pylist()
-    by_duckdb = (
-        duckdb.connect().register("t", table.to_pyarrow_table()).sql(f"{asked} FROM t").to_arrow_table().to_pylist()
-    )
-    times = (AT, AT + dt.timedelta(hours=2))
-    wanted = [f"a{LONG}", f"c{LONG}", 0, 200, *times, *(one.replace(tzinfo=None) for one in times)]
-    assert [list(row.values()) for row in (*by_deltalake, *by_duckdb)] == [wanted, wanted]
-
-
 def test_a_job_that_reads_the_table_leaves_files_out_by_them(tmp_path: Path) -> None:
     publish_three(tmp_path, 1)
     table = str(tmp_path / "marts" / "clicks")
@@ -114,15 +99,6 @@ def test_bounds_of_texts_hold_all_of_them(found: list[str]) -> None:
     told = json.loads(of_bounds(len(found), {"k": Bounds(min(found), max(found), 0)}))
     if "k" in told["minValues"]:
         assert all(told["minValues"]["k"] <= one <= told["maxValues"]["k"] for one in found)
-
-
-def test_a_column_of_nulls_alone_has_no_bounds() -> None:
-    out = io.BytesIO()
-    table = pa.table({"k": pa.array([None, None, "a", "b"], pa.string()), "none": pa.nulls(4, pa.int64())})
-    pq.write_table(table, out, row_group_size=2)
-    assert of_footer(pq.read_metadata(out)) == (
-        '{"numRecords": 4, "minValues": {"k": "a"}, "maxValues": {"k": "b"}, "nullCount": {"k": 2, "none": 4}}'
-    )
 
 
 def test_a_time_that_python_does_not_have_is_no_bound() -> None:

@@ -71,11 +71,6 @@ def test_a_document_is_written_once_and_read_under_the_path_as_it_was_given(
     assert server.keys(tmp_path.name) == [f"{tmp_path.name}/run/result/COMMIT.json"], "the probe leaves nothing"
 
 
-def test_a_document_that_is_not_there_is_told_in_one_sentence(place: str) -> None:
-    with pytest.raises(RunDirectoryError, match=r"there is no job\.json; run the step before this one first"):
-        RunDirectory(f"{place}/none").job()
-
-
 def test_files_are_as_those_of_a_folder(place: str, fs: ObjectFiles, tmp_path: Path) -> None:
     root = place.removeprefix("s3a://")
     names = ["a/1.parquet", "a/b=ü 1/2 %.parquet", "a/b=x/3.parquet", "c?"]
@@ -209,17 +204,6 @@ def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_
         assert run.committed("result").attempt == "a"
         assert run.write_same("spec.json", commit("c")) == commit("c")
         assert run.new_attempt("stages/0000").commit([], {"rows": 2}).count("rows") == 2
-    assert any(what == fault for _, what in wire.seen)
-
-
-@pytest.mark.parametrize("fault", mostly_long(["lose answer", "cut answer", "500"], "lose answer"))
-def test_one_fault_in_the_upload_of_a_file_costs_nothing(
-    localbucket: ObjectServer, tmp_path: Path, fault: Fault
-) -> None:
-    with broken_wire(localbucket.port, once_each(fault)) as wire, as_client(localbucket.behind(wire.port)):
-        fs, path = open_location(f"s3://lake/{tmp_path.name}/file")
-        put(fs, path, b"whole")
-        assert fs.cat_file(path) == b"whole"
     assert any(what == fault for _, what in wire.seen)
 
 

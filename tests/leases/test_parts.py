@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -232,26 +231,6 @@ def test_who_leaves_gives_back_what_it_can() -> None:
     member.leave()
     assert member.grants == {}
     assert [read(store, partition).holder for partition in ("p0", "p2")] == [None, None]
-
-
-class Counted(dict[str, Row[Grab]]):
-    """A table that counts how often it is gone through."""
-
-    times = 0
-
-    def items(self) -> Any:
-        self.times += 1
-        return super().items()
-
-
-def test_a_look_goes_through_the_challenges_a_few_times_and_not_for_every_partition() -> None:
-    partitions = [f"p{number:03d}" for number in range(300)]
-    presences = {worker: Row(Presence(1, 300), "1") for worker in ("old", "new")}
-    allocations = {partition: Row(Allocation(1, "old"), "1") for partition in partitions}
-    grabs = Counted({partition: Row(Grab("new", 1), "1") for partition in partitions[:150]})
-    actions, _ = decide("old", partitions, Look(0.0, presences, allocations, grabs), Memory(), TimeSpans())
-    assert len(actions) == 150
-    assert grabs.times < 10
 
 
 def test_no_wall_clock_is_read_anywhere() -> None:

@@ -75,18 +75,6 @@ def _remove_source(run: RunDirectory) -> None:
         Path(run.path(file.path)).unlink()
 
 
-def test_a_day_of_a_later_run_is_not_repaired_by_an_earlier_one(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    older, newer = (validated(tmp_path / str(turn), out, {"a.txt": str(turn)}, turn=turn) for turn in (1, 2))
-    record = published(older)
-    published(newer)
-    the_file(out).write_bytes(b"")
-    assert published(older) == record
-    assert texts(out / DAY) == [""]
-    published(newer)
-    assert texts(out / DAY) == ["2"]
-
-
 def test_old_versions_are_kept_for_their_time_of_grace(tmp_path: Path) -> None:
     out, hour = tmp_path / "out", dt.timedelta(hours=1)
     for turn, now in ((1, NOW), (2, NOW), (3, NOW + 23 * hour), (4, NOW + 24 * hour)):
@@ -94,13 +82,6 @@ def test_old_versions_are_kept_for_their_time_of_grace(tmp_path: Path) -> None:
         if turn == 3:
             assert kept(out) == [["1"], ["2"]]
     assert kept(out) == [["2"], ["3"]]
-
-
-def test_without_grace_nothing_is_kept(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    for turn in (1, 2):
-        published(validated(tmp_path / str(turn), out, {"a.txt": str(turn)}, turn=turn, grace_hours=0))
-    assert kept(out) == []
 
 
 @pytest.mark.parametrize(("umask", "file", "folder"), [(0o027, 0o640, 0o750), (0o002, 0o664, 0o775)])

@@ -136,20 +136,3 @@ def test_the_result_is_that_of_a_counter_and_the_ledger_balances(night: Night) -
     assert night.published == COUNTS
     ledger = balance(night.run.job(), night.run.reports(), night.run.committed(RESULT_STEP).counts["rows"])
     assert (ledger.problems, ledger.input_rows) == ((), sum(COUNTS.values()))
-
-
-def test_a_stopped_step_ends_the_application_that_an_earlier_try_has_submitted(
-    night: Night, airflow: ServedAirflow, yarn: Yarn
-) -> None:
-    assert night.state == "success"
-    before = len(yarn.applications())
-    airflow.rest.trigger(JOB, "stopped")
-    await_that(lambda: len(yarn.applications()) > before, "prepare to be submitted")
-    _hold_the_stage(yarn, f"{JOB}.{STAGE}")
-    _kill_its_task(airflow, "stopped")
-    asked = len(yarn.asked)
-    await_that(lambda: len(yarn.asked) > asked, "the next try to ask for the application")
-    airflow.rest.fail_run(JOB, "stopped")
-    application = yarn.applications()[-1]
-    await_that(lambda: application.state()[0] == "KILLED", "the application to be killed")
-    yarn.release()

@@ -84,20 +84,3 @@ def test_a_mixed_installation_ends_each_program_in_one_sentence(tmp_path: Path, 
         [sys.executable, *words], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (1, f"skewless: {OVER}\n")
-
-
-def test_the_doctor_goes_on_with_a_mixed_installation(tmp_path: Path) -> None:
-    package(tmp_path, "4.2.0", "4.3.0")
-    catalog = tmp_path / "catalog"
-    catalog.mkdir()
-    for name in ("a", "b"):
-        (catalog / f"{name}.yaml").write_text(
-            f"name: {name}\ninput: {{path: x}}\nkey: k\naggregates: {{n: count}}\noutput: {{path: y}}\n"
-        )
-    path = os.pathsep.join(map(str, (tmp_path, ROOT / "jobs", ROOT / "plugins")))
-    environment = {**os.environ, "PYTHONPATH": path, "AIRFLOW_HOME": str(tmp_path / "none")}
-    words = ["-m", "skewless_cli.main", "doctor", "--root", str(tmp_path), "--catalog", str(catalog)]
-    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.count("it cannot be checked") == 2
-    assert OVER in done.stdout

@@ -29,7 +29,6 @@ from skewless_lake.catalogs import open_catalog
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.served_airflow import ServedAirflow, dag_of, served_airflow
 from tests.spark_apart import SparkApart, spark_apart
-from tests.system.spark_log import logging_options
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -105,6 +104,21 @@ def _options(folder: Path) -> str:
     both = {"minRegisteredResourcesRatio": "1.0", "maxRegisteredResourcesWaitingTime": "120s"}
     own = [f"-Dspark.scheduler.{name}={value}" for name, value in both.items()]
     return " ".join([logging_options(folder / "events"), "-Dspark.executor.memory=700m", *own])
+
+
+def logging_options(folder: Path) -> str:
+    """Options of a JVM, as ``SPARK_SUBMIT_OPTS`` has them, with which each application logs its events to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        # The names of files in a plan are not cut.
+        "spark.sql.maxMetadataStringLength": "100000",
+    }
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    return " ".join([given, *(f"-D{name}={value}" for name, value in settings.items())]).strip()
 
 
 def put_days(server: ObjectServer) -> None:

@@ -42,7 +42,7 @@ def of_airflow(versions: dict[str, str]) -> dict[str, str]:
     return {name: versions[name] for name in ("apache-airflow", "apache-airflow-core", "apache-airflow-task-sdk")}
 
 
-@pytest.fixture(scope="module", params=[(one, python) for one in AIRFLOWS for python in PYTHONS], ids="-".join)
+@pytest.fixture(scope="module", params=list(zip(AIRFLOWS, PYTHONS, strict=True)), ids="-".join)
 def joined(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Environment]:

@@ -65,17 +65,6 @@ def test_java_is_that_of_the_path_and_old_enough(bare_path: Path, says: str, sta
     assert found(doctor.check_programs)["Java"].state == state
 
 
-def test_java_home_comes_before_the_path(bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = program(tmp_path / "jdk" / "bin" / "java", 'openjdk version "17.0.9"')
-    (bare_path / "java").symlink_to(good)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    line = found(doctor.check_programs)["Java"]
-    assert (line.state, line.remedy) == ("wrong", "apt-get install openjdk-17-jre-headless, and let JAVA_HOME name it")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    (bare_path / "java").unlink()
-    assert found(doctor.check_programs)["Java"].fact == f"17.0.9, {good}"
-
-
 def test_each_extra_is_known_by_a_package_that_it_asks_for() -> None:
     for extra, package in doctor.EXTRAS.items():
         assert package in {canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]}, extra
@@ -167,12 +156,6 @@ def test_a_folder_of_runs_of_its_own_is_tried_too_and_so_is_the_group_of_runs(
     assert [one.name for one in tmp_path.rglob("*")] == ["runs"]
 
 
-def test_a_root_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
-    assert found(doctor.check_places, "/proc")["SKEWLESS_ROOT"].state == "wrong"
-    assert found(doctor.check_places, "nothing://x/y")["SKEWLESS_ROOT"].state == "wrong"
-
-
 def test_each_spec_of_the_catalog_is_good_or_has_its_sentence(tmp_path: Path) -> None:
     for name, function in (("a", "count"), ("b", "cuont")):
         (tmp_path / f"{name}.yaml").write_text(SPEC.format(name=name, function=function))
@@ -185,20 +168,6 @@ def test_each_spec_of_the_catalog_is_good_or_has_its_sentence(tmp_path: Path) ->
     }  # fmt: skip
     assert "did you mean 'count'" in lines["b.yaml"].fact
     assert "that of a.yaml" in lines["c.yml"].fact
-
-
-def test_a_catalog_that_is_missing_is_wrong_only_if_it_was_named(tmp_path: Path) -> None:
-    assert found(doctor.check_catalog)["catalog"].state == "absent"
-    assert found(doctor.check_catalog, folder=str(tmp_path / "gone"))["catalog"].state == "wrong"
-    assert found(doctor.check_catalog, folder=str(tmp_path))["catalog"].state == "absent"
-
-
-def test_an_airflow_that_was_never_set_up_is_absent_and_no_home_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
-    assert found(doctor.check_airflow)["Airflow"].state == "absent"
-    assert not (tmp_path / "home").exists()
 
 
 def test_the_exit_code_is_2_if_something_is_wrong_and_json_says_the_same(
@@ -217,14 +186,6 @@ def test_the_exit_code_is_2_if_something_is_wrong_and_json_says_the_same(
     lines = CliRunner().invoke(app, ["doctor", "--root", str(tmp_path / "gone")]).stdout.splitlines()
     assert f"wrong   SKEWLESS_ROOT: {root['fact']}; {root['remedy']}" in lines
     assert len(lines) == len(json.loads(wrong.stdout)["checks"])
-
-
-def test_the_version_is_that_of_the_package_and_shells_complete_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"skewless {version('skewless')}\n"
-    monkeypatch.setenv("_SKEWLESS_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "skewless doc")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    assert CliRunner().invoke(app, prog_name="skewless").stdout.split() == ["doctor"]
 
 
 def base_packages(name: str, seen: set[str]) -> set[str]:

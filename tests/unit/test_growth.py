@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import tracemalloc
-from collections.abc import Iterator
-from statistics import NormalDist, fmean
 
-import mmh3
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,13 +11,10 @@ from hypothesis import strategies as st
 
 from skewless.columns import column, exact_sum, numbers
 from skewless.document import LARGEST_COUNT
-from skewless.documents.commit import CommittedFile, StepCommit
+from skewless.documents.commit import StepCommit
 from skewless.documents.job import Job, Unit
 from skewless.errors import DocumentError
-from skewless.planner import priced_plan
 from skewless.routing.hashing import BUCKET_SEED, bucket_hash, hashes_of, key_hash
-from skewless.routing.ring import token_hashes
-from skewless_leases.balancing.decisions import assign
 from tests.unit import synthetic
 
 
@@ -68,64 +61,11 @@ def test_columns_of_different_lengths_are_refused() -> None:
         StepCommit.from_json(text.replace('"kind"', '"more":[],"kind"'))
 
 
-def test_a_file_is_checked_as_a_row_and_as_a_column() -> None:
-    with pytest.raises(ValueError, match="a path below the run directory"):
-        CommittedFile(kind="k", path="../up", rows=0, size_bytes=0, checksum="0" * 64)
-
-
 def test_sums_beyond_64_bits_are_exact() -> None:
     assert exact_sum(np.full(1 << 12, LARGEST_COUNT)) == LARGEST_COUNT << 12
-
-
-class Counted(dict[str, int]):
-    """Loads that count how often they are looked at."""
-
-    looks = 0
-
-    def __getitem__(self, key: str) -> int:
-        self.looks += 1
-        return super().__getitem__(key)
-
-    def items(self) -> Iterator[tuple[str, int]]:  # type: ignore[override]
-        for item in super().items():
-            self.looks += 1
-            yield item
-
-
-def test_shares_are_found_by_a_few_looks_at_each_worker() -> None:
-    looks = []
-    for workers in (100, 400):
-        names = [f"w{number}" for number in range(workers)]
-        loads, room = Counted(dict.fromkeys(names, 0)), Counted(dict.fromkeys(names, 10))
-        free = [f"p{number}" for number in range(workers)]
-        shares = assign(free, loads, room, {}, dict.fromkeys(free, 1.0))
-        assert sorted(shares.free.values()) == sorted(names)
-        looks.append(loads.looks + room.looks)
-    assert math.log(looks[1] / looks[0], 4) <= 1.2
 
 
 @given(st.lists(st.text(max_size=300), max_size=40))
 def test_many_keys_are_hashed_as_one_is(keys: list[str]) -> None:
     assert hashes_of(keys).tolist() == [key_hash(key) for key in keys]
     assert hashes_of(keys, BUCKET_SEED).tolist() == [bucket_hash(key) for key in keys]
-
-
-@given(st.lists(st.tuples(st.integers(0, 1_100_000), st.integers(0, 12_000)), max_size=30))
-def test_many_tokens_are_hashed_as_one_is(tokens: list[tuple[int, int]]) -> None:
-    reducers, places = np.array(tokens, dtype=np.int64).reshape(-1, 2).T
-    assert token_hashes(reducers, places).tolist() == [key_hash_of_token(*one) for one in tokens]
-
-
-def key_hash_of_token(reducer: int, number: int) -> int:
-
-    return mmh3.hash(f"token-{reducer}-{number}".encode(), 42, signed=False)
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(1, 1e4), st.floats(0, 1e6))
-def test_what_a_budget_leaves_over_is_the_mean_of_normal_loads_above_it(
-    loads: list[float], error: float, budget: float
-) -> None:
-    normal, over = NormalDist(), [(load - budget) / error for load in loads]
-    left = fmean(error * (normal.pdf(one) + one * normal.cdf(one)) for one in over)
-    found = priced_plan._cost(budget, np.array(loads), np.full(len(loads), error), 0.0)
-    assert found == pytest.approx(budget + (1 + priced_plan.BACKLOG_COST_ROWS) * left, abs=1e-5 * error + 1e-6)

@@ -57,14 +57,6 @@ def test_a_band_needs_three_nights_of_the_weekday_and_eight_in_all() -> None:
     assert _left(usual(mondays, FIRST + 7 * FEWEST), 4.5, 5.0, 5.6) == [True, False, True]
 
 
-def test_a_quiet_weekday_has_a_band_of_its_own() -> None:
-    figures = _figures(_weekly(56))
-    for day in range(35, 56):
-        value = figures[day].value
-        band = usual(figures[:day], FIRST + day)
-        assert _left(band, value / 2, value, value * 2) == [True, False, True], "a weekday as a weekend is told"
-
-
 @pytest.mark.parametrize("odd", [1, 2])
 def test_odd_nights_that_were_published_do_not_open_the_band(odd: int) -> None:
     values = _weekly(22)
@@ -95,18 +87,6 @@ def test_few_events_are_no_step() -> None:
     """Without any null for weeks, three of them in ten thousand rows are nothing; a hundred are."""
     band = usual(_figures([0.0] * 40, of=10_000), FIRST + 40, of_rows=10_000)
     assert _left(band, 0.0, 3 / 10_000, 100 / 10_000) == [False, False, True]
-
-
-def test_figures_below_zero_have_a_band_too() -> None:
-    values = [-50.0 + at % 3 for at in range(40)]
-    band = usual(_figures(values), FIRST + 40)
-    assert _left(band, -100.0, -49.0, 20.0) == [True, False, True]
-
-
-@pytest.mark.parametrize("values", [(1e300, 1e-300), (1e308, -1e308), (0.0, 1e308)])
-def test_figures_of_all_magnitudes_have_a_band_of_numbers_or_none(values: tuple[float, float]) -> None:
-    band = usual(_figures([values[day % 2] for day in range(40)]), FIRST + 40)
-    assert band is None or all(map(math.isfinite, band[:3]))
 
 
 @given(st.lists(st.floats(-1e12, 1e12, allow_subnormal=False), min_size=FEWEST, max_size=70), st.integers(-40, 120))
@@ -216,11 +196,6 @@ def test_bands_are_switched_off_by_a_bare_word_of_yaml() -> None:
         assert parse_spec(text, "spec").quality.bands == "off"
 
 
-def test_no_bands_yet_are_told_as_such() -> None:
-    found = bands_of(Part(_date(3)), shape_of(_job()), {"rows": (1.0, 0)}, _known([1.0, 1.0, 1.0]), "warned")
-    assert found.sentences == ("no bands yet: 3 earlier nights of this spec are known",)
-
-
 def test_writers_at_once_lose_no_night(tmp_path: Path) -> None:
     def write(day: int) -> None:
         store = NightsStore(str(tmp_path / "nights"))
@@ -304,20 +279,6 @@ def test_a_day_is_told_however_late_the_next_run() -> None:
     assert _final(_told(kept, _job(201, 91, rows={201: 1}, final_after=4), {201: 1})[1]) == [(_name(197), 4)]
 
 
-def test_a_day_without_files_is_told_when_it_has_some() -> None:
-    *_, (kept, _) = _nights(9, {})
-    kept, _ = _told(kept, _job(10, 90, rows={10: 1}, final_after=4), {10: 1})
-    assert (_name(9), 6) in _final(_told(kept, _job(15, 91, rows={9: 1, 15: 1}, final_after=4), {9: 1, 15: 1})[1])
-
-
-def test_of_a_window_of_all_days_the_oldest_are_not_told_again_and_again() -> None:
-    rows = dict.fromkeys(range(MOST_NIGHTS + 50), 1)
-    last = max(rows)
-    kept, told = _told(JobNights(), _job(last, 1, rows=rows, final_after=4), rows)
-    assert len(told.final) == MOST_NIGHTS - 4
-    assert _final(_told(kept, _job(last, 2, rows=rows, final_after=4), rows)[1]) == []
-
-
 def test_without_a_deadline_nothing_is_told_and_no_rows_of_days_are_kept() -> None:
     job = _job(3, 1, rows={3: 1})
     assert not tells_finality(job)
@@ -328,16 +289,6 @@ def test_a_deadline_lies_within_the_window() -> None:
     with pytest.raises(ValueError, match="final_after below the longest length, 10, as older days are not seen"):
         Window(length=10, final_after=10)
     assert Window(length="all", final_after=10).final_after == 10
-
-
-def test_a_day_of_a_far_future_makes_no_other_day_final() -> None:
-    *_, (kept, _) = _nights(12, {1: 5}, final_after=9)
-    kept, told = _told(kept, _job(20_000, 90, rows={20_000: 1}, final_after=9), {20_000: 1}, clock=12)
-    assert told.final == ()
-    assert told.share is None
-    kept, told = _told(kept, _job(12, 91, rows={12: 1000}, final_after=9), {12: 1000})
-    assert kept.arrivals[-2].came == ((0, 1000),)
-    assert _final(told) == [(_name(3), 9)]
 
 
 def test_rows_after_a_day_was_final_are_counted_and_told_and_those_of_ignored_files_too() -> None:
@@ -362,25 +313,10 @@ def test_rows_after_a_day_was_final_are_counted_and_told_and_those_of_ignored_fi
     assert {day.part: day.came[-1] for day in kept.arrivals}[_name(28)] == (2, 1014)
 
 
-def test_an_old_day_that_is_restated_counts_by_what_is_there_now() -> None:
-    """A restated day sees its window as it is tonight, not as it was then: its rows are those of its age tonight."""
-    *_, (kept, _) = _nights(30, {1: 5}, final_after=9)
-    kept, told = _told(kept, _job(22, 90, rows={21: 1100, 22: 1005}, final_after=9), {21: 1100, 22: 1005}, clock=30)
-    assert {day.part: day.came for day in kept.arrivals}[_name(21)] == ((0, 1000), (1, 1005), (8, 1100))
-    assert told.share == 1.0, "at its age all have come"
-
-
 def test_a_run_that_has_pinned_its_input_before_others_tells_nothing_of_their_days() -> None:
     *_, (kept, _) = _nights(30, {1: 5})
     late, _ = _told(kept, _job(31, 5, rows={28: 900, 31: 1000}, final_after=4), {28: 900, 31: 1000})
     assert [day.came for day in late.arrivals] == [*(day.came for day in kept.arrivals), ((0, 1000),)]
-
-
-def test_where_each_day_has_an_output_of_its_own_no_day_is_told_to_be_final() -> None:
-    job = _job(3, rows={3: 1}, final_after=4)
-    assert tells_finality(job)
-    output = job.spec.output.model_copy(update={"path": "/out/{date}"})
-    assert not tells_finality(job.model_copy(update={"spec": job.spec.model_copy(update={"output": output})}))
 
 
 def test_a_band_is_told_in_one_line() -> None:

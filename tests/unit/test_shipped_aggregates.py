@@ -149,18 +149,6 @@ def plain_sessions(values: list[float | None], gap: float) -> list[tuple[float, 
     return sessions
 
 
-def test_sessions_of_moments_have_a_gap_in_seconds() -> None:
-    start = dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
-    moments = [start + dt.timedelta(seconds=seconds) for seconds in (0, 30, 60.000001, 60.000001, 50)]
-    rows = [(0, moment) for moment in moments]
-    (result,) = fed("sessions", rows, pa.timestamp("us", "UTC"), "timestamp", gap=30).evaluate().to_pylist()
-    assert result == [
-        {"start": moments[0], "end": moments[1], "rows": 2},
-        {"start": moments[2], "end": moments[2], "rows": 2},
-        {"start": moments[4], "end": moments[4], "rows": 1},
-    ]
-
-
 def test_sessions_of_decimals_and_of_large_numbers_are_exact() -> None:
     """As floats, 0.1 + 0.2 lies beyond a gap of 0.3, and 2**53 + 1 within one of 2**53."""
     kind, wide = pa.decimal128(18, 2), Decimal("1234567890123456.78")
@@ -189,12 +177,6 @@ def test_sessions_of_decimals_and_of_large_numbers_are_exact() -> None:
     assert SHIPPED["sessions"].accepts("decimal(19,0)").startswith("a number, of at most 18 digits")
     with pytest.raises(ValidationError, match="a double holds"):
         SHIPPED["sessions"].options.model_validate({"gap": far + 1})
-
-
-def test_sessions_of_the_farthest_whole_numbers_do_not_overflow() -> None:
-    rows = [(0, -(2**63)), (0, 2**63 - 1), (0, 2**63 - 1)]
-    (result,) = fed("sessions", rows, pa.int64(), "bigint", gap=5).evaluate().to_pylist()
-    assert [one["rows"] for one in result] == [1, 2]
 
 
 @example(parts=[[(0, 1.0), (0, 2.0)], [(0, 3.0), (0, 4.0)], [], [(0, 5.0), (0, 9.0)]], at_once=True)
@@ -289,11 +271,6 @@ def test_an_object_of_another_type_is_refused_in_one_sentence() -> None:
         f"aggregate 'streaming_histogram', registered as {value}: expected a skewless.aggregates.PythonAggregate, "
         "but got a StreamingHistograms; register an instance, MODULE:OBJECT."
     )
-
-
-def test_another_name_than_its_own_is_refused() -> None:
-    with pytest.raises(AggregateError, match="expected an aggregate of the name 'sketch', but got 'streaming_hist"):
-        registered(sketch=HISTOGRAM)["sketch"]
 
 
 def test_what_cannot_be_imported_is_told() -> None:
