@@ -27,7 +27,9 @@ from benchmarks.result_files import Verdict, as_documents, in_words, machine, pa
 from deploy import PROJECT
 from deploy.local import standalone
 from skewless.documents.step_documents import StepTimes
+from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of
+from skewless_airflow.run_store import safe_run_id
 from tests import airflow_rest
 from tests.airflow_rest import AirflowRest
 
@@ -186,7 +188,7 @@ def _run(rest: AirflowRest, dag: str, root: Path) -> tuple[list[StepTimes], floa
     began = time.time()
     run_id = f"run-{began:.3f}"
     _run_to_end(rest, dag, run_id)
-    steps = times_of(standalone.run_directory(dag, run_id, str(root)))
+    steps = times_of(RunDirectory(f"{root}/runs/{dag}/{safe_run_id(run_id)}"))
     return steps, steps[-1].ended - began
 
 

@@ -20,8 +20,6 @@ from pathlib import Path
 import httpx
 
 from deploy import PROJECT
-from skewless.run.directory import RunDirectory
-from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.runners.process_session import Session, begin, end
 
 USER = "admin"
@@ -181,11 +179,6 @@ def stop(home: Home) -> bool:
 def schedules_on() -> bool:
     """Whether DAGs run by their schedule, and not only by hand: ``SKEWLESS_SCHEDULE=on``."""
     return os.environ.get("SKEWLESS_SCHEDULE", "off") == "on"
-
-
-def run_directory(dag: str, run_id: str, root: str = DATA_ROOT) -> RunDirectory:
-    """Where the steps of a run write, below the folder of the data."""
-    return RunDirectory(f"{root}/runs/{dag}/{safe_run_id(run_id)}")
 
 
 def port_free(port: int) -> bool:

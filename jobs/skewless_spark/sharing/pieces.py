@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 
 from skewless.documents.commit import STAGE_SHARES, CommittedFile, RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport, TaskLoad
-from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import Attempt, Fence, stage_step
 from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.stage import commit_stage
@@ -86,7 +85,8 @@ def _counted(
     report = measure(stage, files, CountsRead(run, stage.columns))
     tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows, "stage_seconds": round(seconds(), 3)}
     report = report.model_copy(update={"tasks": tuple(map(_levelled, report.tasks)), **tallied})
-    attempt.write(STAGE_SHARES, _shares(plan, routed, in_order))
+    tasks = {str(plan.tasks[one.task]): TaskShare(cluster=one.cluster, seconds=one.seconds) for one in in_order}
+    attempt.write(STAGE_SHARES, StageShares(stage=routed.stage, routed_by=routed.cluster, tasks=tasks))
     return commit_stage(stage, attempt, report, files)
 
 
@@ -96,8 +96,3 @@ def _levelled(load: TaskLoad) -> TaskLoad:
         return load
     busy = round(load.busy_seconds / (load.slowness or 1.0), 6)
     return load.model_copy(update={"busy_seconds": busy, "slowness": 1.0})
-
-
-def _shares(plan: RoutingPlan, routed: RoutedRows, done: Sequence[SharedTask]) -> StageShares:
-    tasks = {str(plan.tasks[one.task]): TaskShare(cluster=one.cluster, seconds=one.seconds) for one in done}
-    return StageShares(stage=routed.stage, routed_by=routed.cluster, tasks=tasks)

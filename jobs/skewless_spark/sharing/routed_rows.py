@@ -69,14 +69,10 @@ def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
 
 def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
     """Remove the routed rows, which are as large as the wave, after the commit of their stage."""
-    for folder in {_folder(file.path) for files in routed.tasks.values() for file in files}:
+    for folder in {file.path[: file.path.rindex(f"/{_FOLDER}=")] for files in routed.tasks.values() for file in files}:
         # Two clusters may have counted the stage, and may be here at the same time.
         with suppress(FileNotFoundError):
             run.fs.rm(f"{run.root}/{folder}", recursive=True)
-
-
-def _folder(path: str) -> str:
-    return path[: path.rindex(f"/{_FOLDER}=")]
 
 
 def _by_task(attempt: Attempt) -> dict[int, tuple[CommittedFile, ...]]:

@@ -94,7 +94,9 @@ class Member:
         for partition, grant in sorted(self._grants.items()):
             overtaken = look.fence(partition) > grant.fence
             if overtaken or (look.fence(partition) == grant.fence and look.holder(partition) != self.name):
-                self._drop(grant)
+                del self._grants[partition]
+                log.warning("%s lost %s, fencing number %d", self.name, partition, grant.fence)
+                self.work.lost(grant)
         for partition, row in look.allocations.items():
             if row.record.holder == self.name and partition not in self._grants:
                 self._begin(Grant(partition, row.record.fence, self.name))
@@ -133,11 +135,6 @@ class Member:
     def _begin(self, grant: Grant) -> None:
         self._grants[grant.partition] = grant
         self.work.granted(grant)
-
-    def _drop(self, grant: Grant) -> None:
-        del self._grants[grant.partition]
-        log.warning("%s lost %s, fencing number %d", self.name, grant.partition, grant.fence)
-        self.work.lost(grant)
 
     def _say(self, action: Action, outcome: str) -> None:
         log.info("%s: %s: %s", self.name, action, outcome)
