@@ -53,7 +53,6 @@ class TableFormat(Protocol):
         """Write a result into new files, so that no reader sees them.
 
         Args:
-            target: the part of the table.
             columns: of the result, a schema of Arrow.
             files: ``ResultFile`` of the result, each with rows.
             begin: called with the paths of the files before any of them is written.
@@ -92,20 +91,13 @@ class TableFormat(Protocol):
         """
 
     def commit_part(self, table: Any, target: OutputPart, files: Sequence[Any], about: Mapping[str, str]) -> int:
-        """Commit upon the table as it was loaded, so that a part has just these files; all others are as they were.
-
-        Returns:
-            The new snapshot or version.
-        """
+        """Commit upon the table as loaded, so that a part has just these files; all others are as they were."""
 
     def require_race(self, table: Any, target: OutputPart, failed: Counter[str], err: Exception) -> None:
         """Go on only while others change the table: by the same error a table refuses what it never takes.
 
         Args:
-            table: as it was loaded.
-            target: the part.
             failed: how many commits have failed upon each state of the table.
-            err: of the commit.
 
         Raises:
             SpecError: nobody else has committed.
@@ -115,7 +107,6 @@ class TableFormat(Protocol):
         """Which files of a run the table does not name.
 
         Args:
-            table: as it was loaded.
             others: files of attempts to stage that did not count.
             staged: those of the attempt that did.
             digest: of the run's identity.

@@ -14,7 +14,6 @@ from functools import partial
 
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
-from skewless.documents.quality import QualityReport
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history.finality import finality_of, tells_finality, with_night, with_run
 from skewless.history.nights_store import NightsStore
@@ -136,7 +135,12 @@ class TableOutput:
             raise RunDirectoryError(
                 f"staged result of {self.run}", f"{keys:,} rows, as the ledger has them", observed, "begin a new run"
             )
-        about, commit = {**summary_of(self.run, self.now), **_verdict(report)}, Commit()
+        ledger, commit = report.ledger, Commit()
+        read = f"{ledger.input_rows} rows reduced + {ledger.unchanged_rows} in kept states"
+        about = summary_of(self.run, self.now) | {
+            "quality": f"passed, {len(report.checks)} checks",
+            "ledger": f"{read} = {ledger.state_rows} in the result",
+        }
         for part, staged in parts:
             commit = yield from _committing(part, staged, about, self.job.turn, self.me, commit.over)
             # What the output's commit names counts, and nothing else of that table.
@@ -222,13 +226,6 @@ def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
 def shown_by_table(job: Job) -> dict[str, Identity]:
     """By part of the table that a job publishes in: which run's result it shows, as its history says."""
     return {part: by for part, (_, by) in published_parts(OutputPart.of(job)).items()}
-
-
-def _verdict(report: QualityReport) -> dict[str, str]:
-    """What the audit has found, as texts by name."""
-    ledger = report.ledger
-    read = f"{ledger.input_rows} rows reduced + {ledger.unchanged_rows} in kept states"
-    return {"quality": f"passed, {len(report.checks)} checks", "ledger": f"{read} = {ledger.state_rows} in the result"}
 
 
 def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from skewless.errors import SpecError, UnreachableError
 from skewless_lake.catalogs import configuration_of, open_catalog
 from skewless_lake.iceberg.iceberg_tables import make_namespace
-from skewless_lake.iceberg.snapshots import ours, replace_part
+from skewless_lake.iceberg.snapshots import commit_part, ours
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import publish_run, published_parts, require_fitting, roll_back
 from tests.broken_wire import Fault, broken_wire
@@ -158,10 +158,10 @@ def test_a_table_evolves_and_is_made_in_the_order_of_its_rows(tmp_path: Path, ki
 def test_a_commit_upon_what_is_no_longer_there_is_refused(tmp_path: Path, kind: str) -> None:
     """And as the refusal that has us look at everything again, whichever words a catalog has for it."""
     publish(tmp_path / "1", tmp_path, kind, "old")
-    part, first, second = part_of(kind, tmp_path).values, table_of(kind), table_of(kind)
-    replace_part(first, part, [], {})
+    part, first, second = part_of(kind, tmp_path), table_of(kind), table_of(kind)
+    commit_part(first, part, [], {})
     with pytest.raises(CommitFailedException):
-        replace_part(second, part, [], {})
+        commit_part(second, part, [], {})
 
 
 @pytest.mark.parametrize("fault", ["lose answer", "cut answer", "lose request", "500", "503"])

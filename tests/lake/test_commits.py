@@ -34,7 +34,8 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import delta_tables as tables
 from skewless_lake.delta.delta_publishing import commit_part
 from skewless_lake.iceberg.iceberg_publishing import staged_files
-from skewless_lake.iceberg.snapshots import ours, replace_part
+from skewless_lake.iceberg.snapshots import commit_part as iceberg_commit
+from skewless_lake.iceberg.snapshots import ours
 from skewless_lake.publication import publish_run, publishing_run
 from skewless_lake.staged_files import OutputPart
 from tests.lake.outputs import (
@@ -157,9 +158,9 @@ def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, 
         table = iceberg_table(tmp_path)
         added = staged_files(table, target, staged(theirs))
         ours_too = staged_files(iceberg_table(tmp_path), target, files)
-        replace_part(table, target.values, added, {})
+        iceberg_commit(table, target, added, {})
         with pytest.raises(CommitFailedException):
-            replace_part(stale, target.values, ours_too, {})
+            iceberg_commit(stale, target, ours_too, {})
     else:
         about = {"at": NOW.isoformat(), "turn": "3"}
         loaded = [DeltaTable(str(tmp_path / "marts" / "clicks")) for _ in range(2)]

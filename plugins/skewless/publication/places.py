@@ -113,19 +113,15 @@ def exchange(draft: Path, target: Path) -> None:
         FileNotFoundError: the draft is gone: somebody has moved it away. The target is as it was.
         SpecError: folders cannot be exchanged here.
     """
-    if target.exists() or not _renamed(draft, target):
-        _exchange(draft, target, target)
-
-
-def _renamed(draft: Path, target: Path) -> bool:
-    """Whether a day is published for the first time; no if another run has come in between."""
-    try:
-        draft.rename(target)
-    except OSError as err:
-        if err.errno not in _SOMETHING_THERE:
-            raise
-        return False
-    return True
+    if not target.exists():
+        try:
+            draft.rename(target)
+        except OSError as err:
+            if err.errno not in _SOMETHING_THERE:  # another run has come in between
+                raise
+        else:
+            return
+    _exchange(draft, target, target)
 
 
 def _exchange(draft: Path, target: Path, where: Path) -> None:

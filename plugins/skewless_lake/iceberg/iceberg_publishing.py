@@ -29,7 +29,7 @@ from skewless.publication.publish import Commit
 from skewless.publication.records import Identity, Overtaken
 from skewless_lake.formats import identity_in
 from skewless_lake.iceberg.iceberg_tables import find_table, fitting_table, ready_table, sort_order_of
-from skewless_lake.iceberg.snapshots import column_names, files_of_part, ours, replace_part, require_race, rules_of
+from skewless_lake.iceberg.snapshots import column_names, commit_part, earlier_files, ours, require_race, rules_of
 from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult
 from skewless_lake.staging import ResultFile, create_file, short_texts, write_all, write_rows
 
@@ -72,7 +72,7 @@ def stage(
 ) -> StagedResult:
     """Write a result into files of the output's table, which no snapshot names yet."""
     table, token = ready_table(target, columns), uuid.uuid4()
-    files_of_part(table, target.values)  # it is refused, if that is not just the files of one partition
+    earlier_files(table, target)  # it is refused, if that is not just the files of one partition
     key, places = _partition(table, target.values), table.location_provider()
     paths = [places.new_data_location(f"{number:05d}-{token}.parquet", key) for number in range(len(files))]
     begin(paths)
@@ -121,16 +121,6 @@ def _statistics(text: str) -> dict[str, Any]:
         }
         for name, values in by_column.items()
     }
-
-
-def earlier_files(table: Table, target: OutputPart, number: int) -> list[DataFile]:
-    """The files of the part as a snapshot has them."""
-    return files_of_part(table, target.values, number)
-
-
-def commit_part(table: Table, target: OutputPart, files: Sequence[DataFile], about: Mapping[str, str]) -> int:
-    """Commit a snapshot to the branch that readers see."""
-    return replace_part(table, target.values, files, about).snapshot_id
 
 
 def publications(table: Table, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:

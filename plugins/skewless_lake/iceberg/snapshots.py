@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
@@ -43,18 +42,18 @@ def require_race(table: Table, target: OutputPart, failed: Counter[str], err: Ex
         ) from None  # fmt: skip
 
 
-def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | None = None) -> list[DataFile]:
+def earlier_files(table: Table, target: OutputPart, number: int | None = None) -> list[DataFile]:
     """The data files of a part in a snapshot, by default in the current one.
 
     Raises:
         SpecError: a file has rows of other parts too, as it is older than the table's partitions; or the part has
             equality deletes, which pyiceberg does not read.
     """
-    snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    snapshot = table.current_snapshot() if number is None else table.snapshot_by_id(number)
     if snapshot is None:
         return []
     condition: BooleanExpression = AlwaysTrue()
-    for column, value in parts.items():
+    for column, value in target.values.items():
         condition = And(condition, EqualTo(term=Reference(column), value=value))
     # A scan would also work out, file by file and for longer than all the rest, what of the condition is left to check.
     planner, found = ManifestGroupPlanner(table.metadata, table.io, condition), list[DataFile]()
@@ -70,25 +69,17 @@ def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | Non
     for file in found:
         whole = (field for field in specs[file.spec_id].fields if isinstance(field.transform, IdentityTransform))
         names = {table.schema().find_column_name(field.source_id) for field in whole}
-        if not set(parts) <= names:
+        if not set(target.values) <= names:
             raise SpecError(
-                f"table {'.'.join(table.name())}", f"a partition of its own for each {' and '.join(parts)}",
+                f"table {'.'.join(table.name())}", f"a partition of its own for each {' and '.join(target.values)}",
                 f"{file.file_path}, which is older than the table's partitions and may have rows of several",
                 "rewrite the table's data files, or publish into a table of its own",
             )  # fmt: skip
     return found
 
 
-def replace_part(
-    table: Table, parts: Mapping[str, Any], files: Sequence[DataFile], about: Mapping[str, str]
-) -> Snapshot:
+def commit_part(table: Table, target: OutputPart, files: Sequence[DataFile], about: Mapping[str, str]) -> int:
     """Commit a snapshot upon the current one in which a part has just these files, and all others are as they were.
-
-    Args:
-        table: as it was loaded; the commit is refused if its current snapshot is another one by then.
-        parts: the values of the partition columns.
-        files: of the part.
-        about: for the summary.
 
     Raises:
         CommitFailedException: another snapshot has become the current one, or pyiceberg has passed over a file.
@@ -100,7 +91,7 @@ def replace_part(
             f"table {'.'.join(table.name())}", "its required columns have changed since these files were written",
             "begin a new run",
         )  # fmt: skip
-    base, before = table.current_snapshot(), files_of_part(table, parts)
+    base, before = table.current_snapshot(), earlier_files(table, target)
     kept = {file.file_path for file in files}
     # pyiceberg would apply the change to whatever is there by then: a part that was replaced in between would be there
     # twice. So nothing is tried again here.
@@ -132,13 +123,13 @@ def replace_part(
     found = table.snapshot_by_id(made)
     if found is None or found.parent_snapshot_id != (base.snapshot_id if base else None):
         raise AssertionError(f"snapshot {made} of {table.name()} was not committed upon {base and base.snapshot_id}")
-    _require_just(table, parts, made, kept)
-    return found
+    _require_just(table, target, made, kept)
+    return made
 
 
-def _require_just(table: Table, parts: Mapping[str, Any], made: int, wanted: set[str]) -> None:
+def _require_just(table: Table, target: OutputPart, made: int, wanted: set[str]) -> None:
     """After a commit: a part has just the files that it was to have."""
-    found = {file.file_path for file in files_of_part(table, parts, made)}
+    found = {file.file_path for file in earlier_files(table, target, made)}
     if found != wanted:
         raise RunDirectoryError(
             f"snapshot {made} of table {'.'.join(table.name())}", f"just the {len(wanted):,} files of the part",
