@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from skewless.documents.bill import AS_IT_RAN, Replayed, Savings
+from skewless.documents.bill import AS_IT_RAN, PLAIN, Replayed, Savings
 from skewless.errors import SkewlessError
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import savings_of
@@ -44,8 +44,8 @@ def keep_savings(run: RunDirectory) -> Savings | None:
         try:
             reports = run.reports()
             plans = [run.plan(report.stage) for report in reports]
-            savings = savings_of(run.job(), plans, reports, partial(replayed, run))
-            if savings.against:
+            savings = savings_of(run.job(), plans, reports, partial(replayed, run, PLAIN))
+            if savings.over_bound is not None:
                 replayed(run, AS_IT_RAN)
         except Exception as err:  # noqa: BLE001  # the run is published, whatever becomes of this
             savings = Savings.unknown("", f"{type(err).__name__}: {err}")

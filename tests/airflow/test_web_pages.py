@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
-import os
 import re
 import shutil
 import time
@@ -450,7 +449,7 @@ def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(
         assert (f"runs/{run_id}/skew" in text) == (run_id != "triggered"), "it has no run directory"
     assert "runs/local__2026/skew" in text
     assert "Stage 0" in _page(viewer, "local__2026")
-    assert text.count('<figure class="tile">') == 6 + 4
+    assert text.count('<figure class="tile">') == 6
     assert day(str(simulation.job.part)) in text, "a day is named by its day"
     assert "failed" in text
 
@@ -476,21 +475,6 @@ def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_k
     assert [(one["task"], one["done"]) for one in steps][-2:] == [("validate", True), ("compare", True)]
     lines = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs?group=shadow").json()["runs"]
     assert {(line["standing"], line["published"]) for line in lines} == {("success", False)}
-
-
-def test_what_nights_have_cost_is_shown_over_time_and_a_price_where_there_is_one(viewer: TestClient) -> None:
-    text = viewer.get(f"/skewless/dags/{DAG}/over-time").text
-    for name, figure in (("used", "111"), ("idle", "1,267"), ("lost to skew", "222")):
-        assert f"core-seconds {name} <strong>{figure}</strong>" in text
-    assert "price, " not in text
-    prices = Path(os.environ["SKEWLESS_ROOT"]) / "costs.yaml"
-    for written, shown in (
-        ("core_hour: 0.36\ncurrency: EUR\n", "price, EUR <strong>0.160</strong>"),
-        ("core_hour: free\n", "Prices are not known"),
-    ):
-        prices.write_text(written)
-        assert shown in viewer.get(f"/skewless/dags/{DAG}/over-time").text
-    prices.unlink()
 
 
 def test_a_published_run_says_first_what_its_routing_has_saved(viewer: TestClient) -> None:

@@ -268,7 +268,7 @@ class Moments:
         attempt = self.run.new_attempt(COMPARISON_STEP)
         attempt.write(COMPARISON_REPORT, found)
         attempt.commit([], {"keys": found.keys, "differ": found.differ})
-        saved = Savings(sentence="", policy="adaptive", against=PLAIN, seconds=30.0, against_seconds=90.0 + 30 * differ)
+        saved = Savings(sentence="", policy="adaptive", seconds=30.0, against_seconds=90.0 + 30 * differ)
         self.run.write_once(SAVINGS, saved)
         return self
 

@@ -39,7 +39,7 @@ def night(**fields: Any) -> RunBill:
 
 
 def savings() -> Savings:
-    return Savings(sentence="", policy="adaptive", against="static", seconds=16.0, against_seconds=31.0)
+    return Savings(sentence="", policy="adaptive", seconds=16.0, against_seconds=31.0)
 
 
 def test_held_is_used_idle_and_lost_to_skew_and_more_than_was_held_is_no_bill() -> None:

@@ -59,7 +59,7 @@ def samples() -> dict[str, Document]:
             step="stage 0", started=1.5, seconds=2.0, spans=(Span(name="Spark job", start=0.5, seconds=1.0, tasks=3),)
         ),
         "Failure": Failure(exit_code=2, sentence="no"),
-        "Savings": Savings(sentence="1.5 times as long", policy="adaptive", against="static", over_bound=1.04),
+        "Savings": Savings(sentence="1.5 times as long", policy="adaptive", over_bound=1.04),
         "Replayed": Replayed(
             policy="static",
             makespan_over_bound=1.5,

@@ -57,20 +57,18 @@ class Replayed(Document):
 
 
 class Savings(Document):
-    """A run beside the same run under another policy. What is not known is None.
+    """A run beside the same run under plain hashing. What is not known is None.
 
     Attributes:
         sentence: what was saved, or why that is not known.
-        against: the policy beside it; "" where there is none.
         over_bound: the makespans of the stages together, over the best there could be; at least 1.
-        against_over_bound: the same under the other policy, by a replay.
+        against_over_bound: the same under plain hashing, by a replay.
         seconds: what the longest tasks of the stages took together, where each task measured its time.
-        against_seconds: the same under the other policy.
+        against_seconds: the same under plain hashing.
     """
 
     sentence: str = Field(max_length=2_000)
     policy: str = Field(max_length=100)
-    against: str = Field(default="", max_length=100)
     over_bound: float | None = None
     against_over_bound: float | None = None
     seconds: float | None = Field(default=None, ge=0)
@@ -79,7 +77,7 @@ class Savings(Document):
     @property
     def seconds_saved(self) -> float | None:
         """By how much the longest tasks were shorter than plain hashing would have made them; below 0 if longer."""
-        if self.against != PLAIN or self.seconds is None or self.against_seconds is None:
+        if self.seconds is None or self.against_seconds is None:
             return None
         return self.against_seconds - self.seconds
 

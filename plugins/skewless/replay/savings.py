@@ -1,7 +1,4 @@
-"""What the routing of a run has saved: the run beside a replay under plain hashing, in a sentence.
-
-A run that plain hashing routed, with policy ``static``, is held beside ``adaptive``.
-"""
+"""What the routing of a run has saved: the run beside a replay under plain hashing, in a sentence."""
 
 from __future__ import annotations
 
@@ -17,21 +14,15 @@ from skewless.errors import PlanError, SpecError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.certificate import run_certificate
 
-BEST = "adaptive"
-_ROUTED = f"Policy {PLAIN} is plain hashing: it routed the rows of this run"
-#: When a run of more virtual tasks is published, plain hashing alone is replayed: half a second a stage of 10,000 tasks
-#: and 100,000 head keys, where policies that plan take a minute.
-MOST_TASKS = 1_000
-
 
 def savings_of(
-    job: Job, plans: Sequence[RoutingPlan], reports: Sequence[StageReport], replayed: Callable[[str], Replayed]
+    job: Job, plans: Sequence[RoutingPlan], reports: Sequence[StageReport], plain: Callable[[], Replayed]
 ) -> Savings:
     """What was saved by a run whose stages have committed.
 
     Args:
         plans: of its stages, in order, as are the reports.
-        replayed: the run under a policy.
+        plain: replays the run under plain hashing.
     """
     policy = job.spec.routing.policy.name
     if not any(plan.traits.in_tasks for plan in plans):
@@ -40,16 +31,17 @@ def savings_of(
             sentence="Nothing was to be saved by routing: every input split was aggregated where it was read (engine "
             "combine), as plain Spark does, and no row was sent to a task.",
         )
-    against = PLAIN if policy != PLAIN else BEST
+    if policy == PLAIN:
+        return Savings(
+            policy=policy,
+            sentence=f"Policy {PLAIN} is plain hashing: it routed the rows of this run. `skewless replay` shows what "
+            "other policies would have made of them.",
+        )
     gap = run_certificate(job, reports).gap
     if gap is None:
         return Savings.unknown(policy, NOT_MEASURED)
-    if against != PLAIN and max(len(plan.tasks) for plan in plans) > MOST_TASKS:
-        return Savings(
-            policy=policy, sentence=f"{_ROUTED}. `skewless replay` shows what policy {against} would have made of them."
-        )
     try:
-        other = replayed(against)
+        other = plain()
     except (PlanError, SpecError) as err:
         return Savings.unknown(policy, str(err).rstrip("."))
     if other.makespan_over_bound is None:
@@ -59,7 +51,6 @@ def savings_of(
     savings = Savings(
         sentence="",
         policy=policy,
-        against=against,
         over_bound=round(1.0 + gap, 4),
         against_over_bound=round(other.makespan_over_bound, 4),
         seconds=None if seconds is None else round(seconds, 3),
@@ -85,11 +76,6 @@ def _sentence(savings: Savings, ratio: float, error: float) -> str:
     figures = f"({savings.against_over_bound:.2f} of the best possible{off}, this run {savings.over_bound:.2f})"
     timed = savings.seconds is not None and savings.against_seconds is not None
     seconds = f", {savings.against_seconds:,.1f} s in place of {savings.seconds:,.1f} s" if timed else ""
-    if savings.against != PLAIN:
-        if ratio >= 1.0 - NEAR:
-            return f"{_ROUTED}. Nothing was to be saved by policy {savings.against} {figures}."
-        shorter = f"would have shortened the longest task to {ratio:.0%}{seconds}"
-        return f"{_ROUTED}. Policy {savings.against} {shorter} {figures}."
     if abs(ratio - 1.0) <= NEAR:
         return f"Nothing was to be saved: plain hashing would have come as near to the best possible {figures}."
     times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1.1 else f"{ratio:.2f}"

@@ -22,10 +22,10 @@ from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow
 from skewless_airflow.web.pages import readable_jobs
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, harden
-from skewless_airflow.web.views.costs import WhatIfView, read_what_if
 from skewless_airflow.web.views.history import ComparedNight, RunLine, read_comparisons, read_history
 from skewless_airflow.web.views.jobs import JobLine
 from skewless_airflow.web.views.run import RunView, read_run
+from skewless_airflow.web.views.what_if import WhatIfView, read_what_if
 
 
 class Refusal(BaseModel):

@@ -29,13 +29,13 @@ from skewless_airflow.web.rendering.template import page
 from skewless_airflow.web.rendering.words import day
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
-from skewless_airflow.web.views.costs import read_costs, read_what_if
 from skewless_airflow.web.views.decision_view import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_comparisons, read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.quality_view import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_comparison, read_run
 from skewless_airflow.web.views.stage_view import MOST_TASKS, read_job, read_stage
+from skewless_airflow.web.views.what_if import read_what_if
 from skewless_airflow.web.views.window_view import read_window
 
 router = APIRouter()
@@ -139,8 +139,7 @@ def readable_jobs(user: Any, session: Any, now: dt.datetime) -> tuple[JobRow, ..
 def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The runs of a DAG side by side."""
     history = read_history(dag_id, airflow_runs(session, dag_id), group)
-    costs = read_costs(dag_id, group, history)
-    return _dag_page(request, "over_time.html", dag_id, group, history=history, series=series(history), costs=costs)
+    return _dag_page(request, "over_time.html", dag_id, group, history=history, series=series(history))
 
 
 @router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA)
