@@ -173,4 +173,4 @@ def _rewrites(snapshot: Snapshot, root: str) -> Iterator[Any]:
     return iter(())
 
 
-READER = TableReader(_snapshot, _rewrites, lambda _: {}, ("field ids", "none", "rewrite the file"))
+READER = TableReader(_snapshot, _rewrites, lambda _: {})

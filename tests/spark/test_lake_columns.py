@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
@@ -25,51 +24,10 @@ from tests.spark.scenario import DATE
 from tests.spark.test_lake_inputs import ICEBERG, KV, delta_log, frozen, numbered, read
 
 
-def mapped_by_id(folder: Path, *files: pa.Table, required: bool = False) -> dict[str, Any]:
-    """A Delta table whose columns k, v and d have the ids 1, 2 and 3; the input section that names it."""
-    kinds = {"k": "string", "v": "long", "d": "decimal(12,2)"}
-    fields = [
-        {"name": name, "type": kind, "nullable": name != "d" or not required,
-         "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}}
-        for number, (name, kind) in enumerate(kinds.items(), start=1)
-    ]  # fmt: skip
-    actions: list[dict[str, Any]] = [
-        {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
-        {"metaData": {
-            "id": "of-others", "format": {"provider": "parquet", "options": {}}, "createdTime": 0,
-            "schemaString": json.dumps({"type": "struct", "fields": fields}), "partitionColumns": [],
-            "configuration": {"delta.columnMapping.mode": "id"},
-        }},
-    ]  # fmt: skip
-    (folder / "_delta_log").mkdir(parents=True)
-    for number, rows in enumerate(files):
-        path = folder / f"{number}.parquet"
-        pq.write_table(rows, path)
-        added = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
-        actions.append({"add": {**added, "dataChange": True}})
-    (folder / "_delta_log" / f"{0:020d}.json").write_text("".join(json.dumps(one) + "\n" for one in actions))
-    return {"format": "delta", "path": str(folder)}
-
-
-def with_ids(**columns: tuple[int, pa.DataType, list[Any]]) -> pa.Table:
-    """A table of a file, with the field id, the type and the values of each column."""
-    fields = [
-        pa.field(name, kind, metadata={"PARQUET:field_id": str(number)}) for name, (number, kind, _) in columns.items()
-    ]
-    return pa.table([values for _, _, values in columns.values()], schema=pa.schema(fields))
-
-
-def test_columns_of_a_delta_table_are_found_by_their_ids_if_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    text, whole = pa.string(), pa.int64()
-    exchanged = with_ids(v=(1, text, ["a"]), k=(2, whole, [1]), odd=(3, pa.int32(), [7]))
-    of_spark = with_ids(v=(2, whole, [2]), k=(1, text, ["b"])).rename_columns(["col-2", "col-1"])
-    given = mapped_by_id(tmp_path / "t", exchanged, of_spark)
-    assert read(spark, frozen(given, tmp_path, "v", "d")) == [("a", 1, Decimal("7.00")), ("b", 2, None)]
-    bare = pa.table({"col-1": ["c"], "col-2": [3]})
-    with pytest.raises(InputError, match=r"1.parquet: expected field ids, as the table maps .* by id, but got none"):
-        frozen(mapped_by_id(tmp_path / "bare", exchanged, bare), tmp_path, "v")
-    with pytest.raises(InputError, match=r"1.parquet: expected the column 'd', of which each row .* has a value, but"):
-        frozen(mapped_by_id(tmp_path / "required", exchanged, of_spark, required=True), tmp_path, "v", "d")
+def test_a_delta_table_that_maps_its_columns_by_ids_is_refused(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), numbered(2), configuration={"delta.columnMapping.mode": "id"})
+    with pytest.raises(InputError, match=r"columns that are mapped by name, or not at all, but got .*mode = id"):
+        frozen({"format": "delta", "path": "t"}, tmp_path, "v")
 
 
 #: Types of Iceberg, and a default as its metadata has it.

@@ -160,7 +160,7 @@ def delta_of_swapped_names(folder: Path, rng: random.Random) -> dict[str, list[R
                     field.update(name=swapped[field["name"]], metadata=about)
                 one["metaData"].update(
                     schemaString=json.dumps(schema), partitionColumns=[swapped[name] for name in parted],
-                    configuration={"delta.columnMapping.mode": rng.choice(["name", "id"])},
+                    configuration={"delta.columnMapping.mode": "name"},
                 )  # fmt: skip
         log.write_text("".join(json.dumps(one) + "\n" for one in actions))
     return {str(path): list(_rows_of(path, swapped)) for path in folder.rglob("*.parquet")}

@@ -40,7 +40,7 @@ _FEATURES = frozenset(
      "vacuumProtocolCheck", "variantType", "variantType-preview"}
 )  # fmt: skip
 _MILLISECONDS = 1000
-_MODE, _PHYSICAL, _ID = (f"delta.columnMapping.{one}" for one in ("mode", "physicalName", "id"))
+_MODE, _PHYSICAL = "delta.columnMapping.mode", "delta.columnMapping.physicalName"
 #: What Spark's Delta put behind a text that it had cut off, until 2023. Characters beyond 16 bits are greater.
 _CUT_OFF, _GREATEST = "\ufffd", "\U0010ffff"
 
@@ -68,6 +68,8 @@ def delta_snapshot(
     odd = sorted(set(table.protocol().reader_features or ()) - _FEATURES)
     if odd:
         raise InputError(at, "a table without further reader features", f"the features {odd}"[:160], "drop them")
+    if table.metadata().configuration.get(_MODE) == "id":
+        raise InputError(at, "columns that are mapped by name, or not at all", f"{_MODE} = id", "write the table anew")
     vectors = _vectors(table, at)
     outside = tuple(table.metadata().partition_columns)
     columns = _columns(table)
@@ -93,7 +95,7 @@ def delta_snapshot(
 
 
 def _columns(table: DeltaTable) -> tuple[TableColumn, ...]:
-    """The columns, as the table maps them now: not at all, by the names in its files, or by their field ids there."""
+    """The columns, as the table maps them now: not at all, or by the names in its files."""
     schema, mode = table.schema(), table.metadata().configuration.get(_MODE, "none")
     kinds = kinds_of(pa.schema(schema.to_arrow()))
     return tuple(
@@ -101,7 +103,6 @@ def _columns(table: DeltaTable) -> tuple[TableColumn, ...]:
             one.name,
             kinds[one.name],
             inner="" if mode == "none" else str(one.metadata[_PHYSICAL]),
-            field_id=int(one.metadata[_ID]) if mode == "id" else None,
             required=not one.nullable,
         )
         for one in schema.fields

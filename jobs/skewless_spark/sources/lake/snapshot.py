@@ -26,7 +26,7 @@ class TableColumn:
 
     Attributes:
         inner: its name in files without field ids; by default the same.
-        field_id: by which it is found in files, whatever they call it: in Iceberg, and in Delta with mapping by id.
+        field_id: by which it is found in files of Iceberg, whatever they call it.
         default: of rows that were written before the column came, as text; None for null, or if it is not known.
     """
 

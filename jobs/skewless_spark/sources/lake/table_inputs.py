@@ -44,13 +44,11 @@ class TableReader(NamedTuple):
             deletion vectors that are in the table's log.
         rewrites: of a snapshot and the data root, the commits up to it that changed no row, the newest first.
         vectors: the deletion vectors of what is pinned.
-        without_ids: what files without field ids are told: what was required, what came, what to do.
     """
 
     snapshot: Callable[[Input, Part, str, str, Sequence[Condition]], tuple[Snapshot, Vectors]]
     rewrites: Callable[[Snapshot, str], Iterator[Commit]]
     vectors: Callable[[PinnedTable], Vectors]
-    without_ids: tuple[str, str, str]
 
 
 #: By the formats of ``skewless.spec.input.TABLES``.
@@ -58,12 +56,10 @@ READERS = {
     "iceberg": TableReader(
         lambda given, part, root, _, conditions: (iceberg_snapshot(given, part, root, conditions), {}),
         iceberg_rewrites, lambda _: {},
-        ("field ids, or a table with schema.name-mapping.default", "neither", "set that property, as add_files does"),
     ),
     "delta": TableReader(
         lambda given, part, _, location, conditions: delta_snapshot(given, part, location, conditions),
         lambda snapshot, _: delta_rewrites(snapshot), pinned_vectors,
-        ("field ids, as the table maps its columns by id", "none", "rewrite the file"),
     ),
 }  # fmt: skip
 
@@ -187,8 +183,10 @@ class LakeTable:
         if ids or all(one.field_id is None for one in self.snapshot.columns):
             return ids
         if not self.snapshot.ids:
-            required, came, hint = READERS[self.snapshot.table.kind].without_ids
-            raise InputError(f"input file {file.path}", required, came, hint)
+            raise InputError(
+                f"input file {file.path}", "field ids, or a table with schema.name-mapping.default", "neither",
+                "set that property, as add_files does",
+            )  # fmt: skip
         return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
 
     def _require_known(self, file: TableFile, column: TableColumn) -> None:
