@@ -37,7 +37,7 @@ from skewless.spec.result import Window
 from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
-from skewless_airflow.web.rendering.words import day, required_words
+from skewless_airflow.web.rendering.words import day
 from skewless_airflow.web.views.stage_view import read_stage
 from tests import airflow_setting
 from tests.airflow.web_scenario import (
@@ -510,19 +510,6 @@ def test_failed_checks_are_listed_first_with_their_keys_and_those_of_the_spec_ap
     assert "<small>in <code>/page/1</code>: 60,000; <code>&lt;img" in text
     assert EVIL not in text
     assert "Checks of this job&#39;s spec" in _page(viewer, "finished", "quality")
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("min_value=0, max_value=0", "exactly 0"), ("value=112765", "exactly 112,765"),
-        ("min_value=1, max_value=3190290", "1 to 3,190,290"), ("min_value=-1.5", "at least -1.5"),
-        ("max_value=5", "at most 5"), ("max_value=5, mostly=0.9", "max_value=5, mostly=0.9"),
-        ("value_set=['value=1']", "value_set=['value=1']"), ("", "\N{EN DASH}"),
-    ],
-)  # fmt: skip
-def test_what_an_expectation_requires_is_said_in_words_where_it_is_a_number(asked: str, said: str) -> None:
-    assert required_words(asked) == said
 
 
 def test_what_if_shows_the_replays_that_were_written_and_which_command_writes_the_others(viewer: TestClient) -> None:

@@ -26,9 +26,15 @@ def report_failure(context: Any) -> None:
 
 def report_warnings(context: Any) -> None:
     """``on_success_callback`` of a DAG: logs what its published result does not hold, if there is anything."""
+    from skewless.run.directory import RunDirectory
+
     dag_id, run_id = run_of(context)
-    if warnings := run_warnings(dag_id, run_id):
-        log.warning("skewless run warns", page=skew_page(dag_id, run_id), dag_id=dag_id, run_id=run_id, facts=warnings)
+    with contextlib.suppress(SkewlessError):
+        run = RunDirectory(run_location(dag_id, run_id))
+        quality = run.quality()
+        if quality is not None and (warnings := quality.warnings(len(run.job().spec.quality.expectations))):
+            page = skew_page(dag_id, run_id)
+            log.warning("skewless run warns", page=page, dag_id=dag_id, run_id=run_id, facts=warnings)
 
 
 def report_lateness(**kwargs: Any) -> None:
@@ -52,17 +58,6 @@ def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
             if said := run.read(path, Failure).sentence:
                 facts[failed_step(path)[0]] = said
     return facts
-
-
-def run_warnings(dag_id: str, run_id: str) -> list[str]:
-    """What the published result of a run does not hold, and how many keys are left out of it."""
-    from skewless.run.directory import RunDirectory
-
-    with contextlib.suppress(SkewlessError):
-        run = RunDirectory(run_location(dag_id, run_id))
-        if (quality := run.quality()) is not None:
-            return quality.warnings(len(run.job().spec.quality.expectations))
-    return []
 
 
 def run_of(context: Any) -> tuple[str, str]:

@@ -61,7 +61,7 @@ def _environment() -> Environment:
     found.filters.update(
         key=words.shown_key, words=words.words, rows=words.rows, ratio=words.ratio, percent=words.percent,
         seconds=words.duration, moment=words.moment, waves=words.waves, unit=words.unit, measured=words.measured,
-        breakable=words.breakable, required=words.required_words, observed=words.observed_words, day=words.day,
+        breakable=words.breakable, day=words.day,
         date=words.date, clock=words.clock, above=words.above,
     )  # fmt: skip
     found.globals.update(

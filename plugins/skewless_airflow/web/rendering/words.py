@@ -1,9 +1,8 @@
-"""How pages write keys, numbers, moments and what an expectation requires: the filters of the templates."""
+"""How pages write keys, numbers and moments: the filters of the templates."""
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 
 from markupsafe import Markup, escape
 
@@ -11,13 +10,8 @@ from markupsafe import Markup, escape
 LONGEST_KEY = 120
 #: A longer sentence is cut, too.
 _LONGEST_SENTENCE = 2000
-#: Where there is no number, and where nothing was required.
+#: Where there is no number.
 _NOTHING = "\N{EN DASH}"
-_NUMBER = r"-?\d+(?:\.\d+)?"
-#: The arguments of an expectation that is about a number.
-_LIMITS = re.compile(
-    rf"value=(?P<value>{_NUMBER})|(?=m)(?:min_value=(?P<low>{_NUMBER}))?(?:(?:^|, )max_value=(?P<high>{_NUMBER}))?"
-)
 
 
 def shown_key(key: str) -> str:
@@ -133,25 +127,3 @@ def measured(value: float | None, kind: str) -> str:
 def breakable(name: str) -> Markup:
     """A long name that may be broken at its underscores."""
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
-
-
-def required_words(asked: str) -> str:
-    """What was required in numbers, as people say it; anything else as it was asked."""
-    found = _LIMITS.fullmatch(asked)
-    if not found:
-        return asked or _NOTHING
-    low, high = found["low"], found["high"] or found["value"]
-    if found["value"] or low == high:
-        return f"exactly {_thousands(high)}"
-    if low and high:
-        return f"{_thousands(low)} to {_thousands(high)}"
-    return f"at least {_thousands(low)}" if low else f"at most {_thousands(high)}"
-
-
-def _thousands(number: str) -> str:
-    return f"{int(number):,}" if number.lstrip("-").isdecimal() else number
-
-
-def observed_words(found: str) -> str:
-    """What was observed, without saying so: the column of the table does."""
-    return found.removeprefix("observed ")
