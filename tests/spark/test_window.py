@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,30 @@ def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None
     merge_states(lake.spark, run)
     assert as_rows(result_of(run)) == result
     assert store.path(store.merge(name).states[0].path) != str(states), "it was made anew"
+
+
+@pytest.mark.long
+def test_a_night_has_as_many_jobs_for_a_window_of_200_parts_as_for_one_of_7(lake: Lake) -> None:
+    """On its first night, and on one with late files in three parts; and its result is that of all rows."""
+    for day in range(202):
+        lake.put(day, "b", rows=20)
+    counted = dict[int, list[int]]()
+    for length in (7, 200):
+        spec = lake.spec(aggregates=EXACT, window=length, engine="combine", name=f"job{length}")
+        counted[length] = []
+        for day in (200, 201):
+            jobs = JobsSeen(lake.spark)
+            run = lake.night(day, spec)
+            counted[length].append(len(jobs.jobs()))
+            for late in (day, day - 3, day - 5):
+                lake.put(late, f"late{length}", rows=10)
+        plan = plan_of(run)
+        assert plan is not None
+        assert len(plan.results[str(length)]) <= 2 * math.log2(length)
+        assert run_summary.ledger_of(run).balanced
+    assert counted[7] == counted[200], counted
+    run = lake.night(201, spec)
+    assert as_rows(result_of(run)) == lake.whole(range(2, 202), EXACT)
 
 
 @pytest.mark.long
