@@ -163,7 +163,7 @@ class Nights(Scenario):
         try:
             read = {
                 name: self._read(store, files[name])
-                for name in {*plan.pieces, *plan.document.results[f"{LENGTH}"]} & files.keys()
+                for name in sorted({*plan.pieces, *plan.document.results[f"{LENGTH}"]} & files.keys())
             }
         except FileNotFoundError:
             read = {f"{one.version.part}@{one.number}": self._read(store, one.version.states) for one in versions}
