@@ -263,6 +263,7 @@ def test_a_spec_that_cannot_be_run_is_not_written(here: Command, tmp_path: Path)
         ("./clicks/", "{here}/clicks/date={{date}}"),
         ("file://{here}/clicks", "{here}/clicks/date={{date}}"),
         ("data/../data/below/", "below/date={{date}}"),
+        ("below", "below/date={{date}}"),
         ("clicks/date=2026-11-0*", "{here}/clicks/date=2026-11-0*"),
     ],
 )
@@ -308,10 +309,10 @@ def test_an_input_that_is_none_is_told_in_one_sentence_and_nothing_is_written(
     ("files", "path"),
     [
         (["/l/c/date=2026-01-30/a", "/l/c/date=2026-01-31/b"], "/l/c/date={date}"),
-        (["/l/c/a=1/day=20260130/a", "/l/c/a=2/day=20260131/b"], None),
+        (["/l/c/a=1/day=20260130/a", "/l/c/a=2/day=20260131/b"], "/l/c/a=*/day={date:%Y%m%d}"),
         (["/l/c/2026/01/30/05/a", "/l/c/2026/01/31/a"], "/l/c/{date:%Y/%m/%d}"),
         (["/l/c/clicks-2026-01-30.csv", "/l/c/clicks-2026-01-31.csv"], "/l/c/clicks-{date}.csv"),
-        (["/l/c/2026-01-30-a.csv", "/l/c/2026-01-31-b.csv"], "/l/c/{date}*"),
+        (["/l/c/2026-01-30-a.csv", "/l/c/2026-01-31-b.csv"], "/l/c/{date}*.csv"),
         (["/l/c/date=2026-01-31/a", "/l/c/b"], None),
         (["/l/c/2026-02-31/a"], None),
         (["/l/c/date=2026-01-31/a", "/l/c/x/date=2026-01-30/a"], None),

@@ -159,6 +159,9 @@ def _aggregates(profile: Profile, key: Column) -> Iterator[str]:
     for one, function, words in wanted[:_MOST_AGGREGATES]:
         name = _free(f"{one.name}_{'values' if function == 'approx_count_distinct' else function}", taken)
         yield f"  {name}: {_flow({'function': function, 'column': one.name})}{words}"
+    if wanted[_MOST_AGGREGATES:]:
+        left = ", ".join(dict.fromkeys(_flow(one.name) for one, _, _ in wanted[_MOST_AGGREGATES:]))
+        yield f"  # not yet of {left}"[:1000]
 
 
 def _calls(one: Column, rows: int) -> Iterator[tuple[str, str]]:
@@ -187,18 +190,23 @@ def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
     """Write new files into a folder, which is made; none that is there is written over.
 
     Raises:
-        SpecError: one of them is there already, and then none is written; or the folder cannot be written to.
+        SpecError: one of them is there already, or the folder cannot be written to; then none is written.
     """
     paths = [folder / name for name in texts]
     there = next((path for path in paths if path.exists() or path.is_symlink()), None)
     if there is not None:
         raise SpecError.saying(str(there), "it is there already, and stays as it is", "give another --name, or --into")
+    written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, texts.values(), strict=True):
-            path.write_text(text, encoding="utf-8")
+            with path.open("x", encoding="utf-8") as out:
+                written.append(path)
+                out.write(text)
     except OSError as err:
+        for path in written:
+            path.unlink()
         raise SpecError.saying(
             str(folder), f"it cannot be written to ({err.strerror})", "name a folder by --into"
         ) from None
-    return paths
+    return written

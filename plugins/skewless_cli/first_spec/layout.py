@@ -59,10 +59,13 @@ def located(given: str, root: str) -> str:
     if "://" in given:
         return given.rstrip("/")
     here = Path(os.path.normpath(Path.cwd() / given))
+    if Path(given).is_absolute():
+        return str(here)
     below = Path(root).absolute()
-    if not Path(given).is_absolute() and "://" not in root and here != below and here.is_relative_to(below):
+    if "://" not in root and here != below and here.is_relative_to(below):
         return here.relative_to(below).as_posix()
-    return str(here)
+    found = any(Path.cwd().glob(given)) if re.search(r"[*?\[]", given) else here.exists()
+    return str(here) if found else os.path.normpath(given)
 
 
 def is_table_name(given: str) -> bool:
@@ -90,14 +93,14 @@ def days_of(given: str, files: Sequence[str]) -> Days | None:
         days = [dt.date(*map(int, match.group(1, 3, 5))) for match in found]
     except ValueError:  # the 31st of a shorter month: these digits are no days
         return None
-    befores = {match.string[: match.start()] for match in found}
+    befores = _common([match.string[: match.start()] for match in found])
     ends = [match.string[match.end() :].partition("/") for match in found]
     in_folders = {mark for _, mark, _ in ends}
     afters = {end for end, _, _ in ends}
-    if len(befores) > 1 or len(in_folders) > 1:
+    if befores is None or len(in_folders) > 1:
         return None
-    after = afters.pop() if len(afters) == 1 else "*"
-    return Days(f"{befores.pop()}{fields.pop()}{after}", max(days))
+    after = afters.pop() if len(afters) == 1 else f"*{_ending(afters)}"
+    return Days(f"{befores}{fields.pop()}{after}", max(days))
 
 
 def _field(match: re.Match[str]) -> str:
@@ -105,6 +108,26 @@ def _field(match: re.Match[str]) -> str:
     if "=" in first + second:
         return f"{{date:%Y}}{first}{{date:%m}}{second}{{date:%d}}"
     return "{date}" if first == second == "-" else f"{{date:%Y{first}%m{second}%d}}"
+
+
+def _common(befores: Sequence[str]) -> str | None:
+    """What stands before the day in all paths, with a glob for folders that differ; None if they differ in depth."""
+    parted = [before.split("/") for before in befores]
+    if len({len(one) for one in parted}) > 1:
+        return None
+    return "/".join(_common_piece(set(pieces)) for pieces in zip(*parted, strict=True))
+
+
+def _common_piece(pieces: set[str]) -> str:
+    if len(pieces) == 1:
+        return next(iter(pieces))
+    names = {piece.partition("=")[0] for piece in pieces if "=" in piece}
+    return f"{names.pop()}=*" if len(names) == 1 else "*"
+
+
+def _ending(names: set[str]) -> str:
+    endings = {posixpath.splitext(name)[1] for name in names}
+    return endings.pop() if len(endings) == 1 else ""
 
 
 def format_of(path: str, files: Sequence[str]) -> str:
