@@ -29,7 +29,6 @@ from deploy.local import standalone
 from skewless.documents.step_documents import StepTimes
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of
-from skewless_airflow.run_store import safe_run_id
 from tests import airflow_rest
 from tests.airflow_rest import AirflowRest
 
@@ -186,9 +185,9 @@ def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 def _run(rest: AirflowRest, dag: str, root: Path) -> tuple[list[StepTimes], float]:
     """Run a DAG; the times of its steps, and the seconds from its trigger to the end of ``publish``."""
     began = time.time()
-    run_id = f"run-{began:.3f}"
+    run_id = f"run-{began * 1000:.0f}"  # which is the name of its folder, too
     _run_to_end(rest, dag, run_id)
-    steps = times_of(RunDirectory(f"{root}/runs/{dag}/{safe_run_id(run_id)}"))
+    steps = times_of(RunDirectory(f"{root}/runs/{dag}/{run_id}"))
     return steps, steps[-1].ended - began
 
 
