@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from skewless.errors import SpecError
-from skewless.publication.retention import Limits
 from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_named
 from skewless.spec.schedule import Schedule
 from skewless_airflow.partitions import parts_of_key
-from skewless_lake.pruning import prune_each
 
 if TYPE_CHECKING:
     from skewless.run.directory import RunDirectory
@@ -181,6 +179,9 @@ def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> di
     Returns:
         How many runs were kept, thinned and removed, and how many bytes were deleted.
     """
+    from skewless.publication.retention import Limits
+    from skewless_lake.pruning import prune_each
+
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
     found = []
     for fate in prune_each(runs_folder(), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):

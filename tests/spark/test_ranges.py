@@ -153,4 +153,4 @@ def test_what_a_function_puts_out_is_bounded_by_bytes(monkeypatch: pytest.Monkey
     assert all(batch.nbytes <= 1 << 16 or batch.num_rows == 1 for batch in found)
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([made, made]))
     code = Path(queries.__file__).parents[1]
-    assert [file.name for file in code.rglob("*.py") if ".mapInArrow(" in file.read_text()] == ["queries.py"]
+    assert [file.name for file in code.rglob("*.py") if ".mapInArrow(" in file.read_text()] == ["session.py"]
