@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from benchmarks.plain_formats import mark
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates import REGISTRY, PythonAggregate
-from skewless_spark.aggregates.key_index import KeyIndex
+from skewless_spark.aggregates.keys import KeyIndex
 
 FUNCTION = "value_counts"
 

@@ -37,8 +37,7 @@ from skewless_spark.entries.shared_runs import Cluster, parse_clusters, run_shar
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
 from skewless_spark.prepare.restating import find_stale, restating_spec
-from skewless_spark.result.merge import merge_states
-from skewless_spark.result.publishing import publish_now
+from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_measures import spark_step

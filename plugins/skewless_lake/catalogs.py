@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from skewless.errors import SpecError
-from skewless_lake.refusals import first_line
+from skewless_lake.formats import first_line
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

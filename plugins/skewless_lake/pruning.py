@@ -16,9 +16,8 @@ from skewless.errors import SkewlessError
 from skewless.publication.records import identity_of, record_of
 from skewless.publication.retention import Fate, Limits, enact_fate, fates
 from skewless.run.directory import RunDirectory
-from skewless_lake.formats import table_format
+from skewless_lake.formats import table_format, told_plainly
 from skewless_lake.publication import shown_by_table
-from skewless_lake.refusals import told_plainly
 from skewless_lake.staged_files import BEGUN, OutputPart, TableFiles, staged_parts
 
 

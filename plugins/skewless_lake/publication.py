@@ -24,8 +24,7 @@ from skewless.publication.records import Identity, Overtaken, Publication, ident
 from skewless.run.directory import FINALITY, RESULT_STEP, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.spec.spec import JobSpec
-from skewless_lake.formats import RULES, attempts, identity_in, summary_of, table_format
-from skewless_lake.refusals import told_plainly
+from skewless_lake.formats import RULES, attempts, identity_in, summary_of, table_format, told_plainly
 from skewless_lake.staged_files import OutputPart, StagedResult, rules_digest, staged_parts
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store

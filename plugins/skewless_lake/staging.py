@@ -16,8 +16,7 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.objects.location import open_location, plain_path
-from skewless_lake.formats import table_format
-from skewless_lake.refusals import told_plainly
+from skewless_lake.formats import table_format, told_plainly
 from skewless_lake.staged_files import BEGUN, HOUR_COLUMN, OutputPart, StagedResult, TableFiles, TableRule
 
 #: Rows that are read and written at a time.

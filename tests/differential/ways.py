@@ -16,7 +16,7 @@ from skewless.documents.job import Job
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
-from skewless_spark.aggregates.key_text import KEY_TYPES
+from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.sources import cutting
 from skewless_spark.sources.formats.column_types import UNSUPPORTED

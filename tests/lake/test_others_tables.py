@@ -31,7 +31,7 @@ from skewless_lake.delta.delta_publishing import require_race
 from skewless_lake.iceberg.snapshots import require_race as iceberg_race
 from skewless_lake.publication import publish_run, require_fitting, roll_back, turn_in_table
 from skewless_lake.staged_files import TableRule
-from skewless_spark.quality.row_checks import rule_checks
+from skewless_spark.quality.expectations import rule_checks
 from tests.lake.outputs import DAY, NOW, committed, part_of, publish, ready, result_table, seen, staged
 from tests.lake.test_outputs import run as begun
 from tests.lake.test_outputs import spec

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from skewless.errors import SkewlessError
-from skewless_spark.aggregates.key_text import KEY_TYPES
+from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.session.spark_errors import sentence_for
 from tests.differential.rows import first_difference, rows_of
 from tests.differential.ways import WAYS, job_of, types_of

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.spec.spec import JobSpec
-from skewless_spark.aggregates.key_text import LONGEST_KEY
+from skewless_spark.aggregates.keys import LONGEST_KEY
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from tests.spark.scenario import result_of, run_job, spec_of
 from tests.tiers import mostly_long

@@ -24,7 +24,7 @@ from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view, run_summary
 from skewless_spark.session.spark_jobs import JobsSeen
-from skewless_spark.session.step_progress import StepProgress
+from skewless_spark.session.step_measures import StepProgress
 from tests.spark.scenario import shown
 from tests.unit.synthetic import job, report
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from skewless.errors import AggregateError
-from skewless_spark.aggregates.key_index import KeyIndex
+from skewless_spark.aggregates.keys import KeyIndex
 from skewless_spark.states import python_reduction
 from skewless_spark.states.python_calls import PythonCall, checked, evaluate_in_order, guarded
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches

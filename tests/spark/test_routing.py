@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from skewless.routing.hashing import bucket_hash, encode_columns, key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
-from skewless_spark.aggregates.key_text import key_text
+from skewless_spark.aggregates.keys import key_text
 from skewless_spark.stage.routes import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
 from skewless_spark.stage.routes import bucket_hash as spark_bucket_hash
 from skewless_spark.stage.routes import key_hash as spark_key_hash

@@ -23,7 +23,7 @@ from skewless_cli import run_view
 from skewless_leases import Turns, open_store
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.result.publishing import publish_now
+from skewless_spark.result.merge import publish_now
 from tests.publication.days import validated
 
 DATE = dt.date(2026, 11, 20)

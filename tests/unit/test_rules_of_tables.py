@@ -16,8 +16,7 @@ from skewless.errors import InputError, SpecError, UnreachableError
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.delta.log import Bounds, of_bounds
-from skewless_lake.formats import told, written
-from skewless_lake.refusals import reason, told_plainly
+from skewless_lake.formats import reason, told, told_plainly, written
 from skewless_lake.staged_files import OutputPart, TableRule, rules_digest
 from skewless_lake.staging import fitted, part_fields
 

@@ -33,8 +33,7 @@ from skewless.standing.states_store import StatesStore
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.validate import validate
-from skewless_spark.result.merge import merge_states
-from skewless_spark.result.publishing import publish_now
+from skewless_spark.result.merge import merge_states, publish_now
 
 #: The first day.
 FIRST = dt.date(2026, 11, 1)

@@ -15,7 +15,7 @@ from benchmarks.spark.cell import TOTAL, Cell, Place
 from benchmarks.spark.datasets import files_of
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates import REGISTRY, PythonAggregate
-from skewless_spark.aggregates.key_index import KeyIndex
+from skewless_spark.aggregates.keys import KeyIndex
 
 Batches = Iterable[pa.RecordBatch]
 Mapper = Callable[[Batches], Iterator[pa.RecordBatch]]

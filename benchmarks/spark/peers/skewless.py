@@ -29,8 +29,7 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.validate import validate
-from skewless_spark.result.merge import merge_states
-from skewless_spark.result.publishing import publish_now
+from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED, NATIVE, PYTHON, counting
 
 DATE = dt.date(2026, 11, 20)

@@ -17,7 +17,7 @@ from skewless.errors import InputError, SpecError
 from skewless.spec.part import resolve_path
 from skewless.spec.shadow import FRESH, input_of, is_query
 from skewless.spec.spec import JobSpec
-from skewless_spark.aggregates.key_text import KEY_TYPES
+from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze, listed
 from skewless_spark.result.merge import evaluated_rows
 from skewless_spark.session.session import build_session, session_in_jvm

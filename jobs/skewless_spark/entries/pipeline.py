@@ -20,8 +20,7 @@ from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
-from skewless_spark.result.merge import merge_states
-from skewless_spark.result.publishing import publish_now
+from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.session.step_measures import spark_jobs, spark_step
 
 #: Is told of each stage once it is committed and the decision after it has been made.

@@ -35,8 +35,7 @@ from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.session.step_measures import spark_jobs, spark_step
-from skewless_spark.session.step_progress import StepProgress, announce, queued_rows, say
+from skewless_spark.session.step_measures import StepProgress, announce, queued_rows, say, spark_jobs, spark_step
 from skewless_spark.sharing import share_stage, share_stages
 
 if TYPE_CHECKING:  # a PySpark that is not whole is told by our own package, which looks at it first

@@ -20,7 +20,7 @@ from skewless.spec.input import OWN_PREFIX, is_named
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
-from skewless_spark.aggregates.key_text import KEY_TYPES
+from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.quality.expectations import check_expectations

@@ -30,7 +30,7 @@ SAMPLED_ROWS = 262_144
 BUFFER_BYTES = 1 << 18
 #: Partitions are compared by this many of the heaviest keys; each must have at least one row per partition on average.
 COMPARED_KEYS = 32
-#: Key types whose texts are easy to compute without Spark; see ``skewless_spark.aggregates.key_text``.
+#: Key types whose texts are easy to compute without Spark; see ``skewless_spark.aggregates.keys``.
 TOLD_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "date")
 _BATCH_ROWS = 1 << 16
 #: Columns beside the key columns. No column of an input has such a name.

@@ -22,12 +22,18 @@ from skewless.standing.night_quality import window_quality
 from skewless_lake.publication import nights_of
 from skewless_lake.staged_files import OutputPart
 from skewless_lake.staging import table_rules
-from skewless_spark.quality.expectations import check_expectations, great_expectations
-from skewless_spark.quality.figures import NEVER_NULL, column_figures
+from skewless_spark.quality.expectations import (
+    SAMPLES,
+    check_expectations,
+    columns_check,
+    great_expectations,
+    key_check,
+    own_check,
+    rule_checks,
+)
 from skewless_spark.quality.quarantine import set_apart
 from skewless_spark.quality.report import write_reports
-from skewless_spark.quality.row_checks import SAMPLES, columns_check, key_check, own_check, rule_checks
-from skewless_spark.quality.verdict import Verdict
+from skewless_spark.quality.verdict import NEVER_NULL, Verdict, column_figures
 from skewless_spark.result.table_staging import stage
 from skewless_spark.session.session import planned_once
 from skewless_spark.session.step_lease import leased_step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from collections.abc import Sequence
 
@@ -15,8 +16,11 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
+from skewless.publication.records import Publication
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunDirectory, stage_step
 from skewless.spec.result import WINDOW_COLUMN
+from skewless_lake.publication import keep_night, publish_run
+from skewless_lake.replays import keep_savings
 from skewless_spark.branches import evaluate, merge_in_order, results_in_order, union_of
 from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
@@ -230,3 +234,12 @@ def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None
     """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
     keyed = states.repartition(partitions or columns.job.spec.output.files, *columns.groups)
     return keyed.sortWithinPartitions(*columns.groups, "stage", TASK)
+
+
+def publish_now(run: RunDirectory) -> Publication:
+    """Publish the committed result of a run (``skewless_lake.publication.publish_run``); it needs no Spark."""
+    now = dt.datetime.now(tz=dt.UTC)
+    published = publish_run(run, now)
+    keep_savings(run)
+    keep_night(run, now)
+    return published

@@ -20,8 +20,15 @@ from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker
 from skewless_leases.stores.lease_tables import look_at
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.session.step_lease import address_of_leases, has_leases
-from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
-from skewless_spark.sharing.routed_rows import route_stage, routed_rows
+from skewless_spark.sharing.routed_rows import (
+    Piece,
+    finish_stage,
+    prepare_task,
+    reduce_task,
+    reduced_task,
+    route_stage,
+    routed_rows,
+)
 from skewless_spark.stage.queue import Stage
 from skewless_spark.states.job_columns import JobColumns
 

@@ -14,7 +14,7 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.run.objects.location import open_location
-from skewless_lake.refusals import first_line
+from skewless_lake.formats import first_line
 from skewless_spark.session.session import BATCH_ROWS, cut_batch
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats.column_types import arrow_type_of, cast_text

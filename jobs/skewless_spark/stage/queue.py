@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_spark.aggregates.key_text import bounded
+from skewless_spark.aggregates.keys import bounded
 from skewless_spark.sources.unit_reading import ORIGIN, Tally, read_units
 from skewless_spark.stage.routes import TASK, draw, drawing_rows, route
 from skewless_spark.states.committed_files import BACKLOG, read_files

@@ -24,7 +24,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, TaskLoad
 from skewless.routing.hashing import key_hashes
 from skewless.run.directory import RunDirectory
-from skewless_spark.aggregates.key_text import arrow_key_text, has_arrow_text
+from skewless_spark.aggregates.keys import arrow_key_text, has_arrow_text
 from skewless_spark.sources.formats.column_types import is_utf8
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routes import SLOT, TASK

@@ -19,7 +19,7 @@ from skewless.standing.changes import rank_runs
 from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.key_text import key_text
+from skewless_spark.aggregates.keys import key_text
 from skewless_spark.sources.unit_reading import ORIGIN, ORIGIN_INDEX
 from skewless_spark.sources.uris import text_literal
 from skewless_spark.states.python_calls import PythonCall, python_call

@@ -16,7 +16,7 @@ from skewless.aggregates import ArrowTypes, GroupsAccumulator, PythonAggregate
 from skewless.errors import AggregateError
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate
-from skewless_spark.aggregates.key_index import KeyIndex
+from skewless_spark.aggregates.keys import KeyIndex
 
 Batches = Iterable[pa.RecordBatch]
 Groups = npt.NDArray[np.int64]

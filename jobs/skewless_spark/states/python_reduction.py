@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from skewless.aggregates import GroupsAccumulator
-from skewless_spark.aggregates.key_index import KeyIndex
+from skewless_spark.aggregates.keys import KeyIndex
 from skewless_spark.aggregates.stopwatch import Stopwatch
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded, refuse_large
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, StatesFound, in_part

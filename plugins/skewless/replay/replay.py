@@ -35,7 +35,7 @@ from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.observed_waves import WaveCounts
 from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.planner import plan_next_stage
-from skewless.replay.routed_counts import Backlog, Layout, added
+from skewless.replay.savings import Backlog, Layout, added
 from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import VirtualTask

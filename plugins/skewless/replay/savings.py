@@ -1,4 +1,4 @@
-"""What the routing of a run has saved: the run beside a replay under plain hashing, in a sentence."""
+"""Where items go under a plan, on counts, and how a backlog moves from one plan to the next."""
 
 from __future__ import annotations
 
@@ -11,8 +11,117 @@ from skewless.documents.bill import PLAIN, Replayed, Savings
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError, SpecError
-from skewless.routing.plan import RoutingPlan
+from skewless.planner.placement.placement import Indices, Placement, Rows
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.run.certificate import run_certificate
+
+
+class Layout:
+    """The pieces of all items under a plan: first those of keys, then of slots, then of rows without a key.
+
+    Attributes:
+        keys: pieces of the named keys.
+        starts: for each slot its first piece among those of slots; its others follow, by bucket.
+        item: of each piece, numbered as in ``WaveCounts``, shape ``(pieces,)``.
+        share: what part of the item's new rows it gets.
+    """
+
+    def __init__(self, plan: RoutingPlan, keys: Sequence[str], slots: Indices, buckets: Indices) -> None:
+        self.plan = plan
+        on_ring = plan.slot_tasks[slots].astype(np.int64) + buckets % plan.slot_factors[slots]
+        self.keys = Placement.under(plan.head, keys, on_ring)
+        self.factors = plan.slot_factors.astype(np.int64)
+        self.starts = np.cumsum(self.factors) - self.factors
+        self.slot = np.repeat(np.arange(len(self.factors)), self.factors)
+        self.bucket = np.arange(len(self.slot)) - self.starts[self.slot]
+        tail = plan.slot_tasks[self.slot].astype(np.int64) + self.bucket
+        count = len(plan.tasks)
+        without = np.full(count, len(keys) + len(self.factors), dtype=np.int64)
+        self.item = np.concatenate([self.keys.key, len(keys) + self.slot, without])
+        self.task = np.concatenate([self.keys.task, tail, np.arange(count)])
+        self.share = np.concatenate(
+            [self.keys.weight / WHOLE_WEIGHT, 1.0 / self.factors[self.slot], np.full(count, 1.0 / count)]
+        )
+
+    def parts(self) -> tuple[slice, slice, slice]:
+        """Which pieces are of keys, of slots, and of rows without a key."""
+        keys, slots = len(self.keys.key), len(self.keys.key) + len(self.slot)
+        return slice(0, keys), slice(keys, slots), slice(slots, len(self.item))
+
+
+class Backlog:
+    """Rows left over, by the pieces of the plan under which they were queued; a piece's rows are alike."""
+
+    def __init__(self, layout: Layout, rows: Rows | None) -> None:
+        self.layout = layout
+        self.rows = np.zeros(len(layout.item)) if rows is None else rows
+
+    def by_item(self, items: int) -> Rows:
+        """Rows of each item, shape ``(items,)``."""
+        return added(self.layout.item, self.rows, items)
+
+    def under(self, layout: Layout) -> tuple[Rows, float]:
+        """Rows of each piece under the next plan, and how many changed their task, by its name."""
+        if not self.rows.any():
+            return np.zeros(len(layout.item)), 0.0
+        number = {task: index for index, task in enumerate(layout.plan.tasks)}
+        # A task that is no more gets a number that no task has.
+        now = np.array([number.get(task, len(number)) for task in self.layout.plan.tasks], dtype=np.int64)
+        homes = now[self.layout.task]
+        parts = zip(self.layout.parts(), (self._keys, self._slots, self._without), strict=True)
+        moved = [move(layout, self.rows[part], homes[part]) for part, move in parts]
+        return np.concatenate([rows for rows, _ in moved]), sum(forwarded for _, forwarded in moved)
+
+    def _same_draws(self, layout: Layout) -> bool:
+        return layout.plan.share_salt == self.layout.plan.share_salt
+
+    def _keys(self, layout: Layout, rows: Rows, homes: Indices) -> tuple[Rows, float]:
+        """With the same salt a row draws what it drew; with a new one, whatever it drew before."""
+        old, new = self.layout.keys, layout.keys
+        if self._same_draws(layout):
+            here, there, part = old.overlap(new)
+            stretches = rows[here] * part
+            moves = homes[here] != new.task[there]
+            return added(there, stretches, len(new.key)), float(stretches[moves].sum())
+        come = added(old.key, rows, old.keys)[new.key] * new.weight / WHOLE_WEIGHT
+        stays = rows @ _weights_at(new, old.key, homes, len(layout.plan.tasks))
+        return come, float(rows.sum() - stays)
+
+    def _slots(self, layout: Layout, rows: Rows, homes: Indices) -> tuple[Rows, float]:
+        """Bucket b of f holds the keys of the buckets b, b + f, ... of a larger factor (SEP-32)."""
+        old, after = self.layout, layout.factors[self.layout.slot]
+        before = old.factors[old.slot]
+        pieces = np.maximum(1, after // before)
+        source = np.repeat(np.arange(len(rows)), pieces)
+        step = np.arange(len(source)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        target = layout.starts[old.slot[source]] + (old.bucket[source] + step * before[source]) % after[source]
+        stretches = rows[source] / pieces[source]
+        moves = homes[source] != layout.task[layout.parts()[1]][target]
+        return added(target, stretches, len(layout.slot)), float(stretches[moves].sum())
+
+    def _without(self, layout: Layout, rows: Rows, homes: Indices) -> tuple[Rows, float]:
+        """Rows without a key are spread over the tasks by their draw."""
+        count = len(layout.plan.tasks)
+        if self._same_draws(layout) and len(rows) == count:
+            return rows, float(rows[homes != np.arange(count)].sum())
+        total = float(rows.sum())
+        return np.full(count, total / count), total - float(rows[homes < count].sum()) / count
+
+
+def added(where: Indices, rows: Rows, size: int) -> Rows:
+    """Rows added up by a number, shape ``(size,)``."""
+    return np.bincount(where, weights=rows, minlength=size).astype(np.float64)
+
+
+def _weights_at(placement: Placement, keys: Indices, tasks: Indices, count: int) -> Rows:
+    """What part of each of these keys goes to the task named beside it, shape ``(len(keys),)``."""
+    wide = count + 1
+    pairs, where = np.unique(placement.key * wide + placement.task, return_inverse=True)
+    weights = np.bincount(where, weights=placement.weight / WHOLE_WEIGHT, minlength=len(pairs))
+    asked = keys * wide + tasks
+    at = np.minimum(np.searchsorted(pairs, asked), max(0, len(pairs) - 1))
+    found: Rows = np.where(pairs[at] == asked, weights[at], 0.0) if len(pairs) else np.zeros(len(asked))
+    return found
 
 
 def savings_of(

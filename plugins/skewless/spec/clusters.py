@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
 from skewless.errors import without_secrets
-from skewless.spec.airflow import ConnectionId
+from skewless.spec.schedule import ConnectionId
 
 #: The connection of Airflow to Spark of a job that names none.
 DEFAULT_CONNECTION = "spark_default"

@@ -10,14 +10,13 @@ from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, mod
 
 from skewless.document import Frozen, shortened, unmet
 from skewless.errors import SpecError
-from skewless.spec.airflow import AirflowSettings
 from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSettings
 from skewless.spec.input import ColumnName, Input
 from skewless.spec.part import Part, refuse_shared_paths, resolve_path
 from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Window, as_window
 from skewless.spec.routing import AskedEngine, Routing
-from skewless.spec.schedule import Schedule
+from skewless.spec.schedule import AirflowSettings, Schedule
 from skewless.spec.shadow import Shadow
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"

@@ -14,8 +14,7 @@ from skewless.errors import SpecError
 from skewless.run.step_names import COMPARE, PUBLISH, RESULT_STEP, last_step_of, stage_step
 from skewless.spec.schedule import RESULT_ASSET
 from skewless.spec.spec import JobSpec
-from skewless_airflow.operators.planning import PlanStageOperator
-from skewless_airflow.operators.prepare_task import PrepareOperator
+from skewless_airflow.operators.prepare_task import PlanStageOperator, PrepareOperator
 from skewless_airflow.operators.publish_task import PublishOperator
 from skewless_airflow.operators.spark_step import (
     CompareOperator,

@@ -24,8 +24,7 @@ from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, harden
 from skewless_airflow.web.views.history import ComparedNight, RunLine, read_comparisons, read_history
 from skewless_airflow.web.views.jobs import JobLine
-from skewless_airflow.web.views.run import RunView, read_run
-from skewless_airflow.web.views.what_if import WhatIfView, read_what_if
+from skewless_airflow.web.views.run import RunView, WhatIfView, read_run, read_what_if
 
 
 class Refusal(BaseModel):

@@ -33,9 +33,8 @@ from skewless_airflow.web.views.decision_view import decided_stages, read_decisi
 from skewless_airflow.web.views.history import read_comparisons, read_history, series, verdicts
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.quality_view import histories, read_quality
-from skewless_airflow.web.views.run import has_stages, read_comparison, read_run
+from skewless_airflow.web.views.run import has_stages, read_comparison, read_run, read_what_if
 from skewless_airflow.web.views.stage_view import MOST_TASKS, read_job, read_stage
-from skewless_airflow.web.views.what_if import read_what_if
 from skewless_airflow.web.views.window_view import read_window
 
 router = APIRouter()

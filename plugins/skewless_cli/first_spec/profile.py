@@ -33,7 +33,7 @@ from skewless_cli.first_spec.layout import (
     is_table_name,
     text_kind,
 )
-from skewless_spark.aggregates.key_text import KEY_TYPES
+from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.prepare.sampled_keys import SAMPLED_ROWS, spread_over
 from skewless_spark.session.session import build_session
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, fields_within, type_within

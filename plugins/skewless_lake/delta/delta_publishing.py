@@ -31,8 +31,7 @@ from skewless_lake.delta.delta_tables import (
     where,
 )
 from skewless_lake.delta.log import Bounds, commits, of_bounds, of_footer, said_in
-from skewless_lake.formats import RULES, identity_in, told, written
-from skewless_lake.refusals import reason
+from skewless_lake.formats import RULES, identity_in, reason, told, written
 from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, rules_digest
 from skewless_lake.staging import ResultFile, create_file, write_all, write_rows
 

@@ -17,7 +17,7 @@ from skewless.errors import SpecError
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.objects.location import is_object, plain_path
 from skewless_lake.delta.log import known_values
-from skewless_lake.refusals import reason
+from skewless_lake.formats import reason
 from skewless_lake.staged_files import OutputPart, TableRule
 from skewless_lake.staging import other_partitions, part_fields, require_columns
 

@@ -13,8 +13,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.transforms import IdentityTransform
 
 from skewless.errors import RunDirectoryError, SpecError
-from skewless_lake.formats import RULES, told, written
-from skewless_lake.refusals import reason
+from skewless_lake.formats import RULES, reason, told, written
 from skewless_lake.staged_files import OutputPart, TableRule, rules_digest
 
 #: Commits upon one and the same state of a table that may fail: others hold its lock, or pyiceberg passed over a file.

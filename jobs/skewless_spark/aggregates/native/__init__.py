@@ -11,9 +11,23 @@ from dataclasses import replace
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native.counts import COUNT, COUNT_IF, HISTOGRAM
 from skewless_spark.aggregates.native.distinct_sketches import APPROX_COUNT_DISTINCT, THETA_SKETCH_ESTIMATE
-from skewless_spark.aggregates.native.extremes import FIRST, LAST, MAX, MAX_BY, MIN, MIN_BY
+from skewless_spark.aggregates.native.extremes import (
+    BIT_AND,
+    BIT_OR,
+    BIT_XOR,
+    BOOL_AND,
+    BOOL_OR,
+    COLLECT_LIST,
+    COLLECT_SET,
+    COUNT_DISTINCT,
+    FIRST,
+    LAST,
+    MAX,
+    MAX_BY,
+    MIN,
+    MIN_BY,
+)
 from skewless_spark.aggregates.native.frequent_items import APPROX_TOP_K
-from skewless_spark.aggregates.native.logic import BIT_AND, BIT_OR, BIT_XOR, BOOL_AND, BOOL_OR
 from skewless_spark.aggregates.native.moments import (
     CORR,
     COVAR_POP,
@@ -24,7 +38,6 @@ from skewless_spark.aggregates.native.moments import (
     VAR_SAMP,
 )
 from skewless_spark.aggregates.native.quantiles import APPROX_PERCENTILE
-from skewless_spark.aggregates.native.sets import COLLECT_LIST, COLLECT_SET, COUNT_DISTINCT
 from skewless_spark.aggregates.native.sums import AVG, SUM
 
 #: Synonyms in Spark SQL.

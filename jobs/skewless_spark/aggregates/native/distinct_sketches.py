@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, atomic_required, one_of_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.key_text import canonical_text
-from skewless_spark.aggregates.native.simple_states import Options, of_state, publishing
+from skewless_spark.aggregates.keys import canonical_text
+from skewless_spark.aggregates.native.counts import Options, of_state, publishing
 
 #: Argument types that Spark's sketches take without hashing.
 _SKETCH_TYPES = ("int", "bigint")

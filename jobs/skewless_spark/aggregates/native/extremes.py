@@ -1,16 +1,21 @@
-"""Minimum, maximum, first and last values, and the value of another column in their row."""
+"""Minimum, maximum, first and last values, the value of another column in their row; and booleans, and sets.
+
+Such a state is as large as the values in it. States merge, but the result of a key with a hundred million distinct
+values is one row of a hundred million values, as in plain Spark.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import anything, orderable_required
+from skewless.aggregates.argument_types import anything, boolean_required, integer_required, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import (
+from skewless_spark.aggregates.native.counts import (
     Function,
     Options,
     merged_by,
@@ -19,6 +24,7 @@ from skewless_spark.aggregates.native.simple_states import (
     of_state,
     the_state,
 )
+from skewless_spark.session.versions import collect_union
 
 MIN = of_itself("min", orderable_required, F.min)
 MAX = of_itself("max", orderable_required, F.max)
@@ -92,3 +98,74 @@ def _at_the_end(name: str, beside: Callable[..., Column], extreme: Function) -> 
 
 FIRST = _at_the_end("first", F.min_by, F.min)
 LAST = _at_the_end("last", F.max_by, F.max)
+
+
+BOOL_AND = of_itself("bool_and", boolean_required, F.bool_and)
+BOOL_OR = of_itself("bool_or", boolean_required, F.bool_or)
+BIT_AND = of_itself("bit_and", integer_required, F.bit_and)
+BIT_OR = of_itself("bit_or", integer_required, F.bit_or)
+
+
+def _update_xor(arguments: Arguments, options: object) -> tuple[Column, Column]:
+    """The bits, 0 of no values, and the number of values: without it nobody could tell null from 0."""
+    del options
+    (value,), (spark_type,) = arguments.columns, arguments.spark_types
+    return _bits(value, spark_type), F.count(value)
+
+
+def _merge_xor(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, Column]:
+    del options
+    bits, count = states
+    return _bits(F.col(bits), spark_type), F.sum(count)
+
+
+def _bits(values: Column, spark_type: str) -> Column:
+    return F.coalesce(F.bit_xor(values), F.lit(0).cast(spark_type))
+
+
+def _evaluate_xor(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    del options, spark_type
+    bits, count = states
+    return F.when(count > 0, bits)
+
+
+BIT_XOR = NativeAggregate(
+    "bit_xor",
+    accepts=integer_required,
+    update=_update_xor,
+    merge=_merge_xor,
+    evaluate=_evaluate_xor,
+    combines_exactly=lambda _: True,
+)
+
+
+def _update_list(arguments: Arguments, options: object) -> tuple[Column]:
+    """Each value with its origin, by which the whole list is sorted."""
+    del options
+    (value,), origin = arguments.columns, arguments.origin
+    placed = F.struct(origin.alias("origin"), value.alias("value"))
+    return (F.collect_list(F.when(value.isNotNull(), placed)),)
+
+
+COLLECT_SET = NativeAggregate(
+    "collect_set",
+    accepts=orderable_required,
+    # Spark treats all NaN as one value, and negative zero as zero, here and in the union.
+    update=lambda arguments, _: (F.collect_set(arguments.columns[0]),),
+    merge=merged_by(collect_union()),
+    evaluate=of_state(F.sort_array),  # so that equal sets are equal arrays
+    state_bytes=64,
+)
+COUNT_DISTINCT = replace(
+    COLLECT_SET, name="count_distinct", evaluate=of_state(lambda values: F.size(values).cast("bigint"))
+)
+COLLECT_LIST = NativeAggregate(
+    "collect_list",
+    accepts=orderable_required,
+    update=_update_list,
+    merge=merged_by(lambda name: F.flatten(F.collect_list(name))),
+    evaluate=of_state(lambda placed: F.transform(F.sort_array(placed), lambda one: one["value"])),
+    state_bytes=96,
+    reads_origin=True,
+    any_order=True,
+)

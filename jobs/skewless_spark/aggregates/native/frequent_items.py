@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, one_of_required, top_k_item_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Options, publishing
+from skewless_spark.aggregates.native.counts import Options, publishing
 
 
 class ItemsOptions(Options):

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, number_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import no_floats
+from skewless_spark.aggregates.native.counts import no_floats
 
 #: The exact sum of integers has two columns: ``high * 2**32 + low``, where ``0 <= low < 2**32``.
 _BITS = 32

@@ -18,7 +18,7 @@ from pyarrow import orc
 
 from skewless.errors import InputError
 from skewless.run.objects.location import for_short_reads
-from skewless_lake.refusals import first_line
+from skewless_lake.formats import first_line
 from skewless_spark.sources.cutting import has_wide_rows
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, by_name, spark_type_of
 

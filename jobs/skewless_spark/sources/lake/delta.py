@@ -18,7 +18,7 @@ from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.delta.log import Actions, commits, known_values, millisecond_up, said_in
-from skewless_lake.refusals import first_line
+from skewless_lake.formats import first_line
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
 from skewless_spark.sources.lake.snapshot import (
     VECTOR,

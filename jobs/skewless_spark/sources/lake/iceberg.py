@@ -15,7 +15,7 @@ from skewless.errors import InputError
 from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.refusals import first_line
+from skewless_lake.formats import first_line
 from skewless_spark.mapping.conditions import Condition, Value
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from skewless.documents.job import PinnedTable, Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
-from skewless_lake.refusals import first_line
+from skewless_lake.formats import first_line
 from skewless_spark.sources.formats.column_types import spark_type_of
 from skewless_spark.sources.formats.parquet import open_parquet
 

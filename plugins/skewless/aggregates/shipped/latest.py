@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
-from skewless.aggregates.accumulator import GroupsAccumulator
+from skewless.aggregates.accumulator import GroupsAccumulator, without_nulls
 from skewless.aggregates.argument_types import column_type, plain_required
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.lists import without_nulls
 
 #: Values that are no group's any more are let go of when there are this many of them.
 STALE_VALUES = 1 << 17

@@ -20,10 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator
 
-from skewless.aggregates.accumulator import GroupsAccumulator
+from skewless.aggregates.accumulator import GroupsAccumulator, flattened, lists_of
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, arrow_type_of, decimal_digits, number_required
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.lists import flattened, lists_of
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skewless.aggregates.accumulator import GroupsAccumulator
+from skewless.aggregates.accumulator import GroupsAccumulator, Ints, flattened, lists_of, without_nulls
 from skewless.aggregates.argument_types import column_type, plain_required
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.shipped.lists import Ints, flattened, lists_of, without_nulls
 
 #: Rows wait uncounted until there are this many of them, or half as many as there are counted values.
 PENDING_ROWS = 1 << 18

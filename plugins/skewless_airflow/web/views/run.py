@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from skewless.documents.bill import Savings
+from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, Savings
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.documents.step_documents import Failure, failed_step, own_name
+from skewless.planner.policies import POLICIES
 from skewless.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
@@ -333,3 +335,26 @@ def read_faults(
     if not found and unfinished and airflow is not None and airflow.state == "failed":
         found.append(FaultView("", _NO_STEP, final=True))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class WhatIfView:
+    """A run as it ran, and under other policies, as far as documents say so.
+
+    Attributes:
+        missing: policies that nobody has replayed it under.
+        command: what writes their documents.
+    """
+
+    lines: tuple[Replayed, ...]
+    missing: tuple[str, ...]
+    command: str
+    error_words: str = ERROR_WORDS
+
+
+def read_what_if(run: RunDirectory) -> WhatIfView:
+    """The replays of a run that were written down: by its publication, and by ``skewless replay``."""
+    written = {policy: run.replayed(policy) for policy in (AS_IT_RAN, *POLICIES)}
+    missing = tuple(policy for policy, line in written.items() if line is None and policy != AS_IT_RAN)
+    command = shlex.join(["skewless", "replay", str(run), "--policies", ",".join(missing)])
+    return WhatIfView(tuple(line for line in written.values() if line is not None), missing, command)
