@@ -27,21 +27,26 @@ def plain_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
+    found = kind
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
-        return pa.int64()
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return pa.int32()
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.binary()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_plain_type(kind.value_type))
-    return kind
+        found = pa.int64()
+    elif pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        found = pa.int32()
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        found = pa.binary()
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        found = pa.list_(_plain_type(kind.value_type))
+    elif pa.types.is_map(kind):
+        found = pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    elif pa.types.is_struct(kind):
+        found = pa.struct([(field.name, _plain_type(field.type)) for field in kind])
+    return found
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):  # a shape, as Spark gives it: with the number of its coordinate system
-        return value["wkb"]
-    if isinstance(value, list):
+    if isinstance(value, dict):  # a structure; a shape, as Spark gives it, has the number of its coordinate system
+        return value["wkb"] if "wkb" in value else tuple((name, _plain(part)) for name, part in value.items())
+    if isinstance(value, list | tuple):  # an array, a map, an entry of a map
         return tuple(map(_plain, value))
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else repr(value)
