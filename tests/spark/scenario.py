@@ -164,7 +164,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
 def without_times(report: StageReport) -> StageReport:
     """A report without what depends on the machine."""
-    tasks = tuple(load.model_copy(update={"busy_seconds": None, "slowness": None}) for load in report.tasks)
+    tasks = tuple(load.model_copy(update={"busy_seconds": None}) for load in report.tasks)
     splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
     histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
     counted = {"tasks": tasks, "splits": splits, "histogram": histogram}

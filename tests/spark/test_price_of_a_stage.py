@@ -36,14 +36,14 @@ MOST_JOBS = 3
     ("aggregates", "routing", "reads"),
     mostly_long(
         [
-            (NATIVE, BUDGET, 1),
+            (NATIVE, BUDGET, 2),
             (NATIVE, NO_BUDGET, 1),
-            (PYTHON, BUDGET, 1),
+            (PYTHON, BUDGET, 3),
             (PYTHON, NO_BUDGET, 1),
-            (BOTH, BUDGET, 2),
+            (BOTH, BUDGET, 3),
             (BOTH, NO_BUDGET, 2),
         ],
-        (BOTH, BUDGET, 2),
+        (BOTH, BUDGET, 3),
     ),
     ids=["native, budget", "native", "python, budget", "python", "both, budget", "both"],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,9 +9,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.expected_rows import RowCosts
 from skewless_spark.aggregates.stopwatch import TIMED_KEYS, TIMED_ROWS, Stopwatch, timed_apart
-from skewless_spark.stage.measured_stage import task_loads
 from tests.unit import synthetic
-from tests.unit.synthetic import zipf_rows
 
 
 def test_the_heaviest_keys_are_timed_apart_and_no_more_than_a_limit() -> None:
@@ -42,38 +38,6 @@ def test_seconds_of_a_key_that_was_timed_are_its_own() -> None:
     watch.timed(groups, np.bincount(groups), update)
     assert watch.of_groups(np.bincount(groups)).to_pylist() == [None, 6.0, None]
     assert watch.seconds == 10.0
-
-
-def counted(costs: np.ndarray, rows: np.ndarray, speed: float) -> dict[str, Any]:
-    """What a task's files say of it whose keys have so many rows of such costs, in seconds."""
-    apart = timed_apart(rows)
-    light = np.setdiff1d(np.arange(len(rows)), apart)
-    rates = costs[apart] / speed
-    return {
-        "rows": int(rows.sum()), "left_over": 0, "states": len(rows), "setup_seconds": 0.0,
-        "task_seconds": float((costs * rows).sum()) / speed, "key_seconds": float((rates * rows[apart]).sum()),
-        "light_rows": int(rows[light].sum()), "light_squares": float((rows[light] ** 2).sum()),
-        "timed_keys": len(apart), "rates": float(rates.sum()), "rates_squared": float((rates**2).sum()),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("unlike", "speed"), [(1.0, 1.0), (0.0, 1 / 3), (0.5, 1 / 3)])
-def test_a_task_is_slow_where_its_light_rows_take_longer_than_dear_keys_would_explain(
-    seed: int, unlike: float, speed: float
-) -> None:
-    """Costs of keys are log-normal; the last of eight tasks is as fast as said. Each has 1,250 rows."""
-    random = np.random.default_rng(seed)
-    plan = first_plan(synthetic.job([10_000], reducers=8))
-    loads = {}
-    for number in range(8):
-        rows = zipf_rows(600, 1.0, 1_250)
-        costs = 0.001 * random.lognormal(0.0, unlike, len(rows))
-        loads[number] = counted(costs, rows, speed if number == 7 else 1.0)
-    *others, last = [load.slowness for load in task_loads(plan, loads)]
-    assert others == [1.0] * 7 or unlike == 0.0
-    assert all(one == pytest.approx(1.0) for one in others)
-    assert last == pytest.approx(1 / speed, rel=0.6 * unlike + 0.01)
 
 
 def test_a_key_that_was_not_timed_is_taken_to_cost_as_much_as_others_that_were_not() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -14,19 +13,12 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routes import SLOT, TASK, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
-from skewless_spark.states.committed_files import BACKLOG, NATIVE
+from skewless_spark.states.committed_files import NATIVE
 from skewless_spark.states.job_columns import WHOLE, JobColumns
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
 
 #: What a row of results keeps of its state: the rest is the same for all, or can be told from these.
 KEPT = (TASK, "rows", "admitted", SLOT)
-_FLOATING = ("float", "double")
-#: Types of a fixed size.
-FIXED = re.compile(r"tinyint|smallint|int|bigint|boolean|date|timestamp|timestamp_ntz|float|double|decimal\(\d+,\d+\)")
-#: States without a fixed size, texts and sketches, are made in one pass with the backlog only if at most this
-#: part of the rows is expected to be left over. Each of these costs 3.5 us there, and a second reading of all rows
-#: 0.25 us a row (a sketch of 1 million rows of 100 k keys, CPU).
-FEW_LEFT_OVER = 0.05
 #: The counts of the ledger in SQL, of rows that are all kept and of others.
 _ALL_COUNTED = {
     "rows": "count(1)",
@@ -35,8 +27,6 @@ _ALL_COUNTED = {
     "forwarded": f"count(IF(arrival = {FORWARDED}, 1, NULL))",
 }
 _COUNTED = _ALL_COUNTED | {"rows": "count(IF(kept, 1, NULL))", "left_over": "count(IF(kept, NULL, 1))"}
-#: Whether a row is the copy that goes into the backlog.
-_COPY = "in_backlog"
 
 
 class Native:
@@ -80,36 +70,6 @@ class Native:
         del counts
         made = self.made(rows, self.order, all_kept=stage is None or stage.plan.budget_rows is None)
         return made.withColumn("kind", F.lit(NATIVE))
-
-    def states_and_backlog(self, rows: DataFrame, stage: Stage, *, counts: bool) -> DataFrame | None:
-        """The same, with the rows that are left over, from one pass; None if that would cost more than two.
-
-        A row that is left over goes on twice: to be counted with its key, and as a group of its own, by its origin,
-        whose values are grouped by too. Spark's aggregate sorts and spills if there are too many groups.
-        """
-        del counts
-        columns = self.columns
-        further = [*columns.names[len(columns.keys) :], *columns.origins]
-        # A group by a floating point number would make zero of minus zero.
-        floating = [name for name, kind in zip(columns.names, columns.types, strict=True) if kind in _FLOATING]
-        grouped = [name for name in further if name not in floating]
-        copies = rows.selectExpr("*", f"explode(IF(kept, array(false), array(false, true))) AS {_COPY}")
-        copies = copies.selectExpr("*", *(f"IF({_COPY}, {name}, NULL) AS left_{name}" for name in further))
-        values = [F.any_value(f"left_{name}").alias(f"left_{name}") for name in further if name in floating]
-        group = [*columns.groups, TASK, _COPY, *(f"left_{name}" for name in grouped)]
-        made = self.made(copies, group, COUNTS, *values, all_kept=False)
-        both = made.selectExpr(
-            *columns.groups,
-            TASK,
-            *(f"IF({_COPY}, NULL, {name}) AS {name}" for name in (*COUNTS, *self.names)),
-            *(f"left_{name} AS {name}" for name in further),
-            f"IF({_COPY}, '{BACKLOG}', '{NATIVE}') AS kind",
-        )
-        if _few_left_over(stage.plan):
-            return both
-        # Of a fixed size: then Spark keeps a group in a few bytes of a hash map.
-        kinds = (field.dataType.simpleString() for field in both.schema if field.name in self.names)
-        return both if all(map(FIXED.fullmatch, kinds)) else None
 
     def _by_state(self, of: Callable[[BoundAggregate[NativeAggregate]], Sequence[Column]]) -> list[Column]:
         columns = self.columns
@@ -164,10 +124,3 @@ def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> str:
     """In SQL, the column ``SLOT``: the slot of a key on the ring; null for a null key."""
     key = columns.routing_sql()
     return f"IF({key} IS NOT NULL, {slot(key, plan.ring.ring_bits)}, NULL) AS {SLOT}"
-
-
-def _few_left_over(plan: RoutingPlan) -> bool:
-    """Whether the plan expects at most a few rows to be left over; see ``FEW_LEFT_OVER``."""
-    expected = [max(0, rows) for rows in plan.expected_rows]
-    left_over = sum(max(0, rows - (plan.budget_rows or 0)) for rows in expected)
-    return bool(expected) and left_over <= FEW_LEFT_OVER * sum(expected)

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructField, StructType
 from skewless_spark.session.session import map_in_batches
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routes import TASK, split_keys
-from skewless_spark.states.committed_files import BACKLOG, PYTHON
+from skewless_spark.states.committed_files import PYTHON
 from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.states.python_calls import SPLITS, SPLITS_TYPE, PythonCall, evaluate_batches, evaluate_in_order
-from skewless_spark.states.python_reduction import Leaves, reduce_batches, states_schema
+from skewless_spark.states.python_reduction import reduce_batches, states_schema
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
 #: The states of a key as a list.
@@ -34,31 +34,15 @@ class Python:
         """States of the rows of a task that are ``kept``; where the stage evaluates, whole keys have results."""
         return self.made(rows.where("kept"), stage, counted=counts).withColumn("kind", F.lit(PYTHON))
 
-    def states_and_backlog(self, rows: DataFrame, stage: Stage, *, counts: bool) -> DataFrame:
-        """The same, with the rows that are left over, from one pass."""
-        found = self.made(rows, stage, leaves="counted" if counts else "uncounted")
-        in_backlog = F.col(self.columns.origins[0]).isNotNull()
-        if counts:
-            left_over = F.when(~in_backlog, F.coalesce("left_over", F.lit(0)))
-            found = found.withColumns({**_counts(), "left_over": left_over})
-        return found.withColumn("kind", F.when(in_backlog, BACKLOG).otherwise(PYTHON))
-
     def made(
-        self,
-        taken: DataFrame,
-        stage: Stage | None = None,
-        *,
-        apart: bool = True,
-        counted: bool = False,
-        leaves: Leaves | None = None,
+        self, rows: DataFrame, stage: Stage | None = None, *, apart: bool = True, counted: bool = False
     ) -> DataFrame:
         """Per key and, if there is one, task: the states of the aggregates, and the number of rows that they saw.
 
         Args:
-            taken: the rows; all are kept, unless ``leaves``.
+            rows: all are kept.
             stage: what they are queued for. Its plan tells where states of keys are, and which keys have results.
             counted: whether the states have the counts of the ledger, if no row is left over.
-            leaves: what to do with rows that are not kept, see ``reduce_batches``.
         """
         at_rest, split = (None, None) if stage is None else self._of_stage(stage)
         columns = self.columns
@@ -66,20 +50,13 @@ class Python:
         arguments = [
             columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)
         ]
-        about = [name for name in (TASK, "arrival") if name in taken.columns]
-        further = [*columns.names[len(columns.keys) :], *columns.origins] if leaves else []
-        # Only rows that are left over take all of their values with them.
-        left = [F.when(~F.col("kept"), F.col(name)).alias(name) for name in further]
-        kept = ["kept"] if leaves else []
-        batches = taken.select(*about, *self._text(), *columns.groups, *arguments, *kept, *left)
-        reduce = reduce_batches(
-            calls, columns.keys, apart=apart, at_rest=at_rest, split=split, leaves=leaves, further=further
-        )
-        made = states_schema(calls, columns.keys, batches.columns, at_rest, split, leaves)
+        about = [name for name in (TASK, "arrival") if name in rows.columns]
+        batches = rows.select(*about, *self._text(), *columns.groups, *arguments)
+        reduce = reduce_batches(calls, columns.keys, apart=apart, at_rest=at_rest, split=split)
+        made = states_schema(calls, columns.keys, batches.columns, at_rest, split)
         types = {field.name: field.dataType for field in batches.schema}
-        found = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
-        schema = StructType([*found, *(StructField(name, types[name]) for name in further)])
-        states = map_in_batches(batches, reduce, schema)
+        fields = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
+        states = map_in_batches(batches, reduce, StructType(fields))
         return states.withColumns({**_counts(), "left_over": F.lit(0).cast("bigint")}) if counted else states
 
     def _of_stage(self, stage: Stage) -> tuple[StatesAtRest | None, frozenset[str | None] | None]:

@@ -1,20 +1,17 @@
 """Reduces the queue of a stage to native states, Python states, and the rows beyond the budget.
 
-The rows cross the network once: states are branches of one union over one exchange, which Spark runs once. Rows beyond
-the budget pass through one of these branches.
+The rows cross the network once: states and rows left over are branches of one union over one exchange, which Spark runs
+once.
 Within a task, rows are processed in the order of their origin, whatever order the shuffle delivered them in. So the
 same rows fit the budget and the same bytes are written each time.
 """
 
 from __future__ import annotations
 
-import re
-
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless_spark.branches import Branch, branches_of, union_of
-from skewless_spark.branches.native import FIXED
 from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routes import TASK
@@ -23,8 +20,6 @@ from skewless_spark.states.job_columns import JobColumns
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
-#: Types whose values Spark groups by their bytes.
-_PLAIN = re.compile(f"string|binary|{FIXED.pattern}")
 
 
 def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True) -> DataFrame:
@@ -36,16 +31,12 @@ def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True) -
     """
     columns, budget = stage.columns, stage.plan.budget_rows
     rows = _in_order(queue, columns, budget) if in_order else _all_kept(queue)
-    *others, last = _branches(stage)
-    with_backlog = None
-    if budget is not None and _may_leave(columns):
-        with_backlog = last.states_and_backlog(rows, stage, counts=not others)
-    parts = [one.states(rows, stage, counts=True) for one in others]
-    parts.append(last.states(rows, stage, counts=not others) if with_backlog is None else with_backlog)
-    if budget is not None and with_backlog is None:
+    branches = _branches(stage)
+    parts = [branch.states(rows, stage, counts=branch is branches[0]) for branch in branches]
+    if budget is not None:
         left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         parts.append(left_over.withColumn("kind", F.lit(BACKLOG)))
-    return last.with_results(parts[0], stage) if stage.evaluates else union_of(parts)
+    return branches[-1].with_results(parts[0], stage) if stage.evaluates else union_of(parts)
 
 
 def kinds_of(stage: Stage) -> list[str]:
@@ -55,13 +46,8 @@ def kinds_of(stage: Stage) -> list[str]:
 
 
 def _branches(stage: Stage) -> list[Branch]:
-    """Those of the job. Native states count the rows also where those that are left over cannot pass through Python."""
-    return branches_of(stage.columns, counted=stage.plan.budget_rows is not None and not _may_leave(stage.columns))
-
-
-def _may_leave(columns: JobColumns) -> bool:
-    """Whether rows that are left over can pass through an aggregate or through Python without changing a bit."""
-    return all(_PLAIN.fullmatch(kind) for kind in columns.types)
+    """Those of the job. Where rows may be left over, native states count them."""
+    return branches_of(stage.columns, counted=stage.plan.budget_rows is not None)
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:

@@ -22,7 +22,7 @@ from skewless.documents.commit import (
     StepCommit,
     TaskShare,
 )
-from skewless.documents.stage_report import StageReport, TaskLoad
+from skewless.documents.stage_report import StageReport
 from skewless.run.directory import Attempt, Fence, RunDirectory, stage_step
 from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.stage import commit_stage
@@ -100,18 +100,10 @@ def _counted(
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for one in in_order for file in one.files if file.kind == kind]
     report = measure(stage, files, CountsRead(run, stage.columns))
     tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows, "stage_seconds": round(seconds(), 3)}
-    report = report.model_copy(update={"tasks": tuple(map(_levelled, report.tasks)), **tallied})
+    report = report.model_copy(update=tallied)
     tasks = {str(plan.tasks[one.task]): TaskShare(cluster=one.cluster, seconds=one.seconds) for one in in_order}
     attempt.write(STAGE_SHARES, StageShares(stage=routed.stage, routed_by=routed.cluster, tasks=tasks))
     return commit_stage(stage, attempt, report, files)
-
-
-def _levelled(load: TaskLoad) -> TaskLoad:
-    """A task's load as if all clusters were equally fast, since the plan does not decide which cluster gets a task."""
-    if load.busy_seconds is None:
-        return load
-    busy = round(load.busy_seconds / (load.slowness or 1.0), 6)
-    return load.model_copy(update={"busy_seconds": busy, "slowness": 1.0})
 
 
 #: Kind and folder of the files.

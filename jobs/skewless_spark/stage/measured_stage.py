@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
@@ -31,11 +31,6 @@ from skewless_spark.states.job_columns import JobColumns
 #: Its time is not reported: it says more about other work of the machine, and no plan may depend on it.
 SLOW_ROW_SECONDS = 3e-5
 SLOW_TASK_SECONDS = 0.05
-#: A task's light rows tell how fast it is if there are at least this many of them.
-LEAST_LIGHT_ROWS = 100
-#: Standard errors by which they must take longer or shorter than those of the median task. Otherwise it may be that the
-#: keys of the task are dearer, and not that the task is slower.
-SURE = 3.0
 #: What is told of an input split.
 _LOADS = ("rows", "states", "seconds")
 #: Sums over the states of one task; seconds that were not measured are None.
@@ -47,7 +42,7 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
 
     Returns:
         ``rows``, ``left_over``, ``admitted``, ``forwarded`` and ``states``; for Python aggregates also
-        ``python_rows``, the figures of timing and the seconds. Tasks without rows are left out.
+        ``python_rows`` and the seconds. Tasks without rows are left out.
 
     Raises:
         LedgerError: Python states and native states saw different rows.
@@ -59,7 +54,7 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
     names = [name for name in sums.column_names if name != TASK]
     summed = sums.group_by(TASK, use_threads=False).aggregate([(name, "sum") for name in names])
     # Without Python aggregates nothing was timed.
-    nothing = {**dict.fromkeys((*COUNTS, "states", "python_rows", "light_rows"), 0), **dict.fromkeys(SECONDS)}
+    nothing = {**dict.fromkeys((*COUNTS, "states", "python_rows"), 0), **dict.fromkeys(SECONDS)}
     loads: dict[int, TaskCounts] = {}
     for row in summed.to_pylist():
         found = {name: row[f"{name}_sum"] for name in names}
@@ -96,19 +91,16 @@ def splits_of(parts: Iterable[pa.Table]) -> tuple[SplitLoad, ...]:
 
 def task_loads(plan: RoutingPlan, loads: Mapping[int, TaskCounts]) -> tuple[TaskLoad, ...]:
     """The loads of all tasks of a plan, in its order, from ``task_counts``."""
-    slowness = _slowness(len(plan.tasks), loads)
-    return tuple(
-        _task_load(str(task), loads.get(number), slowness.get(number)) for number, task in enumerate(plan.tasks)
-    )
+    return tuple(_task_load(str(task), loads.get(number)) for number, task in enumerate(plan.tasks))
 
 
-def _task_load(name: str, row: TaskCounts | None, slowness: float | None) -> TaskLoad:
+def _task_load(name: str, row: TaskCounts | None) -> TaskLoad:
     if row is None:
         return TaskLoad(task=name, queued_rows=0, processed_rows=0, backlog_rows=0, states=0)
     processed, left_over = int(row["rows"]), int(row["left_over"])
     return TaskLoad(
         task=name, queued_rows=processed + left_over, processed_rows=processed, backlog_rows=left_over,
-        states=int(row["states"]), busy_seconds=_busy(row), slowness=slowness,
+        states=int(row["states"]), busy_seconds=_busy(row),
     )  # fmt: skip
 
 
@@ -119,41 +111,6 @@ def _busy(row: TaskCounts) -> float | None:
     seconds = float(row["task_seconds"]) + float(row["setup_seconds"] or 0.0)
     slow = seconds >= max(SLOW_TASK_SECONDS, SLOW_ROW_SECONDS * int(row["rows"]))
     return round(seconds, 6) if slow else None
-
-
-def _slowness(tasks: int, loads: Mapping[int, TaskCounts]) -> dict[int, float]:
-    """The time of a light row on each task, relative to the median task; empty unless every task can be measured.
-
-    It is 1 where the difference may be that of the task's keys. If the costs of keys differ by the variance ``v``, in
-    units of their mean squared, then the mean cost of rows of light keys, n of each, has the variance
-    ``v sum(n^2) / sum(n)^2``.
-    """
-    rates = {}
-    for number, row in loads.items():
-        if _busy(row) is None or int(row["light_rows"]) < LEAST_LIGHT_ROWS:
-            return {}
-        rates[number] = max(0.0, float(row["task_seconds"]) - float(row["key_seconds"] or 0.0)) / int(row["light_rows"])
-    if len(rates) < tasks or min(rates.values()) <= 0:
-        return {}
-    middle, variance = float(np.median(list(rates.values()))), _variance_of_keys(loads)
-    found = {}
-    for number, rate in rates.items():
-        error = math.sqrt(variance * float(loads[number]["light_squares"])) / int(loads[number]["light_rows"])
-        sure = abs(math.log(rate / middle)) > SURE * error
-        found[number] = round(rate / middle, 4) if sure else 1.0
-    return found
-
-
-def _variance_of_keys(loads: Mapping[int, TaskCounts]) -> float:
-    """The variance of what a row costs, between the keys of a task that were timed apart, over the mean squared."""
-    freedom, squares = 0, 0.0
-    for row in loads.values():
-        keys = int(row["timed_keys"])
-        if keys > 1 and row["rates"]:
-            mean = float(row["rates"]) / keys
-            squares += max(0.0, float(row["rates_squared"]) - keys * mean**2) / mean**2
-            freedom += keys - 1
-    return squares / freedom if freedom else 0.0
 
 
 def _require_same_rows(plan: RoutingPlan, loads: Mapping[int, TaskCounts]) -> None:
@@ -210,11 +167,10 @@ def key_histogram(
     reports = [run.report(before) for before in range(plan.epoch)]
     worked = [load for load in tasks if load.processed_rows]
     timed = bool(worked) and all(load.busy_seconds is not None for load in worked)
-    loads = [report.tasks for report in reports] + [tuple(tasks)]
     written = [run.committed(stage_step(before)).files for before in range(plan.epoch)] + [tuple(files)]
     stages = [
-        CountedStage(of_stage, of_tasks if timed else (), number == plan.epoch)
-        for number, (of_stage, of_tasks) in enumerate(zip(written, loads, strict=True))
+        CountedStage(of_stage, timed, number == plan.epoch)
+        for number, of_stage in enumerate(written)
         if counting(of_stage)
     ]
     if not stages:
@@ -222,8 +178,8 @@ def key_histogram(
         return Histogram(
             seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
         )
-    # What the median task would have taken, as for each key.
-    spent = math.fsum((one.busy_seconds or 0.0) / (one.slowness or 1.0) for of_stage in loads for one in of_stage)
+    loads = [*tasks, *(load for report in reports for load in report.tasks)]
+    spent = math.fsum(load.busy_seconds or 0.0 for load in loads)
     seen_rows = sum(report.admitted_rows for report in reports) + admitted
     left_rows = sum(load.backlog_rows for load in tasks)
     rows = (max(1, seen_rows), max(1, left_rows))
@@ -252,22 +208,13 @@ def _counted(spark: SparkSession, run: RunDirectory, columns: JobColumns, stage:
     counts = [F.col("admitted").alias("seen"), left.alias("left")]
     if not stage.timed:
         return [states.select(*columns.keys, *counts)]
-    seconds = _key_seconds(stage.slowness).alias("seconds")
+    seconds = F.col("key_seconds").alias("seconds")
     if stage.counted == stage.timed:
         return [states.select(*columns.keys, *counts, seconds)]
     return [
         states.select(*columns.keys, *counts),
         read_files(spark, run, stage.timed).where(F.col("key_seconds").isNotNull()).select(*columns.keys, seconds),
     ]
-
-
-def _key_seconds(slowness: Sequence[float]) -> Column:
-    """Seconds of a key that was timed apart, converted to what the median task would have taken."""
-    if all(one == 1.0 for one in slowness):
-        return F.col("key_seconds")
-    # One text, since each literal would be a call to the JVM.
-    listed = ", ".join(f"{one!r}D" for one in slowness)
-    return F.col("key_seconds") / F.expr(f"element_at(array({listed}), {TASK} + 1)")
 
 
 def _summed(found: pa.Table, plan: RoutingPlan, spent: float | None) -> Histogram:

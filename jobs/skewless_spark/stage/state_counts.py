@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.documents.commit import CommittedFile
-from skewless.documents.stage_report import LONGEST_HEAD_KEY, TaskLoad
+from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.hashing import key_hashes
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.keys import arrow_key_text, has_arrow_text
@@ -81,7 +81,7 @@ class CountsRead:
             self._keyed[file.path] = pa.Table.from_batches(keyed)
 
     def sums(self, files: Sequence[CommittedFile]) -> list[pa.Table]:
-        """For each file the sums of its counts by task; and of ``states`` or ``python_states``, and of timing."""
+        """For each file the sums of its counts by task; and of ``states`` or ``python_states``."""
         return list(self._of(self._sums, files))
 
     def keyed(self, files: Sequence[CommittedFile]) -> list[pa.Table]:
@@ -117,33 +117,13 @@ class CountsRead:
             return self.keeps_keys
 
 
-def _of_timing(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """``light_rows``: rows of keys not timed apart, and their squares; of the other keys number and seconds of a row.
-
-    The seconds of a row are added up, and their squares.
-    """
-    apart = pc.is_valid(batch["key_seconds"])
-    light = pc.if_else(apart, pa.scalar(0, pa.int64()), batch["python_rows"])
-    rate = pc.divide(batch["key_seconds"], pc.max_element_wise(batch["python_rows"], 1).cast(pa.float64()))
-    rate = pc.fill_null(rate, 0.0)
-    as_double = light.cast(pa.float64())
-    return {
-        "light_rows": light,
-        "light_squares": pc.multiply(as_double, as_double),
-        "timed_keys": apart.cast(pa.int64()),
-        "rates": rate,
-        "rates_squared": pc.multiply(rate, rate),
-    }
-
-
 def _summed(batch: pa.RecordBatch) -> pa.Table:
-    """Sums by task; with ``states`` or ``python_states``, and what ``_of_timing`` adds."""
+    """Sums by task; with ``states`` or ``python_states``."""
     flags = {}
     if "rows" in batch.schema.names:
         flags["states"] = pc.greater(batch["rows"], 0).cast(pa.int64())
     if "python_rows" in batch.schema.names:
         flags["python_states"] = pc.greater(batch["python_rows"], 0).cast(pa.int64())
-        flags |= _of_timing(batch)
     for name, values in flags.items():
         batch = batch.append_column(name, values)
     table = pa.Table.from_batches([batch])
@@ -160,12 +140,12 @@ class CountedStage(NamedTuple):
     """A stage whose keys are counted.
 
     Attributes:
-        tasks: the loads of its tasks, if keys are timed; empty otherwise.
+        are_timed: whether the seconds of keys count.
         is_last: whether its backlog is still queued. Rows that earlier stages left over have been queued again.
     """
 
     files: Sequence[CommittedFile]
-    tasks: Sequence[TaskLoad]
+    are_timed: bool
     is_last: bool
 
     @property
@@ -176,12 +156,7 @@ class CountedStage(NamedTuple):
     @property
     def timed(self) -> list[CommittedFile]:
         """Its files with the seconds of keys, if keys are timed."""
-        return of_kinds(self.files, PYTHON, EVALUATED) if self.tasks else []
-
-    @property
-    def slowness(self) -> list[float]:
-        """Of each task: how slow it is beside the median task."""
-        return [1.0 if load.slowness is None else load.slowness for load in self.tasks]
+        return of_kinds(self.files, PYTHON, EVALUATED) if self.are_timed else []
 
 
 def head_and_slots_here(
@@ -231,8 +206,7 @@ def _part(columns: JobColumns, table: pa.Table, stage: CountedStage, *, counted:
         table = table.append_column("left_over", nothing)
     seconds = pa.nulls(len(table), pa.float64())
     if stage.timed and "key_seconds" in table.column_names:
-        # What the median task would have taken.
-        seconds = pc.divide(table["key_seconds"], pa.array(np.array(stage.slowness)[table[TASK].to_numpy()]))
+        seconds = table["key_seconds"]
     return pa.table(
         {
             "key": _texts(columns, table),

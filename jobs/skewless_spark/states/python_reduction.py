@@ -6,7 +6,6 @@ import gc
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.keys import KeyIndex
 from skewless_spark.aggregates.stopwatch import Stopwatch
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded, refuse_large
@@ -31,10 +29,6 @@ JOINED_ROWS = 1 << 18
 JOINED_BYTES = 64 << 20
 
 
-#: What becomes of rows that are not kept: they are passed on, and counted by their key or not.
-Leaves = Literal["counted", "uncounted"]
-
-
 def reduce_batches(
     calls: Sequence[PythonCall],
     keys: Sequence[str],
@@ -42,8 +36,6 @@ def reduce_batches(
     apart: bool = True,
     at_rest: StatesAtRest | None = None,
     split: frozenset[str | None] | None = None,
-    leaves: Leaves | None = None,
-    further: Sequence[str] = (),
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: reduce the rows of one task to one row of states per key.
 
@@ -64,38 +56,18 @@ def reduce_batches(
     With ``split`` it also has ``whole`` and a result column per call: a whole key has results, and null in place of
     states; any other has states.
 
-    With ``leaves``, a column ``kept`` says which rows are reduced; all of them come first. The others are passed on
-    with the ``further`` columns, and with null in the columns of states. If they are counted, ``left_over`` says how
-    many rows of a key these were, they count as admitted or forwarded, and a key with no other rows has no state.
-
     Args:
         at_rest: where the states of keys are; None if a key has one in each stage.
         split: the texts of keys that other tasks have rows of, too; None among them stands for null. All others are
             whole and evaluated. None in place of them if no key is.
-        leaves: what becomes of rows that are not kept; None if all are.
-        further: the other columns of rows that are left over; null in rows that are kept.
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
         _spare_modules()
         reduction = _Reduction(calls, keys, apart=apart, at_rest=at_rest, split=split)
-        schema: pa.Schema | None = None
         for batch in _joined(batches, lambda: len(reduction)):
-            made = states_schema(calls, keys, batch.schema.names, at_rest, split, leaves)
-            of_rows = batch.schema.field
-            states = [of_rows(name) if kind is None else pa.field(name, kind) for name, kind in made.items()]
-            schema = pa.schema([*states, *map(of_rows, further)])
-            kept = pc.sum(batch["kept"].cast(pa.int64())).as_py() if leaves else batch.num_rows
-            if kept:
-                reduction.take(batch.slice(0, kept))
-            if kept < batch.num_rows:
-                left = batch.slice(kept)
-                if leaves == "counted":
-                    reduction.count_left(left)
-                yield _completed(left.select([*_labels(batch.schema.names, None), *keys, *further]), schema)
-        if schema is not None:
-            for found in reduction.result():
-                yield _completed(found, schema)
+            reduction.take(batch)
+        yield from reduction.result()
 
     return reduce
 
@@ -116,7 +88,6 @@ def states_schema(
     of_rows: Collection[str],
     at_rest: StatesAtRest | None,
     split: frozenset[str | None] | None,
-    leaves: Leaves | None,
 ) -> dict[str, pa.DataType | None]:
     """The columns of states in their order, with their types; None for the type of the same column of the rows."""
     results = {} if split is None else {"whole": pa.bool_(), **{call.result: call.types.result for call in calls}}
@@ -126,7 +97,6 @@ def states_schema(
         **dict.fromkeys(_TIMED, pa.float64()),
         **{call.state: call.types.state for call in calls},
         **dict.fromkeys(_FOUND if at_rest else (), pa.int64()),
-        **({"left_over": pa.int64()} if leaves == "counted" else {}),
         **results,
     }
 
@@ -134,13 +104,6 @@ def states_schema(
 def _labels(of_rows: Collection[str], at_rest: StatesAtRest | None) -> list[str]:
     """The columns that tell which state a row belongs to, beside the key columns."""
     return [name for name in ("task", "part", *([ROUTE_KEY] if at_rest else [])) if name in of_rows]
-
-
-def _completed(part: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows with null in all other columns."""
-    given = part.schema.names
-    columns = [part[one.name] if one.name in given else pa.nulls(part.num_rows, one.type) for one in schema]
-    return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 #: The columns of states between keys and states.
@@ -187,46 +150,27 @@ class _Reduction:
         self._labels: list[pa.RecordBatch] = []
         self._texts: list[pa.Array] = []
         self._rows, self._admitted, self._forwarded, self._before = (np.zeros(0, dtype=np.int64) for _ in range(4))
-        #: Rows left over of each key, and how many keys have others; None until rows were left over.
-        self._left: Groups = np.zeros(0, dtype=np.int64)
-        self._opened: int | None = None
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
     def __len__(self) -> int:
         return len(self._index)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        if self._opened is not None:
-            raise ValueError("rows of a task that are kept come before all that are left over")
         groups = self._numbered(batch)
         total = len(self._index)
         counts = np.bincount(groups, minlength=total)
         self._rows = _added(self._rows, counts)
         arrival = batch["arrival"].to_numpy(zero_copy_only=False) if "arrival" in batch.schema.names else None
-        self._count_arrivals(arrival, groups, total)
+        if arrival is None:
+            self._admitted = self._rows
+        else:
+            self._admitted = _added(self._admitted, np.bincount(groups[arrival == ADMITTED], minlength=total))
+            self._forwarded = _added(self._forwarded, np.bincount(groups[arrival == FORWARDED], minlength=total))
         if self._apart:
             self._watch.timed(groups, counts, lambda part, at: self._update(batch, part, at, total))
         else:
             with self._watch.running():
                 self._update(batch, groups, None, total)
-
-    def count_left(self, batch: pa.RecordBatch) -> None:
-        """Count a batch of rows that are left over. All rows that are kept came before."""
-        if not batch.num_rows:
-            return
-        if self._opened is None:
-            self._opened = len(self._index)
-        groups = self._numbered(batch, opened=False)
-        total = len(self._index)
-        self._left = _added(self._left, np.bincount(groups, minlength=total))
-        self._count_arrivals(batch["arrival"].to_numpy(zero_copy_only=False), groups, total)
-
-    def _count_arrivals(self, arrival: npt.NDArray[np.int8] | None, groups: Groups, total: int) -> None:
-        if arrival is None:
-            self._admitted = self._rows
-            return
-        self._admitted = _added(self._admitted, np.bincount(groups[arrival == ADMITTED], minlength=total))
-        self._forwarded = _added(self._forwarded, np.bincount(groups[arrival == FORWARDED], minlength=total))
 
     def result(self) -> Iterator[pa.RecordBatch]:
         """One row per key; nothing for a task without rows."""
@@ -237,19 +181,16 @@ class _Reduction:
         made = self._states(total) if self._split is None else self._results(total, self._split)
         for call, accumulator in zip(self._calls, self._accumulators, strict=True):
             guarded(call, "close_keys", accumulator, accumulator.close_keys, self._text_of)
-        nothing = np.zeros(total, dtype=np.int64)
-        rows = _added(self._rows, nothing)
         columns = {
-            "python_rows": pa.array(rows),
-            "python_admitted": pa.array(_added(self._admitted, nothing)),
-            "python_forwarded": pa.array(_added(self._forwarded, nothing)),
-            "total_rows": pa.array(_added(self._before, rows)),
-            "key_seconds": self._watch.of_groups(rows),
+            "python_rows": pa.array(self._rows),
+            "python_admitted": pa.array(self._admitted),
+            "python_forwarded": pa.array(_added(self._forwarded, np.zeros(total, dtype=np.int64))),
+            "total_rows": pa.array(_added(self._before, self._rows)),
+            "key_seconds": self._watch.of_groups(self._rows),
             "task_seconds": _in_first_row(self._watch.seconds, total),
             "setup_seconds": _in_first_row(self._setup.seconds, total),
             **made,
             **self._counts_of_states(total),
-            **({} if self._opened is None else {"left_over": pa.array(_added(self._left, nothing))}),
         }
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=[*labels.schema.names, *columns])
 
@@ -259,8 +200,8 @@ class _Reduction:
         numbers = (self._found.found, self._found.moved, self._found.moved_bytes)
         return {name: _in_first_row(number, total, pa.int64()) for name, number in zip(_FOUND, numbers, strict=True)}
 
-    def _numbered(self, batch: pa.RecordBatch, *, opened: bool = True) -> Groups:
-        """The group of each row; new keys are recorded, and opened if asked for."""
+    def _numbered(self, batch: pa.RecordBatch) -> Groups:
+        """The group of each row; new keys are recorded and opened."""
         first, names = len(self._index), batch.schema.names
         key = batch["route_key"] if "route_key" in names else batch[self._keys[0]].cast(pa.binary())
         groups, new_rows = self._index.number(in_part(batch["part"], key) if "part" in names else key)
@@ -269,18 +210,14 @@ class _Reduction:
             self._labels.append(batch.select(own).take(pa.array(new_rows)))
             texts = key.take(pa.array(new_rows)).cast(pa.string(), safe=False)
             self._texts.append(texts)
-        if len(new_rows) and opened:
             for call, accumulator in zip(self._calls, self._accumulators, strict=True):
                 with self._setup.running():
                     guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, first), self._text_of)
-            if self._found:
-                self._find_states(batch["task"][0].as_py(), first)
+            if self._found:  # new keys go on from their states of earlier stages
+                task = batch["task"][0].as_py()
+                for positions, states in self._found.of(task, self._index.keys.slice(first)):
+                    self._restore(states, positions + first, len(self._index))
         return groups
-
-    def _find_states(self, task: int, first: int) -> None:
-        """Let new keys, numbered from ``first``, go on from their states of earlier stages."""
-        for positions, states in self._found.of(task, self._index.keys.slice(first)) if self._found else ():
-            self._restore(states, positions + first, len(self._index))
 
     def _restore(self, batch: pa.RecordBatch, groups: Groups, total: int) -> None:
         stands_for = np.bincount(groups, weights=batch.column("total_rows").to_numpy(), minlength=total)
@@ -305,8 +242,13 @@ class _Reduction:
             guarded(call, "update", acc, partial(acc.update, values, groups, total), self._text_of, groups, alone)
 
     def _states(self, total: int) -> dict[str, pa.Array]:
-        pairs = zip(self._calls, self._accumulators, strict=True)
-        return {call.state: self._state_of(call, accumulator, total) for call, accumulator in pairs}
+        made = {}
+        for call, accumulator in zip(self._calls, self._accumulators, strict=True):
+            with self._watch.running():
+                states = guarded(call, "state", accumulator, accumulator.state, self._text_of)
+            made[call.state] = checked(call, states, call.types.state, total, "state")
+            refuse_large(call, states, self._text_of)
+        return made
 
     def _results(self, total: int, split: frozenset[str | None]) -> dict[str, pa.Array]:
         """Results of whole keys and states of all others. States are not made if all keys are whole."""
@@ -324,16 +266,6 @@ class _Reduction:
             found = checked(call, found, call.types.result, total, "result")
             made[call.result] = _only(found, ~parts) if parts.any() else found
         return made
-
-    def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator, total: int) -> pa.Array:
-        opened = total if self._opened is None else self._opened
-        if not opened:
-            return pa.nulls(total, call.types.state)
-        with self._watch.running():
-            states = guarded(call, "state", accumulator, accumulator.state, self._text_of)
-        states = checked(call, states, call.types.state, opened, "state")
-        refuse_large(call, states, self._text_of)
-        return states if opened == total else pa.concat_arrays([states, pa.nulls(total - opened, call.types.state)])
 
     def _text_of(self, group: int) -> str | None:
         return pa.chunked_array(self._texts)[group].as_py() if group < len(self._index) else None

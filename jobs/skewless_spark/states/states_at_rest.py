@@ -91,7 +91,7 @@ class StatesFound:
 
     def __init__(self, at_rest: StatesAtRest) -> None:
         self._at_rest = at_rest
-        self._keys: dict[str, tuple[pa.Array, npt.NDArray[np.int64]]] = {}
+        self._keys: dict[str, pa.Array] = {}
         self.found = self.moved = self.moved_bytes = 0
 
     def of(self, task: int, keys: pa.Array) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
@@ -113,36 +113,27 @@ class StatesFound:
             for resting in stage.get(task, ()):
                 if not len(missing):
                     return
-                there, places = self._keys_of(resting.file)
-                at = pc.index_in(keys.take(pa.array(missing)), value_set=there)
+                at = pc.index_in(keys.take(pa.array(missing)), value_set=self._keys_of(resting.file))
                 hits = at.is_valid().to_numpy(zero_copy_only=False)
                 if hits.any():
-                    rows = places[at.filter(pa.array(hits)).to_numpy()]
-                    yield from self._read(resting, rows, missing[hits])
+                    yield from self._read(resting, at.filter(pa.array(hits)).to_numpy(), missing[hits])
                     missing = missing[~hits]
 
-    def _keys_of(self, file: CommittedFile) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """The texts of the keys that have a state in a file, and its rows with them.
-
-        A key whose rows were all left over has counts there, and its state, if it has one, in an earlier stage. Texts
-        are kept: they are far smaller than the states.
-        """
+    def _keys_of(self, file: CommittedFile) -> pa.Array:
+        """The texts of the keys of a file. They are kept: they are far smaller than the states."""
         if file.path not in self._keys:
             self._run.verify(file)
             text = self._at_rest.text
             with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
                 parquet = open_parquet(opened)
                 parted = [PART] if PART in parquet.schema_arrow.names else []
-                read = parquet.read(columns=[text, "total_rows", *parted])
-                places = np.flatnonzero(read["total_rows"].to_numpy())
-                read = read.take(pa.array(places))
+                read = parquet.read(columns=[text, *parted])
                 keys = read[text].combine_chunks().cast(pa.binary())
-                keys = in_part(read[PART].combine_chunks(), keys) if parted else keys
-                self._keys[file.path] = keys, places.astype(np.int64)
+                self._keys[file.path] = in_part(read[PART].combine_chunks(), keys) if parted else keys
         return self._keys[file.path]
 
     def _read(
-        self, resting: RestingFile, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
+        self, resting: RestingFile, rows: npt.NDArray[np.int32], positions: npt.NDArray[np.int64]
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
         file, names = resting.file, ["total_rows", *self._at_rest.columns]
         with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:

@@ -27,7 +27,6 @@ class TaskLoad(Frozen):
 
     Attributes:
         busy_seconds: time it took to reduce its rows, where that was measured.
-        slowness: seconds for a row of its light keys, beside the median task's; where that was measured.
     """
 
     task: str = Field(pattern=_TASK)
@@ -36,7 +35,6 @@ class TaskLoad(Frozen):
     backlog_rows: Count
     states: Count
     busy_seconds: float | None = Field(default=None, ge=0)
-    slowness: float | None = Field(default=None, gt=0)
 
 
 class SplitLoad(Frozen):

@@ -149,14 +149,9 @@ class RowCosts:
     def speeds(self) -> Rows:
         """Speed of each task relative to the median, shape ``(tasks,)``; 1 if it was not measured.
 
-        Measured on the rows of light keys if those were timed separately, else as rows per busy second. If only keys
-        were timed, a difference between tasks is attributed to their keys.
+        Measured as rows per busy second. If keys were timed, a difference between tasks is attributed to their keys.
         """
         loads = self.report.tasks
-        slowness = [one for one in column(loads, "slowness") if one is not None]
-        if len(slowness) == len(loads):
-            apart = 1.0 / np.array(slowness)
-            return np.ones(len(loads)) if apart.max() - apart.min() < ALIKE else apart
         timed = list(zip(column(loads, "processed_rows"), column(loads, "busy_seconds"), strict=True))
         even = np.ones(len(loads))
         if self.mean_seconds is not None or not all(rows and seconds for rows, seconds in timed):
