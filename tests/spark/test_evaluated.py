@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -19,11 +18,10 @@ from pyspark.sql import SparkSession
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.result.merge import merge_states
-from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.states import committed_files
 from skewless_spark.states.committed_files import EVALUATED
-from skewless_spark.states.job_columns import WHOLE, JobColumns
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, session_settings, spec_of, write_input
 from tests.tiers import mostly_long
 
@@ -77,40 +75,6 @@ def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON], ids=["native", "python"])
-def test_states_of_split_keys_are_merged_alike_by_one_task_whether_or_not_the_driver_has_read_them(
-    spark: SparkSession,
-    hot_and_null: pa.Table,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    aggregates: dict[str, Any],
-) -> None:
-    path = write_input(tmp_path / "input", hot_and_null)
-    routing = {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="staged", routing=routing), tmp_path / "run")
-    once, seen = result_of(run), JobsSeen(spark)
-    assert as_rows(merged_again(spark, run)) == as_rows(once)
-    work = seen.work()
-    assert work
-    assert (work.jobs, work.tasks, work.shuffle_bytes_written) == (1, 1, 0)
-    for limit in (0, 1_000):  # of bytes: the files have more, and then their rows
-        monkeypatch.setattr(committed_files, "FEW_BYTES", limit)
-        assert as_rows(merged_again(spark, run)) == as_rows(once)
-
-
-def test_the_driver_leaves_times_of_twelve_bytes_to_spark(tmp_path: Path) -> None:
-    run, found = RunDirectory(str(tmp_path / "run")), []
-    attempt = run.new_attempt("result")
-    rows = pa.table({WHOLE: [True, False], "at": pa.array([0, 1], pa.timestamp("us", "UTC"))})
-    for old in (False, True):
-        target = Path(attempt.path(f"{old}.parquet"))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows, target, use_deprecated_int96_timestamps=old)
-        file = attempt.described(EVALUATED, str(target), len(rows))
-        found.append(committed_files.few_rows(run, [file], keep=lambda batch: pc.invert(batch[WHOLE])))
-    assert found == [rows[1:], None]
-
-
 def test_a_file_that_no_task_has_reported_is_not_committed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

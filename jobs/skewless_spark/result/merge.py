@@ -6,7 +6,6 @@ import datetime as dt
 import logging
 from collections.abc import Sequence
 
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -37,8 +36,6 @@ from skewless_spark.states.committed_files import (
     PYTHON,
     RESULT,
     AsSpark,
-    few_rows,
-    noted_schema,
     of_kinds,
     read_files,
     write_files,
@@ -194,18 +191,10 @@ def _one_state_each(run: RunDirectory, reports: Sequence[StageReport]) -> bool:
 
 def _results_of_parts(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, files: Sequence[CommittedFile]
-) -> DataFrame | None:
-    """The results of keys that have several states in the files of an only stage; None if there are no such keys."""
-    few, schema = few_rows(run, files, keep=lambda rows: pc.invert(rows[WHOLE])), noted_schema(run, files[0])
-    if few is None or schema is None:
-        states = read_files(spark, run, files).where(~F.col(WHOLE))
-        return _results(states.withColumn("stage", F.lit(0)), columns, partitions=1)
-    if not len(few):
-        return None
-    # One partition needs no exchange. Workers write all columns as ones that may be null.
-    states = spark.createDataFrame(few.select(schema.names), schema.toNullable()).coalesce(1)
-    states = states.withColumn("stage", F.lit(0))
-    return results_in_order(states.sortWithinPartitions(*columns.groups, "stage", TASK), columns)
+) -> DataFrame:
+    """The results of keys that have several states in the files of an only stage."""
+    states = read_files(spark, run, files).where(~F.col(WHOLE))
+    return _results(states.withColumn("stage", F.lit(0)), columns, partitions=1)
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:

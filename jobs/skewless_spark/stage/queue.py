@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.routing.plan import RoutingPlan
@@ -20,8 +18,6 @@ from skewless_spark.states.committed_files import BACKLOG, read_files
 from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED
 
-#: At most so many tasks are renumbered by a list in the query. More are looked up in a table, which costs a Spark job.
-_LISTED_TASKS = 256
 #: How a routed row came into the stage.
 _ARRIVAL = f"CASE WHEN last_task IS NULL THEN {ADMITTED} WHEN last_task = {TASK} THEN {STAYED} ELSE {FORWARDED} END"
 
@@ -145,20 +141,14 @@ def _backlog(stage: Stage) -> DataFrame | None:
         return None
     rows = read_files(stage.spark, stage.run, files)
     rows = rows.selectExpr(*columns.names, *columns.parted, *columns.origins, f"{TASK} AS last_task")
-    return _renumbered(stage.spark, rows, stage.run.plan(stage.plan.epoch - 1), stage.plan)
+    return _renumbered(rows, stage.run.plan(stage.plan.epoch - 1), stage.plan)
 
 
-def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan: RoutingPlan) -> DataFrame:
+def _renumbered(backlog: DataFrame, last: RoutingPlan, plan: RoutingPlan) -> DataFrame:
     """The last plan's task numbers translated to this plan's; -1 for a task that does not exist any more."""
     if last.tasks == plan.tasks:
         return backlog
     now = {task: number for number, task in enumerate(plan.tasks)}
     numbers = [now.get(task, -1) for task in last.tasks]
-    if len(numbers) <= _LISTED_TASKS:
-        listed = f"array({', '.join(map(str, numbers))})"
-        return backlog.selectExpr("* EXCEPT (last_task)", f"get({listed}, last_task) AS last_task")
-    # As an Arrow table it needs no Python worker.
-    table = {"last_task": pa.array(range(len(numbers)), pa.int32()), "now": pa.array(numbers, pa.int32())}
-    mapping = spark.createDataFrame(pa.table(table))
-    joined = backlog.join(F.broadcast(mapping), "last_task")
-    return joined.selectExpr("* EXCEPT (last_task, now)", "now AS last_task")
+    listed = f"array({', '.join(map(str, numbers))})"
+    return backlog.selectExpr("* EXCEPT (last_task)", f"get({listed}, last_task) AS last_task")

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -29,9 +28,6 @@ from skewless_spark.sources.worker_files import SCHEMA_NOTE, read_in_workers, wr
 NATIVE, PYTHON, EVALUATED, BACKLOG = "native", "python", "evaluated", "backlog"
 RESULT, PUBLISHED, QUARANTINED = "result", "published", "quarantined"
 
-
-#: Rows that the driver reads for Spark have at most this many bytes, in files and in memory. So many are read at once.
-FEW_BYTES, _BATCH_ROWS = 8 << 20, 1 << 12
 
 #: What Arrow says of a page whose bytes are not those that its checksum was made of.
 _FLIPPED = "CRC checksum verification failed"
@@ -130,44 +126,6 @@ def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]
     if schema is None or spark_reads(spark, str(run)):
         return scanned_files(spark, "parquet", schema, [run.path(file.path) for file in files])
     return read_in_workers(spark, schema, [(run.path(file.path), file.size_bytes) for file in files])
-
-
-def few_rows(
-    run: Storage, files: Sequence[CommittedFile], keep: Callable[[pa.RecordBatch], pa.Array]
-) -> pa.Table | None:
-    """Some rows of exactly these committed files, read by the driver; None if these or the files are large.
-
-    Spark takes some milliseconds of a core for each file, and shuffles the rows to have them in one task. Files with
-    INT96 are left to it: to Arrow these times have no zone, and Spark would take them for ones of the session's zone.
-
-    Args:
-        keep: says which rows of a batch are wanted.
-
-    Raises:
-        RunDirectoryError: a file is not the one that was committed, or is damaged.
-    """
-    lock, room = Lock(), [FEW_BYTES]
-
-    def wanted(file: CommittedFile) -> pa.Table | None:
-        run.verify(file)
-        with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-            parquet, kept = open_parquet(opened), list[pa.RecordBatch]()
-            if any(parquet.schema.column(one).physical_type == "INT96" for one in range(len(parquet.schema))):
-                return None
-            for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-                kept.append(batch.filter(keep(batch)))
-                with lock:
-                    room[0] -= kept[-1].nbytes
-                if room[0] < 0:
-                    return None
-            return pa.Table.from_batches(kept, parquet.schema_arrow)
-
-    if sum(file.size_bytes for file in files) > FEW_BYTES:
-        return None
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        found = list(pool.map(wanted, files))
-    # Spark 4.3 takes a batch without rows for the end of a table.
-    return None if any(rows is None for rows in found) else pa.concat_tables(found).combine_chunks()
 
 
 def write_files(frame: DataFrame, attempt: Attempt, folder: str, parted_by: str | None = None) -> None:

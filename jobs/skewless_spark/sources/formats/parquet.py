@@ -87,15 +87,13 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
         if codecs or _within(field.type, _foreign_type) or any(_ends_spark(column(leaf)) for leaf in leaves):
             foreign.add(field.name)
         types.append((field.name, kind))
-    old = [leaf for leaves in old_columns(parquet).values() for leaf in leaves]
-    new = not old or (known and all(_proven_new(parquet.metadata, leaf) for leaf in old))
     wide = known and has_wide_rows(parquet.metadata)
     groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
     # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     pieces = [(group.num_rows, group.total_byte_size) for group in groups]
     counted = _nulls(parquet) if nulls and known else {}
-    whole = not new or bool(odd_columns(parquet))
+    whole = bool(old_columns(parquet) or odd_columns(parquet))
     return Footer(by_name(types), rows, pieces, frozenset(foreign), whole, wide, counted)
 
 
@@ -145,7 +143,7 @@ def old_columns(parquet: pq.ParquetFile) -> dict[str, list[int]]:
     for field, leaves in _fields(parquet):
         for leaf in leaves:
             column = parquet.metadata.schema.column(leaf)
-            if _limit(column) is not None and (of_int96 if column.physical_type == _INT96 else of_times):
+            if _is_converted(column) and (of_int96 if column.physical_type == _INT96 else of_times):
                 found.setdefault(field.name, []).append(leaf)
     return found
 
@@ -206,31 +204,11 @@ def _ends_spark(column: Any) -> bool:
     return kind == "Undefined" or (kind.startswith("Decimal") and column.physical_type == "BYTE_ARRAY")
 
 
-def _proven_new(metadata: pq.FileMetaData, leaf: int) -> bool:
-    """Whether statistics say that all values of a leaf are later than the end of the old calendar."""
-    column = metadata.schema.column(leaf)
-    if column.physical_type == _INT96:
-        return False
-    for number in range(metadata.num_row_groups):
-        chunk = metadata.row_group(number).column(leaf)
-        known = chunk.statistics
-        if known is None or not known.has_null_count:
-            return False
-        if known.null_count < chunk.num_values and not (known.has_min_max and known.min_raw >= _limit(column)):
-            return False
-    return True
-
-
-def _limit(column: Any) -> int | None:
-    """The number in a file with which the new calendar begins; None of what Spark never converts."""
+def _is_converted(column: Any) -> bool:
+    """Whether Spark converts a column of the old calendar."""
     kind = str(column.logical_type)
-    if column.physical_type == _INT96:
-        return _NEW_MICROSECONDS
-    if kind == "Date":
-        return _NEW_DAYS
-    if kind.startswith("Timestamp") and "isAdjustedToUTC=true" in kind:
-        return _NEW_MICROSECONDS // 1000 if "milliseconds" in kind else _NEW_MICROSECONDS
-    return None
+    zoned = kind.startswith("Timestamp") and "isAdjustedToUTC=true" in kind
+    return column.physical_type == _INT96 or kind == "Date" or zoned
 
 
 def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], int96: Collection[str], path: str) -> pa.RecordBatch:
