@@ -63,7 +63,7 @@ PLANTED = [
     ("skewless.document", "from skewless import planner", "The rooms of the core"),
     ("skewless.run.directory", "import skewless.planner.planner", "The rooms of the core"),
     ("skewless.planner.placement", "import skewless.planner.policies", "The planner chooses"),
-    ("skewless.planner.policies.static", "from skewless.planner.policies import adaptive", "A policy is one file"),
+    ("skewless.planner.policies.choices", "from skewless.planner.policies import adaptive", "Policies know nothing"),
     ("skewless_airflow.runners.submit", "import skewless_airflow.runners.on_one_machine", "A runner of steps"),
     ("skewless_spark", "import skewless_airflow", "The Spark face and the Airflow face"),
     ("skewless_spark", "import airflow.sdk", "The Spark face knows no Airflow"),

@@ -1,4 +1,4 @@
-"""One file per policy: each proposes plans for a forecast; the planner chooses."""
+"""The policies: each proposes plans for a forecast; the planner chooses."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.policies import (
-    adaptive,
-    bounded_load,
-    d_choices,
-    doubling,
-    halving,
-    partial_key,
-    static,
-    virtual_tasks,
-    w_choices,
-)
+from skewless.planner.policies import adaptive, bounded_load, choices, token_counts, virtual_tasks
 from skewless.planner.policies.proposal import Proposal
 
 
@@ -41,13 +31,14 @@ class Policy(NamedTuple):
 
 
 POLICIES: dict[str, Policy] = {
-    "static": Policy(static.propose, replans=False, places=False),
-    "halving": Policy(halving.propose, places=False),
-    "doubling": Policy(doubling.propose, places=False),
+    # The ring as it was at the start, as of a hash partitioner: the measure that the others are held to.
+    "static": Policy(lambda _, __: (), replans=False, places=False),
+    "halving": Policy(token_counts.propose_halving, places=False),
+    "doubling": Policy(token_counts.propose_doubling, places=False),
     "virtual_tasks": Policy(virtual_tasks.propose, places=False),
-    "partial_key": Policy(partial_key.propose),
-    "d_choices": Policy(d_choices.propose),
-    "w_choices": Policy(w_choices.propose),
+    "partial_key": Policy(choices.propose_two_choices),
+    "d_choices": Policy(choices.propose_d_choices),
+    "w_choices": Policy(choices.propose_w_choices),
     "bounded_load": Policy(bounded_load.propose, splits=False),
     "adaptive": Policy(adaptive.propose, schedules=True),
 }
