@@ -2,8 +2,7 @@
 
 Placing keys on tasks is the makespan problem of parallel machines: keys are jobs, tasks are machines, and a key that
 may be split is a job that may be preempted and run in parallel with itself. All bounds here are additive in their unit:
-rows, or rows times a cost per row. With speeds, a load is divided by its task's speed, and the unit is that of a task
-of speed 1.
+rows, or rows times a cost per row.
 
 The weights given may be some of the keys only (the known, heavy ones) as long as ``total`` counts all rows: every bound
 holds for what is known, and other rows only add to loads.
@@ -60,7 +59,7 @@ class Keys(NamedTuple):
 
     def known(self) -> Floats:
         """The rows of the known keys, heaviest first; a ``PlanError`` if they contradict the heaviest or the total."""
-        known = heaviest_first([] if self.weights is None else self.weights, self.total)[0]
+        known = heaviest_first([] if self.weights is None else self.weights, self.total)
         if self.weights is None:
             return np.array([self.heaviest[1]]) if self.heaviest else known
         if self.heaviest and not (known.size and abs(known[0] - self.heaviest[1]) <= ROUNDING * self.heaviest[1]):
@@ -69,58 +68,37 @@ class Keys(NamedTuple):
         return known
 
 
-def certify(
-    keys: Keys, tasks: int, makespan: float | None, *, speeds: npt.ArrayLike | None = None,
-    states: int | None = None, predicted: bool = False,
-) -> Certificate:  # fmt: skip
+def certify(keys: Keys, tasks: int, makespan: float | None, *, predicted: bool = False) -> Certificate:
     """Hold a largest load to the best of the bounds that hold and say what follows.
 
     Args:
         tasks: tasks that run side by side, at least 1, however many a plan has: a decision and a finished run are
             both held to all of them being busy all the time.
-        makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None if it was not
-            measured: then nothing is claimed.
-        speeds: of the tasks, shape ``(tasks,)``.
-        states: (known key, task) pairs of the plan.
+        makespan: the largest load of a task, in rows; None if it was not measured: then nothing is claimed.
         predicted: whether the makespan is a forecast's, which may be too low, and not a measured one.
 
     Raises:
-        PlanError: the numbers cannot belong to one plan: weights above the total or below ``heaviest``,
-            another number of speeds than tasks, or a measured makespan below the bound, which no plan can have.
+        PlanError: the numbers cannot belong to one plan: weights above the total or below ``heaviest``, or a measured
+            makespan below the bound, which no plan can have.
     """
-    known, total, splittable = keys.known(), keys.total, keys.splittable
+    known, total = keys.known(), keys.total
     key, rows = keys.heaviest or (None, float(known[0]) if known.size else 0.0)
-    fastest = None if speeds is None else fastest_first(speeds)
-    if fastest is not None and len(fastest) != tasks:
-        raise PlanError("certificate", f"speeds of {tasks} tasks", f"{len(fastest)} speeds")
-    bounds = known_bounds(known, total, tasks, splittable, fastest)
-    best = best_bound(bounds)
-    lower = upper = None
-    if keys.weights is not None and makespan is not None:
-        fast, all_speeds = (1.0, float(tasks)) if fastest is None else (float(fastest[0]), float(fastest.sum()))
-        try:
-            lower = needed_states(known, float(known.sum()), makespan * fast, makespan * all_speeds, splittable)
-        except PlanError:
-            lower = None  # a predicted makespan may be a few rows short of what its keys come to
-        held = int(np.count_nonzero(known))
-        # Any best plan can be relieved of cycles (a key that meets another twice) without moving a load,
-        # within the tasks it uses: then it is a forest, of at most D + W - 1 pairs.
-        upper = states_upper(held, tasks) if splittable else held
+    bounds = known_bounds(known, total, tasks, keys.splittable)
+    most = max(bound.rows for bound in bounds)
+    # The first of those that only rounding tells apart.
+    best = next(bound for bound in bounds if bound.rows >= most * (1.0 - 1e-12))
     return Certificate(
         total_rows=total,
         tasks=tasks,
         fair_rows=bounds[0].rows,
         heaviest_key=key,
         heaviest_rows=rows,
-        splittable=splittable,
+        splittable=keys.splittable,
         bound_rows=best.rows,
         makespan_rows=makespan,
         gap=_gap(makespan, best, predicted),
         conclusion=_conclusion(bounds, best, tasks, makespan, key, rows / total if total else 0.0),
         bound_name=best.name,
-        states=states,
-        states_lower=lower,
-        states_upper=upper,
     )
 
 
@@ -170,53 +148,27 @@ def _conclusion(
     return f"the largest task is {gap:.0%} above the best possible"
 
 
-def states_upper(keys: int, tasks: int) -> int:
-    """Partial states that the wrap-around rule never exceeds: ``D + W - 1`` for D keys on W tasks; 0 without keys.
+def known_bounds(ordered: Floats, total: float, tasks: int, splittable: bool) -> list[Bound]:
+    """All bounds of the largest load that hold, the fair share first; in O(n log n) of n keys, heaviest first.
 
-    McNaughton (1959, Management Science 6, 1-12): lay the keys end to end and cut at every multiple of
-    ``total / W``. W tasks have W - 1 cuts between them, and each makes one more piece of one key.
-    """
-    return keys + tasks - 1 if keys else 0
+    With ``n(j)`` the j-th heaviest key and W tasks:
 
-
-def best_bound(bounds: list[Bound]) -> Bound:
-    """The largest; the first of those that only rounding tells apart."""
-    most = max(one.rows for one in bounds)
-    return next(one for one in bounds if one.rows >= most * (1.0 - 1e-12))
-
-
-def known_bounds(ordered: Floats, total: float, tasks: int, splittable: bool, fastest: Floats | None) -> list[Bound]:
-    """All bounds of the largest load that hold, the fair share first; in O(n log n), n keys and tasks.
-
-    With ``n(j)`` the j-th heaviest key, W tasks, and ``s(j)`` the j-th fastest speed:
-
-    - ``total / (s(1) + .. + s(W))``: some task has at least the mean (pigeonhole principle). It is attained if keys
-      may be split at will (McNaughton 1959). All others are for whole keys.
-    - ``(n(1) + .. + n(k)) / (s(1) + .. + s(min(k, W)))`` for each k: the k heaviest keys occupy at most k tasks. At
-      equal speeds k = 1 says it all. (Horvath, Lam and Sethi 1977, J. ACM 24, 32-43, whose bound preemption attains.)
-    - for equal speeds, for each q >= 1, the sum of ``n(qW - q + 1) .. n(qW + 1)``. Proof: of the ``qW + 1`` heaviest
-      keys some task takes at least ``q + 1``, and no ``q + 1`` of them weigh less than the lightest ``q + 1``. (It is
-      at least ``(q + 1) n(qW + 1)``; with q = 1 it is the bound ``p(m) + p(m+1)`` of Dell'Amico and Martello 1995,
-      ORSA J. Computing 7, 191-200.)
-    - for other speeds, for each k, ``n(k) t(k)``, where ``t(k)`` is the k-th smallest of all ``j / s(i)``, j = 1, 2,
-      ..: by the time T task i ends at most ``floor(T s(i) / n(k))`` of the k heaviest keys, each of which weighs at
-      least ``n(k)``, and these numbers add up to k no sooner than at ``T = n(k) t(k)``.
-
-    Known keys and speeds are given heaviest and fastest first; ``fastest`` is None where all tasks are alike.
+    - ``total / W``: some task has at least the mean (pigeonhole principle). It is attained if keys may be split at will
+      (McNaughton 1959, Management Science 6, 1-12). All others are for whole keys.
+    - ``n(1)``: some task has the heaviest key.
+    - for each q >= 1, the sum of ``n(qW - q + 1) .. n(qW + 1)``. Proof: of the ``qW + 1`` heaviest keys some task takes
+      at least ``q + 1``, and no ``q + 1`` of them weigh less than the lightest ``q + 1``. (With q = 1 it is the bound
+      ``p(m) + p(m+1)`` of Dell'Amico and Martello 1995, ORSA J. Computing 7, 191-200.)
 
     Raises:
         PlanError: no task, or a total that is negative or not finite.
     """
     if tasks < 1 or not 0 <= total < np.inf:
         raise PlanError("bounds", "at least one task and a finite total of 0 or more", f"{tasks} and {total:g}")
-    reach = np.arange(1, tasks + 1, dtype=np.float64) if fastest is None else np.cumsum(fastest)
-    found = [Bound(total / float(reach[-1]), "fair share")]
+    fair = Bound(total / tasks, "fair share")
     if splittable or not ordered.size:
-        return found
-    found.append(Bound(float(ordered[0] / reach[0]), "heaviest key"))
-    if fastest is None:
-        return [*found, _crowded(ordered, tasks)]
-    return [*found, _top_keys(ordered, reach), _crowded_at_speeds(ordered, fastest)]
+        return [fair]
+    return [fair, Bound(float(ordered[0]), "heaviest key"), _crowded(ordered, tasks)]
 
 
 def _crowded(ordered: Floats, tasks: int) -> Bound:
@@ -231,63 +183,11 @@ def _crowded(ordered: Floats, tasks: int) -> Bound:
     return Bound(float(sums[most]), "several heavy keys", int(last[most]))
 
 
-def _top_keys(ordered: Floats, reach: Floats) -> Bound:
-    """The k heaviest keys on the k fastest tasks, for the best k; ``reach`` has the sums of the fastest speeds."""
-    count = min(len(ordered), len(reach))
-    ends = np.cumsum(ordered[:count]) / reach[:count]
-    most = int(np.argmax(ends))
-    return Bound(float(ends[most]), "several heavy keys", most + 1)
-
-
-def _crowded_at_speeds(ordered: Floats, fastest: Floats) -> Bound:
-    keys = len(ordered)
-    # At T = (keys + W) / sum(speeds) the tasks end at least T * sum(speeds) - W = keys keys of weight 1.
-    turns = (fastest * ((keys + len(fastest)) / fastest.sum())).astype(np.int64) + 1
-    first = np.repeat(np.cumsum(turns) - turns, turns)
-    ends = (np.arange(len(first)) - first + 1) / np.repeat(fastest, turns)
-    bounds = ordered * np.sort(ends)[:keys]
-    most = int(np.argmax(bounds))
-    return Bound(float(bounds[most]), "several heavy keys", most + 1)
-
-
-def needed_states(ordered: Floats, total: float, level: float, room: float, splittable: bool) -> int:
-    """Partial states, (key, task) pairs, that every plan has at least whose tasks hold at most ``level`` rows each.
-
-    A key of w rows needs ``ceil(w / level)`` tasks; if keys may not be split, one, and so as many states as keys.
-    Keys without rows need none. All tasks together have ``room`` for so many rows.
-
-    Raises:
-        PlanError: the tasks cannot hold the keys, or a key is above the level and may not be split.
-    """
-    held = ordered[ordered > 0]
-    if not held.size:
-        return 0
-    if total > room * (1.0 + ROUNDING):
-        raise PlanError("states", f"tasks that hold {total:g} rows", f"a level of {level:g}, {room:g} in all")
-    if splittable:
-        # A quotient that rounding put above a whole number needs no further piece.
-        return int(np.ceil(held / level * (1.0 - ROUNDING)).sum())
-    if held[0] > level * (1.0 + ROUNDING):
-        raise PlanError("states", f"a level of {held[0]:g} or more, as a key may not be split", f"{level:g}")
-    return len(held)
-
-
-def heaviest_first(weights: npt.ArrayLike, total: float | None) -> tuple[Floats, float]:
-    """The weights in descending order, and the total of all rows."""
-    found = np.asarray(weights, dtype=np.float64)
-    if found.ndim != 1 or not np.isfinite(found).all() or (found < 0).any():
+def heaviest_first(weights: npt.ArrayLike, total: float) -> Floats:
+    """The weights in descending order; a ``PlanError`` if they are more than the total of all rows."""
+    listed = np.asarray(weights, dtype=np.float64)
+    if listed.ndim != 1 or not np.isfinite(listed).all() or (listed < 0).any():
         raise PlanError("bounds", "a list of finite weights, none below 0", repr(weights)[:120])
-    ordered: Floats = np.sort(found)[::-1]
-    known = float(ordered.sum())
-    if total is not None and known > total * (1.0 + ROUNDING):
+    if (known := float(listed.sum())) > total * (1.0 + ROUNDING):
         raise PlanError("bounds", f"a total of at least {known:g}, the sum of the weights", f"{total:g}")
-    return ordered, known if total is None else total
-
-
-def fastest_first(speeds: npt.ArrayLike) -> Floats:
-    """The speeds in descending order."""
-    found = np.asarray(speeds, dtype=np.float64)
-    if found.ndim != 1 or not found.size or not np.isfinite(found).all() or (found <= 0).any():
-        raise PlanError("bounds", "a list of finite speeds above 0", repr(speeds)[:120])
-    ordered: Floats = np.sort(found)[::-1]
-    return ordered
+    return np.sort(listed)[::-1]

@@ -45,7 +45,7 @@ class Certificate(Frozen):
     """How far a largest load is from the best there can be.
 
     Attributes:
-        fair_rows: ``total / tasks`` (with speeds, total by the sum of the speeds): the bound that holds for every plan.
+        fair_rows: ``total / tasks``: the bound that holds for every plan.
         heaviest_key: key text of the heaviest key known, if any.
         splittable: whether a key may be split over tasks.
         bound_rows: the best (largest) of the bounds that hold.
@@ -54,10 +54,6 @@ class Certificate(Frozen):
         gap: ``makespan / bound - 1``; 0 if there is nothing to do, null if nothing was measured. A measured gap is
             at least 0. A predicted one may be below it: the prediction may be some rows short.
         bound_name: which bound is the best; the first of equals.
-        states: (known key, task) pairs of the plan; null where not given.
-        states_lower: pairs that every plan with this makespan or less has at least; null where
-            the known keys were not given.
-        states_upper: pairs that some plan of least makespan needs at most; null as above.
     """
 
     total_rows: float = Field(ge=0)
@@ -71,9 +67,6 @@ class Certificate(Frozen):
     gap: float | None
     conclusion: str
     bound_name: BoundName
-    states: int | None = Field(ge=0)
-    states_lower: int | None = Field(ge=0)
-    states_upper: int | None = Field(ge=0)
 
     @property
     def over_fair(self) -> float | None:

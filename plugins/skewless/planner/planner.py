@@ -174,18 +174,15 @@ def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certifica
     first = int(np.argmax(loads)) if len(loads) else None
     heaviest = None if first is None else (forecast.keys[first], float(loads[first]))
     speeds = forecast.speeds_under(taken.routing)
-    if speeds is not None and len(speeds) > forecast.parallelism:
-        # Nobody knows which executor core a task will get, so no key can be held to the speed of one.
-        whole = Keys(float(taken.loads.sum()), None, splittable=True)
-        return certify(whole, forecast.parallelism, taken.makespan_rows, predicted=True)
-    total = taken.loads if speeds is None else taken.loads * speeds
     if speeds is not None:
-        # A core that has had no task is taken to be as fast as the median one.
-        speeds = np.append(speeds, np.ones(forecast.parallelism - len(speeds)))
-    known = Keys(max(float(total.sum()), float(loads.sum())), heaviest, job.splittable, weights=loads)
-    return certify(
-        known, forecast.parallelism, taken.makespan_rows, speeds=speeds, states=taken.placement.states, predicted=True
-    )
+        # Nobody knows which executor core a task will get, so no key can be held to the speed of one. Tasks that have
+        # one each can share the rows by their speeds; a core that has had none is taken to be as fast as the median.
+        idle = forecast.parallelism - len(speeds)
+        evened = (taken.loads * speeds).sum() / (speeds.sum() + idle) * forecast.parallelism
+        whole = Keys(float(taken.loads.sum() if idle < 0 else evened), heaviest, splittable=True)
+        return certify(whole, forecast.parallelism, taken.makespan_rows, predicted=True)
+    known = Keys(max(float(taken.loads.sum()), float(loads.sum())), heaviest, job.splittable, weights=loads)
+    return certify(known, forecast.parallelism, taken.makespan_rows, predicted=True)
 
 
 def candidate_of(one: PricedPlan, still: PricedPlan, chosen: bool) -> Candidate:
