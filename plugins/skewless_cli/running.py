@@ -17,6 +17,7 @@ from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import InputError, QualityError, SpecError
+from skewless.history.input_checks import input_checks
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
@@ -35,7 +36,7 @@ from skewless_spark.comparison.other_side import check_shadow, other_side
 from skewless_spark.entries.pipeline import Watcher, finish_run, run_pipeline, run_stages
 from skewless_spark.entries.shared_runs import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.prepare.freezing import check_spec, freeze
-from skewless_spark.prepare.prepare import checks_of_input, prepare, require_input
+from skewless_spark.prepare.prepare import prepare, require_input
 from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.session.session import build_session
@@ -61,7 +62,7 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
     small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
     told = f"{job.extent}; waves of {waves} rows{_windows(job)}.{small}"
-    warned = require_input(checks_of_input(job), "the input was listed, and not read") if job.facts is not None else []
+    warned = require_input(tuple(input_checks(job)), "the input was listed, and not read")
     return " ".join(filter(None, (told, *(f"warned: {one}." for one in warned))))
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 import pytest
 
 from skewless.documents.job import InputFacts
-from skewless.documents.nights import JobNights, Night
 from skewless.documents.quality import Check
 from skewless.errors import SpecError
-from skewless.history.bands import shape_of
-from skewless.history.input_checks import NULLS, USUAL, check_input_expectations, input_checks
+from skewless.history.input_checks import NULLS, check_input_expectations, input_checks
 from skewless.spec.result import Quality
 from skewless.spec.spec import JobSpec
 from tests.unit import synthetic
@@ -22,14 +19,12 @@ TYPED, ROWS = "expect_column_values_to_be_of_type", "expect_table_row_count_to_b
 EXISTS = "expect_column_to_exist"
 
 
-def checked(kind: str, kwargs: dict[str, Any], facts: InputFacts = FACTS, nights: int = 0) -> Check:
-    """The verdict, of severity warn, after some nights of about 100 rows."""
+def checked(kind: str, kwargs: dict[str, Any], facts: InputFacts = FACTS) -> Check:
+    """The verdict, of severity warn."""
     quality = Quality.model_validate({"input": [{"type": kind, "kwargs": kwargs, "severity": "warn"}]})
     job = synthetic.job([])
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"quality": quality}), "facts": facts})
-    days = [str(job.date - dt.timedelta(days=back)) for back in range(1, nights + 1)]
-    known = [Night(part=day, turn=1, shape=shape_of(job), figures={"rows": (100 + int(day[-1]), 0)}) for day in days]
-    (check,) = input_checks(job, JobNights(nights=tuple(known[::-1])))
+    (check,) = input_checks(job)
     return check
 
 
@@ -57,14 +52,8 @@ def test_each_expectation_holds_or_does_as_its_severity_says_and_what_is_not_kno
     assert (check.verdict, check.observed, check.subject) == (verdict, observed, "input")
 
 
-@pytest.mark.parametrize(("rows", "nights", "verdict"), [
-    (104, 28, "passed"), (500, 28, "warned"), (50, 28, "warned"), (500, 3, "passed"), (None, 28, "failed"),
-])  # fmt: skip
-def test_rows_are_usual_as_those_of_the_nights_around_or_as_long_as_these_are_few(
-    rows: int | None, nights: int, verdict: str
-) -> None:
-    assert checked(USUAL, {}, InputFacts(rows=rows), nights).verdict == verdict
-    assert rows is not None or checked(ROWS, {}, InputFacts()).verdict == "failed"
+def test_rows_that_nobody_has_counted_fail() -> None:
+    assert checked(ROWS, {}, InputFacts()).verdict == "failed"
 
 
 def test_rows_behind_a_map_are_not_compared_with_those_of_kept_states() -> None:

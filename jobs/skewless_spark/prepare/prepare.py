@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
-from skewless.documents.nights import JobNights
 from skewless.documents.quality import Check, InputChecks
 from skewless.errors import QualityError, SkewlessError, SpecError
-from skewless.history.input_checks import USUAL, input_checks
+from skewless.history.input_checks import input_checks
 from skewless.planner.engine_choice import combined_unseen, first_choice
 from skewless.planner.first_plan import (
     first_decision,
@@ -29,7 +28,7 @@ from skewless.spec.part import Part
 from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import pin
-from skewless_lake.publication import drawn_turn, latest_turn, nights_of
+from skewless_lake.publication import drawn_turn, latest_turn
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.restating import skipped_parts
@@ -79,7 +78,7 @@ def prepare(
     job = _same(run, spec, part, root)
     if job.facts is not None:
         if not run.exists(INPUT_CHECKS):
-            run.write_once(INPUT_CHECKS, InputChecks(checks=checks_of_input(job)))
+            run.write_once(INPUT_CHECKS, InputChecks(checks=tuple(input_checks(job))))
         hint = f"nothing was read; mend the input and begin a new run, as {run} has been judged"
         require_input(run.read(INPUT_CHECKS, InputChecks).checks, hint)
     if not run.exists("plans/0000.json"):
@@ -89,12 +88,6 @@ def prepare(
             run.write_once("decisions/0000.json", _first_decision(job))
         run.enact(run.decision(0))
     return job
-
-
-def checks_of_input(job: Job) -> tuple[Check, ...]:
-    """What the spec expects of the input, each with its verdict."""
-    usual = any(one.type == USUAL for one in job.spec.quality.input)
-    return tuple(input_checks(job, nights_of(job).newest() if usual else JobNights()))
 
 
 def require_input(checks: Sequence[Check], hint: str) -> list[str]:
