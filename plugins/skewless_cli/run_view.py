@@ -136,8 +136,8 @@ def _window(run: RunDirectory, console: Console) -> None:
     if window.ignored_files:
         left_out = "an unknown number of" if window.ignored_rows is None else f"{window.ignored_rows:,}"
         say(console, f"late: {window.ignored_files:,} files with {left_out} rows were left out (late: ignore)")
-    if window.begins:
-        say(console, window.begins)
+    for sentence in filter(None, (window.begins, window.newest_file)):
+        say(console, sentence)
     rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
     for part, delay in window.late():
         count = part.ignored_rows if part.ignored_files else part.late_rows
@@ -148,7 +148,7 @@ def _window(run: RunDirectory, console: Console) -> None:
         for reason in part.reasons if part.before_rows else ():
             say(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     _states(run, console)
-    for sentence in told.sentences if (told := run.finality()) is not None else ():
+    for sentence in finality.sentences if (finality := run.finality()) is not None else ():
         say(console, sentence)
 
 
@@ -185,7 +185,7 @@ def _quality(run: RunDirectory, console: Console) -> None:
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
     for line in [*failed, *quality.warnings(own)]:
         say(console, f"  {line}")
-    for line in (*quality.window.sentences, *(quality.bands.sentences if quality.bands else ())):
+    for line in quality.bands.sentences if quality.bands else ():
         say(console, f"  {line}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import json
 import re
 import shutil
@@ -20,7 +19,7 @@ from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import PartLine, PartLines, balance
-from skewless.documents.quality import Freshness, QualityReport, WindowQuality
+from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.step_documents import Failure
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
@@ -95,7 +94,8 @@ def _combined(location: str, simulation: Simulation, splits: Sequence[int] = ())
 def _of_window(location: str, simulation: Simulation) -> None:
     """A merged run over three days, of which one was reused, one added to, and one is new."""
     job, units = simulation.job, len(simulation.job.units)
-    seen = [SeenFile(path=f"/in/{name}", size_bytes=1, ranks=(0,)) for name in "abc"]
+    version = "stat:1795219198000000000:0:0"
+    seen = [SeenFile(path=f"/in/{name}", size_bytes=1, version=version, ranks=(0,)) for name in "abc"]
     first = {"files": seen[:1], "base": 3, "base_rows": 500, "before_rows": 500, "reused": 1}
     added = {"files": seen[1:], "units": (0, 1), "ranks": (256,), "base": 1, "base_rows": 700, "before_rows": 700}
     added |= {"reused": 1, "added": 1, "late_rows": 60, "reasons": (f"/in/{EVIL} was added",)}
@@ -123,11 +123,9 @@ def _of_window(location: str, simulation: Simulation) -> None:
     )
     attempt.write(WINDOW_PLAN, plan)
     attempt.commit([], {"rows": 21_200, "keys": 400})
-    newest = dt.datetime(2026, 11, 20, 23, 59, 58, tzinfo=dt.UTC)
-    measured = WindowQuality(freshness=(Freshness(part="2026-11-20", newest=newest),))
     ledger = balance(job, run.reports(), 21_200, lines)
     attempt = run.new_attempt(QUALITY_STEP)
-    attempt.write(QUALITY_REPORT, QualityReport(success=True, keys=400, checks=(), ledger=ledger, window=measured))
+    attempt.write(QUALITY_REPORT, QualityReport(success=True, keys=400, checks=(), ledger=ledger))
     attempt.commit([], {"checks": 0, "failed": 0})
 
 
@@ -264,7 +262,7 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
         "of the window of 2026", "1 more without files", "rows not read</dt><dd>1,200", "rows read</dt><dd>20,000",
         "late rows</dt><dd>60", "Without files: 2026-11-17", "/in/&lt;img src=x",
         '2026-11-19<td class="n" data-is="parts late">1<td data-is="this run">added to<', "All others, 1, are reused",
-        "The newest file of 2026-11-20 was modified on 2026-11-20 23:59 UTC.",
+        "newest file of 2026-11-20: modified 2026-11-20 23:59:58 UTC",
     ):  # fmt: skip
         assert words in text, words
     assert "window 4: a merge of 2 states; 0 merged states of several parts made" in text

@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
-from skewless.documents.quality import LateRows, WindowQuality
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.spec.part import Part, part_place, parts_between
 from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
-from skewless.standing.night_quality import freshness, late_rows
 
 DAY = Part(dt.date(2026, 11, 20))
 
@@ -58,29 +56,10 @@ def _part(day: int, *files: SeenFile, late_rows: int | None = 0) -> WindowPart:
 def test_a_part_is_as_new_as_its_newest_file_where_the_file_system_says_when_it_was_modified() -> None:
     tagged = _part(18, _file("a", "tag:x"), _file("b"))
     local = _part(19, _file("c", "stat:1764000000000000001:7:8"), _file("d", "stat:1764000001999999999:7:8"))
-    (found,) = freshness(_window(tagged, local))
-    assert (found.part, found.newest) == ("2026-11-19", dt.datetime.fromtimestamp(1764000001, dt.UTC))
-
-
-def test_rows_are_late_by_as_many_parts_as_lie_between_and_uncounted_ones_are_not_told() -> None:
-    window = _window(
-        _part(17, late_rows=5), _part(18, late_rows=None), _part(19), _part(20, late_rows=9), missing=("2026-11-16",)
+    assert (
+        _window(tagged, local, _part(20)).newest_file == "newest file of 2026-11-19: modified 2025-11-24 16:00:01 UTC"
     )
-    assert [(late.part, late.delay, late.rows) for late in late_rows(window)] == [("2026-11-17", 3, 5)]
-    left_out = _window(_part(19).model_copy(update={"ignored_files": 1, "ignored_rows": 4}), _part(20))
-    assert [(late.rows, late.ignored) for late in late_rows(left_out)] == [(4, True)]
-
-
-def test_what_was_measured_is_told_in_sentences_and_only_that() -> None:
-    assert WindowQuality().sentences == ()
-    told = WindowQuality(
-        freshness=tuple(freshness(_window(_part(19, _file("a"))))),
-        late=(LateRows(part="2026-11-18", delay=2, rows=1_234),),
-    )
-    assert told.sentences == (
-        "newest file of 2026-11-19: modified 1970-01-01 00:00:05 UTC",
-        "1,234 rows of 2026-11-18 came late, by 2 parts",
-    )
+    assert _window(tagged).newest_file == ""
 
 
 def _listed(*files: tuple[str, int]) -> Listed:

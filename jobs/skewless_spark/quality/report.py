@@ -63,7 +63,7 @@ def page_of(job: Job, report: QualityReport, run: str) -> str:
         f"{report.published_keys:,} of {report.keys:,} keys of the result may be published"
         if report.success else "Nothing of this run may be published.",
         f"{ledger.input_rows:,} rows in the input, {ledger.state_rows:,} in the states: {balance}",
-        *warnings, *report.window.sentences, *(report.bands.sentences if report.bands else ()),
+        *warnings, *(report.bands.sentences if report.bands else ()),
     ]  # fmt: skip
     named = sorted(report.named(own), key=lambda pair: pair[1].success)  # what does not hold comes first
     return (

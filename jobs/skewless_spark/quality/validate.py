@@ -18,7 +18,6 @@ from skewless.errors import LostRaceError
 from skewless.history.bands import failed_checks, figures_of, judged
 from skewless.run.directory import INPUT_CHECKS, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.run.step_names import last_step_of
-from skewless.standing.night_quality import window_quality
 from skewless_lake.publication import nights_of
 from skewless_lake.staged_files import OutputPart
 from skewless_lake.staging import table_rules
@@ -116,7 +115,6 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         ledger=ledger,
         columns={field.name: field.dataType.simpleString() for field in frame.schema.fields},
         quarantine=apart.quarantine if apart else None,
-        window=window_quality(job.covered),
         figures=figures,
         bands=bands,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -114,58 +113,6 @@ class Check(Frozen):
         return f"{self.column}: {words}" if self.column else words
 
 
-class Freshness(Frozen):
-    """How new a part is.
-
-    Attributes:
-        newest: when the newest of its files was modified, in UTC.
-    """
-
-    part: str
-    newest: dt.datetime
-
-    @property
-    def sentence(self) -> str:
-        """The same, for people."""
-        return f"newest file of {self.part}: modified {self.newest:%Y-%m-%d %H:%M:%S} UTC"
-
-
-class LateRows(Frozen):
-    """Rows, before a map, of files that came, or were replaced, in an older part that had states.
-
-    Attributes:
-        delay: how many parts it lies before the run's own one.
-        ignored: whether they were left out, as the spec has ``late: ignore``.
-    """
-
-    part: str
-    delay: int = Field(ge=1)
-    rows: Count
-    ignored: bool = False
-
-
-class WindowQuality(Frozen):
-    """What is measured of a run with a window, and fails nothing. What could not be measured is not in it.
-
-    Attributes:
-        freshness: of each part whose file system tells it.
-        late: rows that came late, by the part they belong to.
-    """
-
-    freshness: tuple[Freshness, ...] = ()
-    late: tuple[LateRows, ...] = ()
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """What was measured, for people."""
-        told = [one.sentence for one in self.freshness[-1:]]
-        for late in self.late:
-            parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
-            left_out = ", and were left out" if late.ignored else ""
-            told.append(f"{late.rows:,} rows of {late.part} came late, by {parts}{left_out}")
-        return tuple(told)
-
-
 class Quarantine(Frozen):
     """The keys that are left out of the published result, and lie beside it.
 
@@ -204,7 +151,6 @@ class QualityReport(Document):
             otherwise than its checks is refused.
         keys: rows of the result: those that are published, and those in quarantine.
         columns: the Spark SQL type of each column of the result.
-        window: what is measured of the parts of a window; nothing without one.
         quarantine: what is left out; None if nothing is.
         figures: what later nights are compared with, if the run is published.
         bands: the figures beside those of the nights around; None if the spec switches that off.
@@ -215,7 +161,6 @@ class QualityReport(Document):
     checks: tuple[Check, ...]
     ledger: Ledger
     columns: dict[str, str] = Field(default_factory=dict)
-    window: WindowQuality = WindowQuality()
     quarantine: Quarantine | None = None
     figures: dict[str, Measured] = Field(default_factory=dict)
     bands: Bands | None = None

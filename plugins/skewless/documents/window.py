@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
@@ -134,6 +135,17 @@ class WindowPart(Frozen):
     rewritten: Count = 0
 
     @property
+    def newest_file(self) -> dt.datetime | None:
+        """When the newest of its files was modified; None if its file system does not say so of all of them.
+
+        A local file system gives files versions that begin with ``stat:NANOSECONDS:``.
+        """
+        stamps = [file.version.split(":") for file in self.files]
+        if not stamps or any(stamp[0] != "stat" or not stamp[1].isdigit() for stamp in stamps):
+            return None
+        return dt.datetime.fromtimestamp(max(int(stamp[1]) for stamp in stamps) // 10**9, dt.UTC)
+
+    @property
     def changed(self) -> bool:
         """Whether its states are made or added to tonight."""
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
@@ -206,6 +218,12 @@ class JobWindow(Frozen):
     def of_part(self, name: str) -> WindowPart:
         """The part of a name; of one without files, nothing is known."""
         return next((one for one in self.parts if one.name == name), WindowPart(name=name, place=0))
+
+    @property
+    def newest_file(self) -> str:
+        """When the newest file of the newest part was modified of which a file system says so; empty if none does."""
+        known = ((part.name, at) for part in reversed(self.parts) if (at := part.newest_file) is not None)
+        return next((f"newest file of {name}: modified {at:%Y-%m-%d %H:%M:%S} UTC" for name, at in known), "")
 
     @property
     def missing_count(self) -> int:

@@ -180,7 +180,7 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
     """The parts of a run's window: what it read of each, and what it reused."""
     directory = asked.directory
     job = read_job(directory)
-    window, report = read_window(directory) if job else None, directory.quality()
+    window = read_window(directory) if job else None
     return asked.page(
         "parts.html",
         refresh=asked.going_on and (job is None or (window is not None and window.new_rows is None)),
@@ -188,7 +188,6 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
         job=job,
         window=window,
         plan=plan_of(directory) if window else None,
-        measured=report.window if report else None,
         finality=directory.finality(),
         most=_MOST_PARTS,
     )

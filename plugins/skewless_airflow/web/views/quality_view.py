@@ -47,7 +47,6 @@ class QualityView:
     """The committed quality report.
 
     Attributes:
-        measured: of a run with a window, what was measured of its parts, and fails nothing.
         sentence: how many checks failed, and what each found; "" if none did.
         bands: figures beside those of the nights around.
         told: how many of them are as usual, and which are not.
@@ -59,7 +58,6 @@ class QualityView:
     held: int
     checks: tuple[CheckView, ...]
     ledger: Ledger
-    measured: tuple[str, ...] = ()
     sentence: str = ""
     bands: tuple[Band, ...] = ()
     told: tuple[str, ...] = ()
@@ -137,7 +135,6 @@ def read_quality(run: RunDirectory) -> QualityView:
         held=sum(check.success for check in checks),
         checks=tuple(checks),
         ledger=report.ledger,
-        measured=report.window.sentences,
         sentence="" if report.success else ": ".join(report.failed_words(own)),
         bands=report.bands.checks if report.bands else (),
         told=report.bands.sentences if report.bands else (),

@@ -77,6 +77,7 @@ class WindowView:
     windows: tuple[tuple[str, int, int], ...] = ()
     missing_count: int = 0
     missing_words: str = ""
+    newest_file: str = ""
 
     @property
     def changed(self) -> tuple[PartView, ...]:
@@ -107,6 +108,7 @@ def read_window(run: RunDirectory) -> WindowView | None:
         windows=tuple((one.name, one.rows, one.keys) for one in of_windows) if len(of_windows) > 1 else (),
         missing_count=window.missing_count,
         missing_words=window.missing_words,
+        newest_file=window.newest_file,
     )
 
 
