@@ -21,8 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from skewless.aggregates.shipped.streaming_histogram import cumulative_count, uniform
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -180,3 +178,44 @@ def _gini(counts: Floats) -> Floats:
     """The probability that two random samples are of different classes, shape ``(cuts,)``."""
     shares = counts / np.maximum(counts.sum(axis=0), 1e-300)
     return np.asarray(1.0 - (shares**2).sum(axis=0))
+
+
+def cumulative_count(x: Floats, y: Ints, at: Floats) -> Floats:
+    """How many values of a histogram are at most ``at``, about (procedure 3, Sum).
+
+    Half of a point's values lie below it, half above, spread to its neighbours' places along a trapezoid. The count is
+    0 below the first point, and all from the last one on; infinite points count as a whole.
+    """
+    total, below = float(y.sum()), float(y[x == -np.inf].sum())
+    finite = np.isfinite(x)
+    p, m = x[finite], y[finite].astype(np.float64)
+    if len(p) == 0:
+        return np.where(at == np.inf, total, below)
+    i = np.clip(np.searchsorted(p, at, side="right") - 1, 0, max(len(p) - 2, 0))
+    after = np.minimum(i + 1, len(p) - 1)
+    width = np.where(after > i, p[after] / 2 - p[i] / 2, 1.0)
+    share = np.clip((np.clip(at, p[0], p[-1]) / 2 - p[i] / 2) / width, 0.0, 1.0)
+    inside = below + np.cumsum(m)[i] - m[i] / 2 + share * (m[i] + (m[i] + (m[after] - m[i]) * share)) / 2
+    counted = np.select([at < p[0], at >= p[-1]], [below, below + m.sum()], inside)
+    return np.where(at == np.inf, total, counted)
+
+
+def uniform(x: Floats, y: Ints, parts: int) -> Floats:
+    """Where to cut so that every part has about the same number of values (procedure 4, Uniform).
+
+    The cuts ascend, shape ``(parts - 1,)``, and are infinite where a cut falls among infinite values.
+    """
+    wanted = np.arange(1, parts) * (float(y.sum()) / parts)
+    below, above = float(y[x == -np.inf].sum()), float(y[x == np.inf].sum())
+    finite = np.isfinite(x)
+    p, m = x[finite], y[finite].astype(np.float64)
+    if len(p) == 0:
+        return np.where(wanted <= below, -np.inf, np.inf)
+    reached = below + np.cumsum(m) - m / 2  # Sum at each point
+    i = np.clip(np.searchsorted(reached, wanted, side="right") - 1, 0, max(len(p) - 2, 0))
+    after = np.minimum(i + 1, len(p) - 1)
+    rest = np.clip(wanted - reached[i], 0.0, (m[i] + m[after]) / 2)
+    # The paper's root (-b + sqrt(b^2 - 4ac)) / 2a, written so that equal counts (a = 0) are no exception.
+    share = np.clip(2 * rest / (m[i] + np.sqrt(np.maximum(m[i] ** 2 + 2 * (m[after] - m[i]) * rest, 0.0))), 0.0, 1.0)
+    cuts = np.maximum.accumulate(np.clip(p[i] * (1 - share) + p[after] * share, p[i], p[after]))
+    return np.select([wanted < below, wanted > y.sum() - above], [-np.inf, np.inf], cuts)

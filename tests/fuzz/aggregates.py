@@ -369,11 +369,7 @@ MERGEABLE: _Pool = {
     ),
 }
 #: Those whose states move with their keys, of which the first ones can have a window.
-CONCATENABLE: _Pool = {
-    "sessions": (frozenset({"int", "bigint", "double", "timestamp"}), _sessions_call),
-    "latest": (_ALL, _at("latest", -1)),
-    "latest value": (_ALL, _at("latest", -1, nulls=False)),
-}
+CONCATENABLE: _Pool = {"sessions": (frozenset({"int", "bigint", "double", "timestamp"}), _sessions_call)}
 FORWARD: _Pool = {**CONCATENABLE, "exact_median": (_NUMBERS - {"bigint"}, _checked("exact_median", _median))}
 
 

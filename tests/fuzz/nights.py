@@ -43,7 +43,7 @@ CHANGES = ("append", "append", "append", "late", "late", "rewrite", "delete", "p
 #: Where a run may stop as if it was killed; most come to their end.
 ENDS = ("publish", "publish", "publish", "prepare", "stages", "versions", "merge")
 #: Aggregates that see rows in order.
-MOVING = {"sessions", "latest"}
+MOVING = {"sessions"}
 #: The rows of each file of some days, by day and name.
 Days = dict[int, dict[str, list[Row]]]
 

@@ -217,7 +217,7 @@ def draw_spec(chance: random.Random, source: Input) -> tuple[dict[str, Any], dic
     if step is not None:
         spec["map"] = step.section
     spec |= {"key": key, "aggregates": {name: one.call for name, one in calls.items()}}
-    moving = {"sessions", "latest", "exact_median"}
+    moving = {"sessions", "exact_median"}
     moves = any(isinstance(one.call, dict) and one.call["function"] in moving for one in calls.values())
     if not moves and chance.random() < 0.08:
         spec["state"] = "forward"

@@ -83,7 +83,6 @@ def test_what_depends_on_order_is_what_one_thread_says(spark: SparkSession, corp
     for token, rows in seen.items():
         came = result[token]
         assert came["occurrences"] == len(rows)
-        assert came["last_file"] == rows[-1]["file"], token
         assert came["column"] == statistics.median(row["column"] for row in rows), token
         visits = [{name: visit[name] for name in ("start", "end", "rows")} for visit in came["stretches"]]
         assert visits == stretches([row["line"] for row in rows]), token

@@ -27,7 +27,6 @@ ORDERED = {
     "n": "count",
     "visits": {"function": "sessions", "column": "at", "gap": 5.0},
     "middle": {"function": "exact_median", "column": "at"},
-    "last_word": {"function": "latest", "column": "word"},
 }
 
 
@@ -44,10 +43,9 @@ def expected(table: pa.Table, gap: float = 5.0) -> dict[Any, dict[str, Any]]:
     """What one thread says that reads the table from its first row to its last."""
     seen: dict[Any, dict[str, Any]] = {}
     for row in table.to_pylist():
-        one = seen.setdefault(row["key"], {"n": 0, "visits": [], "times": [], "last_word": None})
+        one = seen.setdefault(row["key"], {"n": 0, "visits": [], "times": []})
         one["n"] += 1
         one["times"].append(row["at"])
-        one["last_word"] = row["word"]
         last = one["visits"][-1] if one["visits"] else None
         if last is None or not last["end"] <= row["at"] <= last["end"] + gap:
             one["visits"].append({"start": row["at"], "end": row["at"], "rows": 1})
@@ -130,15 +128,13 @@ def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_
 ) -> None:
     table = events(3_000)
     path = write_input(tmp_path / "input", table)
-    aggregates = {name: ORDERED[name] for name in ("middle", "last_word")}
+    aggregates = {"middle": ORDERED["middle"]}
     routing = {"policy": "static", "reducers": 2, "waves": [1, 2]}
     run, reports = reduce_job(spark, spec_of(path, "key", aggregates, routing=routing), tmp_path / "run")
     assert [run.plan(report.stage).budget_rows for report in reports] == [None, None]
     assert run.committed("result").counts["rows"] == 3_000
-    reference = expected(table)
-    assert {row["key"]: row["last_word"] for row in result_of(run).to_pylist()} == {
-        key: one["last_word"] for key, one in reference.items()
-    }
+    middles = {key: one["middle"] for key, one in expected(table).items()}
+    assert {row["key"]: row["middle"] for row in result_of(run).to_pylist()} == middles
 
 
 @pytest.mark.long
@@ -148,7 +144,7 @@ def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_sta
 ) -> None:
     table = pa.table({"key": [number * (place % 5) for place in range(400)], "at": range(400)})
     path = write_input(tmp_path / "input", table, files=4)
-    aggregates = {name: {"function": name, "column": "at"} for name in ("latest", "exact_median")}
+    aggregates = {"middle": ORDERED["middle"]}
     routing = {"policy": "static", "reducers": 2, "waves": [1, 1, 2], "first_plan": []}
     spec = spec_of(path, "key", aggregates, routing=routing)
     run = prepared(tmp_path, spec)
@@ -169,5 +165,5 @@ def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_sta
     report = run_stage(spark, run, 1)
     assert (report.found_states, report.moved_states) == (5, 5)
     run, _ = reduce_job(spark, spec, tmp_path / "run")
-    found = {row["key"]: (row["latest"], row["exact_median"]) for row in result_of(run).to_pylist()}
-    assert found == {number * rest: (395 + rest, statistics.median(range(rest, 400, 5))) for rest in range(5)}
+    middles = {row["key"]: row["middle"] for row in result_of(run).to_pylist()}
+    assert middles == {number * rest: statistics.median(range(rest, 400, 5)) for rest in range(5)}

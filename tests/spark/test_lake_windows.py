@@ -162,7 +162,7 @@ def test_an_aggregate_that_sees_rows_in_order_has_a_compacted_part_anew(spark: S
     table = by_day(tmp_path)
     old = [data_file(table, rows_of(NIGHT, n, 5), record(NIGHT)) for n in (0, 5)]
     append(table, *old)
-    aggregates = {**SUM, "last": {"function": "latest", "column": "v"}}
+    aggregates = {**SUM, "visits": {"function": "sessions", "column": "v", "gap": 1.0}}
     spec = spec_of(tmp_path / "x", "k", aggregates, window=1, input=ICEBERG)
     jobs = []
     for number in range(2):

@@ -25,8 +25,6 @@ GAP = 1800
 ORDERED: dict[str, Any] = {
     "n": "count",
     "visits": {"function": "sessions", "column": "at", "gap": float(GAP)},
-    "last_word": {"function": "latest", "column": "word"},
-    "last_known": {"function": "latest", "column": "word", "ignore_nulls": True},
     "words": {"function": "value_counts", "column": "word"},
 }
 
@@ -74,11 +72,9 @@ class Days:
         seen: dict[str | None, dict[str, Any]] = {}
         for day, name in sorted(self._rows):
             for row in self._rows[day, name] if day in days else []:
-                one = seen.setdefault(row["key"], {"n": 0, "visits": [], "last_known": None, "words": {}})
+                one = seen.setdefault(row["key"], {"n": 0, "visits": [], "words": {}})
                 one["n"] += 1
-                one["last_word"] = row["word"]
                 if row["word"] is not None:
-                    one["last_known"] = row["word"]
                     one["words"][row["word"]] = one["words"].get(row["word"], 0) + 1
                 last = one["visits"][-1] if one["visits"] else None
                 if last and last["end"] <= row["at"] <= last["end"] + dt.timedelta(seconds=GAP):

@@ -14,13 +14,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from examples.models.tree import cumulative_count, uniform
 from skewless.aggregates.shipped import streaming_histogram
 from skewless.aggregates.shipped.streaming_histogram import (
     STREAMING_HISTOGRAM,
     StreamingHistogramOptions,
     StreamingHistograms,
-    cumulative_count,
-    uniform,
 )
 from skewless.errors import AggregateError
 from skewless.testing import check_aggregate

@@ -70,7 +70,7 @@ def test_40_values_of_60_mib_are_aggregated(tmp_path: Path, sources: Path, sourc
 def test_40_values_of_60_mib_go_to_python_and_back(tmp_path: Path, sources: Path, source: str) -> None:
     """A mapper takes them, and an aggregate in Python what it puts out."""
     spec = spec_of(
-        sources / source, "token", {"rows": "count", "last": {"function": "latest", "column": "column"}},
+        sources / source, "token", {"rows": "count", "last": {"function": "exact_median", "column": "column"}},
         engine="staged", map={"mapper": "tokens", "column": "v", "pattern": "^[0-9]{4}"},
         routing={"reducers": 2, "waves": [1, 1]}, output={"path": str(tmp_path / "out"), "files": 2},
     )  # fmt: skip

@@ -98,19 +98,15 @@ def test_value_counts_know_one_zero_and_one_nan() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["value_counts", "latest"])
-def test_values_of_every_plain_type_are_counted(name: str, spark_type: str, kind: pa.DataType, values: Any) -> None:
+def test_values_of_every_plain_type_are_counted(spark_type: str, kind: pa.DataType, values: Any) -> None:
     column = pa.array(values).cast(kind)
-    aggregate = SHIPPED[name]
+    aggregate = SHIPPED["value_counts"]
     assert not aggregate.accepts(spark_type)
     made = aggregate.accumulator(aggregate.options(), [spark_type])
     made.update(column, np.zeros(len(values), np.int64), 1)
     assert made.state().type == aggregate.types(aggregate.options(), [spark_type]).state
     (result,) = made.evaluate().to_pylist()
-    if name == "latest":
-        assert result == column.to_pylist()[-1]
-    else:
-        assert {pair["value"]: pair["count"] for pair in result} == Counter(column.to_pylist())
+    assert {pair["value"]: pair["count"] for pair in result} == Counter(column.to_pylist())
 
 
 def test_columns_that_are_not_plain_are_refused() -> None:
@@ -212,23 +208,6 @@ def test_the_median_is_the_one_in_the_middle(rows: Rows) -> None:
             assert result == expected or (math.isnan(result) and math.isnan(expected))
 
 
-@given(rows=WORDS, ignore_nulls=st.booleans(), batch_rows=st.integers(1, 60))
-def test_latest_is_the_last_row(rows: Rows, ignore_nulls: bool, batch_rows: int) -> None:
-    results = fed("latest", rows, pa.string(), "string", batch_rows, ignore_nulls=ignore_nulls).evaluate().to_pylist()
-    groups = by_group(rows)
-    for group, result in enumerate(results):
-        values = [value for value in groups.get(group, []) if value is not None or not ignore_nulls]
-        assert result == (values[-1] if values else None)
-
-
-def test_a_null_state_leaves_the_latest_value_and_any_other_one_comes_after_it() -> None:
-    made = fed("latest", [(0, "a"), (1, "b"), (2, "c")], pa.string(), "string")
-    states = pa.array([None, {"value": "z"}, {"value": None}], made.types.state)
-    made.merge(states, np.arange(3), 3)
-    assert made.evaluate().to_pylist() == ["a", "z", None]
-    assert made.state().to_pylist() == [{"value": "a"}, {"value": "z"}, {"value": None}]
-
-
 # Aggregates are found by entry points, late, and each fault is one sentence.
 
 HISTOGRAM = "skewless.aggregates.shipped.streaming_histogram:STREAMING_HISTOGRAM"
@@ -243,11 +222,11 @@ def test_an_aggregate_is_imported_when_it_is_asked_for() -> None:
         "import sys\n"
         "from skewless.aggregates import RegisteredAggregates\n"
         "found = RegisteredAggregates()\n"
-        "assert 'latest' in found and len(found) >= 5\n"
-        "assert 'skewless.aggregates.shipped.latest' not in sys.modules\n"
-        "found['latest']\n"
-        "assert 'skewless.aggregates.shipped.latest' in sys.modules\n"
+        "assert 'sessions' in found and len(found) >= 4\n"
         "assert 'skewless.aggregates.shipped.sessions' not in sys.modules\n"
+        "found['sessions']\n"
+        "assert 'skewless.aggregates.shipped.sessions' in sys.modules\n"
+        "assert 'skewless.aggregates.shipped.exact_median' not in sys.modules\n"
         "assert not {'pyspark', 'airflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import sys
 from dataclasses import dataclass
@@ -161,17 +160,7 @@ def _merge_closest(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, 
     """Merge closest neighbours until every group has ``bins`` points; all have more. Shape ``(groups, bins)``."""
     x_done, y_done = np.empty((len(sizes), bins)), np.empty((len(sizes), bins), np.int64)
     rows = np.arange(len(sizes))
-    halfway, spent = len(x), 0
     while len(rows):
-        excess = len(x) - bins * len(sizes)
-        if excess <= halfway:
-            halfway, spent = excess // 2, 0
-        spent += len(x)
-        if spent > 8 * len(x) + 16 * excess:
-            # Gaps that widen from point to point by the half give one merge a round. Rounds that have cost, for
-            # less than half of the merges, what the rest costs one by one (roughly) are given up.
-            x_done[rows], y_done[rows] = _merge_one_by_one(x, y, sizes, bins)
-            break
         merged, chosen = _chosen(x, y, sizes, bins)
         gone = np.concatenate([[False], chosen[:-1]])
         x, y_right = np.where(chosen, merged, x)[~gone], np.concatenate([y[1:], [0]])
@@ -254,46 +243,6 @@ def _thresholds(gaps: Floats, sizes: Ints, bins: int) -> Floats:
         rows[np.arange(width) < sizes[members, None] - 1] = gaps[of_members]
         thresholds[members] = np.partition(rows, width - bins, axis=1)[:, width - bins]
     return thresholds
-
-
-def _merge_one_by_one(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Ints]:
-    """``_merge_closest`` by a heap of gaps: O(log size) a merge, even where a round would find one merge only."""
-    merged = []
-    for start, size in zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True):
-        merged += _merge_group(x[start : start + size].tolist(), y[start : start + size].tolist(), bins)
-    return np.array([x for x, _ in merged]).reshape(-1, bins), np.array([y for _, y in merged]).reshape(-1, bins)
-
-
-def _merge_group(x: list[float], y: list[int], bins: int) -> list[tuple[float, int]]:
-    """The ``bins`` points of one group; in Python's floats, which round as numpy's do."""
-    size = len(x)
-    before, after = list(range(-1, size - 1)), list(range(1, size + 1))
-    gaps = [*_distance(np.array(x[:-1]), np.array(x[1:])).tolist(), np.inf]
-    heap = [(gap, place) for place, gap in enumerate(gaps[:-1])]
-    heapq.heapify(heap)
-    for _ in range(size - bins):
-        gap, left = heapq.heappop(heap)
-        while not y[left] or gap != gaps[left]:  # gaps of before a merge are still in the heap
-            gap, left = heapq.heappop(heap)
-        right = after[left]
-        count = y[left] + y[right]
-        mean = x[left] * (y[left] / float(count)) + x[right] * (y[right] / float(count))
-        x[left], y[left], y[right] = min(max(mean, x[left]), x[right]), count, 0
-        after[left] = after[right]
-        if after[left] < size:
-            before[after[left]] = left
-        for place in (before[left], left):
-            if place >= 0 and after[place] < size:
-                gaps[place] = _finite_gap(x[place], x[after[place]])
-                heapq.heappush(heap, (gaps[place], place))
-    return [(x_one, y_one) for x_one, y_one in zip(x, y, strict=True) if y_one]
-
-
-def _finite_gap(left: float, right: float) -> float:
-    gap = right - left
-    if math.isinf(gap):
-        return _LARGEST if math.isinf(left) or math.isinf(right) else _LARGEST_BETWEEN_FINITE
-    return gap
 
 
 def _weighted_mean(x: Floats, y: Ints) -> Floats:
