@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import AggregateError
 from skewless_spark.aggregates.keys import KeyIndex
 from skewless_spark.states import python_reduction
-from skewless_spark.states.python_calls import PythonCall, checked, evaluate_in_order, guarded
+from skewless_spark.states.python_calls import PythonCall, checked, guarded
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches
 
 WORDS = PythonCall("words", "value_counts", {}, ("string",), "a_s0_0", "s0_0", "r0")
@@ -97,31 +96,6 @@ def test_states_that_no_array_holds_are_told_as_that() -> None:
     for work in (lambda: pa.concat_arrays([text] * 40), lambda: pa.chunked_array([text] * 40)):
         with pytest.raises(AggregateError, match=r"less than 2 GiB of text for all keys of a task.*routing\.reducers"):
             checked(WORDS, guarded(WORDS, "state", accumulator, work, str), pa.string(), 40, "state")
-
-
-@settings(deadline=None)
-@given(keys=KEYS, cuts=CUTS, splits=CUTS)
-def test_states_in_the_order_of_keys_are_merged_key_by_key(
-    keys: list[str | None], cuts: list[int], splits: list[int]
-) -> None:
-    rows = rows_of(keys)
-    states = pa.concat_tables([reduced([split]) for split in batches_of(rows, splits)])
-    states = states.append_column("rows", states["python_rows"])
-    in_order = states.take(pc.sort_indices(states, sort_keys=[("c0", "ascending")])).combine_chunks()
-    found = pa.Table.from_batches(evaluate_in_order([WORDS], ["c0"])(batches_of(in_order, cuts)))
-    assert sorted(found["c0"].to_pylist(), key=str) == sorted(set(keys), key=str)
-    counts = {
-        key: {one["value"]: one["count"] for one in result}
-        for key, result in zip(found["c0"].to_pylist(), found["r0"].to_pylist(), strict=True)
-    }
-    expected: dict[str | None, dict[str, int]] = {}
-    for key, word in zip(keys, rows["a_s0_0"].to_pylist(), strict=True):
-        of_key = expected.setdefault(key, {})
-        of_key[word] = of_key.get(word, 0) + 1
-    assert counts == expected
-    assert dict(zip(found["c0"].to_pylist(), found["rows"].to_pylist(), strict=True)) == {
-        key: sum(words.values()) for key, words in expected.items()
-    }
 
 
 ANY_KEYS = st.lists(st.none() | st.text(max_size=3) | st.sampled_from(["a", "b", "NULL", ""]), max_size=60)

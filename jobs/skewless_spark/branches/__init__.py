@@ -53,11 +53,3 @@ def evaluate(states: DataFrame, columns: JobColumns, *, told: bool = False) -> D
         *columns.result_keys, "rows", *sketches, *(column for one in branches for column in one.to_evaluate())
     )
     return reduce(lambda results, branch: branch.evaluated(results), branches, selected).select("*", *columns.counts)
-
-
-def results_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
-    """Rows and numbered results of the states of stages and tasks, as ``merge_in_order`` takes them."""
-    first, *others = branches_of(columns)
-    if isinstance(first, Python) and not others:
-        return first.results_in_order(in_order)
-    return evaluate(merge_in_order(in_order, columns), columns)

@@ -12,7 +12,7 @@ from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routes import TASK, split_keys
 from skewless_spark.states.committed_files import PYTHON
 from skewless_spark.states.job_columns import JobColumns
-from skewless_spark.states.python_calls import SPLITS, SPLITS_TYPE, PythonCall, evaluate_batches, evaluate_in_order
+from skewless_spark.states.python_calls import PythonCall, evaluate_batches
 from skewless_spark.states.python_reduction import reduce_batches, states_schema
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
@@ -103,26 +103,6 @@ class Python:
         passed = [name for name in kinds if name not in {ROUTE_KEY, STATES}]
         schema = StructType([*(kinds[name] for name in passed), *_results(calls)])
         return map_in_batches(selected, evaluate_batches(calls, passed), schema)
-
-    def results_in_order(self, in_order: DataFrame, *, splits: bool = False) -> DataFrame:
-        """The results of a job with Python aggregates only.
-
-        Args:
-            in_order: its states, those of a key side by side, with the columns ``rows`` and ``python_rows``.
-            splits: whether to add the column ``SPLITS``; then the states are of one stage, and ``task`` is their split.
-
-        Returns:
-            One row per key: the key columns, ``rows``, and the results by their numbers.
-        """
-        columns, calls = self.columns, self.calls()
-        about = ["rows", "python_rows", *(("task", "task_seconds", "setup_seconds") if splits else ())]
-        batches = in_order.select(*columns.keys, *self._text(), *about, *(call.state for call in calls))
-        kinds = {field.name: field for field in batches.schema}
-        schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *_results(calls)])
-        if splits:
-            schema.add(SPLITS, from_arrow_type(SPLITS_TYPE))
-        evaluate = evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states, splits=splits)
-        return map_in_batches(batches, evaluate, schema).select("*", *columns.counts)
 
     def calls(self) -> list[PythonCall]:
         """The aggregates as they travel to workers that evaluate them."""

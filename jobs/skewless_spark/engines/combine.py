@@ -7,11 +7,11 @@ Native states and results of a first stage are one row per key, and have two ext
 the text of a heavy key. The histogram is made from these, without a Spark job, however many keys there are. Other
 Python states are one row per key and split: their histogram is made as after a routed stage.
 
-Python states say of which split they are. For native states there are Spark's own counts of each split: rows read,
-states sent on, seconds. They cost no job. Spark reads and aggregates rows in one generated loop. Counting rows by split
-there would be slow: an observation takes them out of the loop, and a ``groupBy`` with a sum takes 50 % longer. But
-every Spark task reports how many rows it read and how many records it sent on, which are its partial states. These
-counts are used only if their rows add up to the rows of the states.
+Python states say of which split they are. For native states, and for results, there are Spark's own counts of each
+split: rows read, states sent on, seconds. They cost no job. Spark reads and aggregates rows in one generated loop.
+Counting rows by split there would be slow: an observation takes them out of the loop, and a ``groupBy`` with a sum
+takes 50 % longer. But every Spark task reports how many rows it read and how many records it sent on, which are its
+partial states. These counts are used only if their rows add up to the rows of the states.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, SplitLoad, StageReport
 from skewless.errors import LedgerError
 from skewless.run.directory import RunDirectory
-from skewless_spark.branches import branches_of, union_of
+from skewless_spark.branches import branches_of, evaluate, merge_in_order, union_of
 from skewless_spark.branches.native import Native, slot_of_key
 from skewless_spark.branches.python import Python
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
 from skewless_spark.sources.formats.parquet import open_parquet
-from skewless_spark.stage.measured_stage import key_histogram, report_of, split_loads, splits_of
+from skewless_spark.stage.measured_stage import key_histogram, report_of, split_loads
 from skewless_spark.stage.queue import Stage, unrouted_queue
 from skewless_spark.stage.routes import SLOT, TASK
 from skewless_spark.stage.state_counts import COUNTS, CountsRead
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds
 from skewless_spark.states.job_columns import WHOLE
-from skewless_spark.states.python_calls import SPLITS
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +88,7 @@ class Combine(Engine):
         else:
             rows, admitted = (_total(read, files, name) for name in ("rows", "admitted"))
             histogram = key_histogram(stage, files, read, (), admitted)
-        *_, last = branches_of(stage.columns)
-        splits = splits_seen(seen, rows) if last.kind == NATIVE else _splits_told(stage, files, read, rows)
+        splits = _splits_told(stage, files, read, rows) or splits_seen(seen, rows)
         totals = dict.fromkeys(COUNTS, 0) | {"rows": rows, "admitted": admitted}
         return report_of(plan, totals, histogram, splits=splits)
 
@@ -113,9 +111,9 @@ def _python_states(stage: Stage) -> DataFrame:
         return states.withColumn("kind", F.lit(PYTHON))
     # In as many partitions as the stage shuffles into. The states of a key are merged in the order of splits, since
     # sums of floating-point numbers are rounded at each step.
-    in_order = states.repartition(*columns.keys).sortWithinPartitions(*columns.keys, TASK)
-    results = python.results_in_order(in_order, splits=True)
-    about = [f"0 AS {TASK}", "rows", "rows AS admitted", *_named(stage), f"true AS {WHOLE}", SPLITS]
+    keyed = states.withColumn("stage", F.lit(0)).repartition(*columns.keys)
+    results = evaluate(merge_in_order(keyed.sortWithinPartitions(*columns.keys, TASK), columns), columns)
+    about = [f"0 AS {TASK}", "rows", "rows AS admitted", *_named(stage), f"true AS {WHOLE}"]
     return results.selectExpr(*columns.keys, *about, *columns.results)
 
 
@@ -139,25 +137,19 @@ def _total(read: CountsRead, files: Sequence[CommittedFile], name: str) -> int:
 
 
 def _splits_told(stage: Stage, files: Sequence[CommittedFile], read: CountsRead, rows: int) -> tuple[SplitLoad, ...]:
-    """The loads of the splits that Python states, or results of them, say that they are of."""
-    splits = split_loads(read, files) or _splits_written(stage.run, files)
-    if (found := sum(one.rows for one in splits)) != rows:
+    """The loads of the splits that Python states say that they are of; empty without such states."""
+    splits = split_loads(read, files)
+    if splits and (counted := sum(split.rows for split in splits)) != rows:
         raise LedgerError(
-            f"stage {stage.plan.epoch}", f"{rows:,} rows in its Python states", f"{found:,}", "nothing was committed"
+            f"stage {stage.plan.epoch}", f"{rows:,} rows in its Python states", f"{counted:,}", "nothing was committed"
         )
     return splits
 
 
-def _splits_written(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
-    """The loads of the splits whose states were merged into results."""
-    batches = _batches(run, of_kinds(files, EVALUATED), [SPLITS])
-    return splits_of(pa.Table.from_struct_array(pc.drop_null(batch[SPLITS]).flatten()) for batch in batches)
-
-
-def _batches(run: RunDirectory, files: Sequence[CommittedFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(run: RunDirectory, files: Sequence[CommittedFile]) -> Iterator[pa.RecordBatch]:
     for file in files:
         with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-            yield from open_parquet(opened).iter_batches(_BATCH_KEYS, columns=list(names))
+            yield from open_parquet(opened).iter_batches(_BATCH_KEYS, columns=["rows", SLOT, HEAVY])
 
 
 def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
@@ -166,7 +158,7 @@ def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
     slots = 1 << plan.ring.ring_bits
     tail, nulls, keys = np.zeros(slots, dtype=np.int64), 0, 0
     heavy: list[tuple[int, str]] = []
-    for batch in _batches(stage.run, files, ["rows", SLOT, HEAVY]):
+    for batch in _batches(stage.run, files):
         known = pc.is_valid(batch[SLOT])
         of_keys = batch.filter(known)
         rows = of_keys["rows"].to_numpy()

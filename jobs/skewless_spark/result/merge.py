@@ -20,7 +20,7 @@ from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunD
 from skewless.spec.result import WINDOW_COLUMN
 from skewless_lake.publication import keep_night, publish_run
 from skewless_lake.replays import keep_savings
-from skewless_spark.branches import evaluate, merge_in_order, results_in_order, union_of
+from skewless_spark.branches import evaluate, merge_in_order, union_of
 from skewless_spark.branches.tasks import empty_states, states_of_rows
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, write_copies
@@ -216,7 +216,7 @@ def _results(states: DataFrame, columns: JobColumns, partitions: int | None = No
     Args:
         partitions: of the results; as many as the result may have files if that is not given.
     """
-    return results_in_order(_in_key_order(states, columns, partitions), columns)
+    return evaluate(merge_in_order(_in_key_order(states, columns, partitions), columns), columns)
 
 
 def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:

@@ -31,8 +31,6 @@ from skewless_spark.states.job_columns import JobColumns
 #: Its time is not reported: it says more about other work of the machine, and no plan may depend on it.
 SLOW_ROW_SECONDS = 3e-5
 SLOW_TASK_SECONDS = 0.05
-#: What is told of an input split.
-_LOADS = ("rows", "states", "seconds")
 #: Sums over the states of one task; seconds that were not measured are None.
 TaskCounts = Mapping[str, Any]
 
@@ -66,26 +64,15 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
 
 def split_loads(read: CountsRead, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
     """The loads of the input splits that made Python states, by split number; empty without such states."""
-    names = [TASK, "python_rows", "python_states", "task_seconds", "setup_seconds"]
-    parts = []
-    for sums in read.sums(of_kinds(files, PYTHON)):
-        split, rows, states, *seconds = (sums[name] for name in names)
-        both = pc.add(*(pc.fill_null(one, 0.0) for one in seconds))
-        parts.append(pa.table([split, rows, states, both], names=["split", *_LOADS]))
-    return splits_of(parts)
-
-
-def splits_of(parts: Iterable[pa.Table]) -> tuple[SplitLoad, ...]:
-    """The loads of input splits by their numbers, from tables of ``split``, ``rows``, ``states`` and ``seconds``."""
-    known = pa.table({"split": pa.array([], pa.int32())})
-    # Added up at once, as there may be many: each task may have a row for each split.
-    for part in parts:
-        both = pa.concat_tables([known, part], promote_options="permissive").group_by("split", use_threads=False)
-        known = both.aggregate([(name, "sum") for name in _LOADS]).rename_columns(["split", *_LOADS])
-    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + max(known["split"].to_pylist(), default=-1))]
-    for one in known.to_pylist():
-        seconds = round(one["seconds"], 6)
-        splits[one["split"]] = SplitLoad(rows=one["rows"], states=one["states"], busy_seconds=seconds)
+    parts = read.sums(of_kinds(files, PYTHON))
+    if not parts:
+        return ()
+    names = ("python_rows", "python_states", "task_seconds", "setup_seconds")
+    sums = pa.concat_tables(parts).group_by(TASK, use_threads=False).aggregate([(name, "sum") for name in names])
+    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + pc.max(sums[TASK]).as_py())]
+    for number, rows, states, *seconds in zip(*(column.to_pylist() for column in sums.columns), strict=True):
+        spent = round(sum(filter(None, seconds)), 6)
+        splits[number] = SplitLoad(rows=rows, states=states, busy_seconds=spent)
     return tuple(splits)
 
 

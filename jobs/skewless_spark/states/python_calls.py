@@ -16,7 +16,6 @@ from skewless.aggregates import ArrowTypes, GroupsAccumulator, PythonAggregate
 from skewless.errors import AggregateError
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate
-from skewless_spark.aggregates.keys import KeyIndex
 
 Batches = Iterable[pa.RecordBatch]
 Groups = npt.NDArray[np.int64]
@@ -163,14 +162,6 @@ def refuse_large(call: PythonCall, states: pa.Array, text_of: Callable[[int], st
             )  # fmt: skip
 
 
-#: Beside results of states that came from several input splits: in some rows, each split's number, how many rows and
-#: states of it were merged there, and the seconds that they took. All of these together are all that was merged.
-SPLITS = "splits"
-SPLITS_TYPE = pa.list_(
-    pa.struct([("split", pa.int32()), ("rows", pa.int64()), ("states", pa.int64()), ("seconds", pa.float64())])
-)
-
-
 def evaluate_batches(
     calls: Sequence[PythonCall], passed: Sequence[str]
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -234,81 +225,6 @@ def _outcome(
     if what == "state":
         return checked(call, found, call.types.state, total, "state")
     return checked(call, found, call.types.result, total, "result")
-
-
-def evaluate_in_order(
-    calls: Sequence[PythonCall], keys: Sequence[str], *, newest: bool = False, splits: bool = False
-) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: merge and evaluate states that come sorted by key, with one row per state.
-
-    The batches have the key columns, ``route_key`` unless the key is one column of text, ``rows`` and the state
-    columns; a row without a state has ``python_rows`` null. The result has the key columns, the rows of each key, and
-    a result column per call. No more is held than a batch and the states of one key.
-
-    Args:
-        newest: whether the last state of a key stands for all of its rows; the others then only count their rows.
-        splits: whether the first row of each batch of results says what states there were of each split in it. The
-            batches then have ``task``, the number of the split, and its seconds.
-    """
-
-    def evaluate(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in _whole_keys(batches, keys):
-            text = _text(batch, keys)
-            index = KeyIndex()
-            groups, first_rows = index.number(text)
-            texts = index.keys.cast(pa.string(), safe=False)
-            rows = np.bincount(groups, weights=batch["rows"].fill_null(0).to_numpy(), minlength=len(index))
-            at = np.flatnonzero(batch["python_rows"].is_valid().to_numpy(zero_copy_only=False))
-            if newest and len(at):
-                at = at[np.append(np.diff(groups[at]) != 0, True)]
-            of_states = groups[at]
-            states = [(call, batch[call.state].take(pa.array(at))) for call in calls]
-            results = [_outcome(call, "evaluate", one, of_states, texts) for call, one in states]
-            labels = batch.select(keys).take(pa.array(first_rows))
-            columns = [*labels.columns, pa.array(rows.astype(np.int64)), *results]
-            names = [*keys, "rows", *(call.result for call in calls)]
-            if splits:
-                columns.append(_of_splits(batch, len(texts)))
-                names.append(SPLITS)
-            yield pa.RecordBatch.from_arrays(columns, names=names)
-
-    return evaluate
-
-
-def _of_splits(states: pa.RecordBatch, rows: int) -> pa.Array:
-    """What states there are of each split, in the first of some rows."""
-    split = states["task"].to_numpy()
-    count = np.bincount(split)
-    seen = np.flatnonzero(count)
-
-    def total(name: str) -> npt.NDArray[np.float64]:
-        return np.bincount(split, weights=states[name].fill_null(0).to_numpy())[seen].astype(np.float64)
-
-    rows_of, seconds = total("python_rows"), total("task_seconds") + total("setup_seconds")
-    found = [pa.array(of_each) for of_each in (seen.astype(np.int32), rows_of.astype(np.int64), count[seen], seconds)]
-    listed = pa.StructArray.from_arrays(found, fields=list(SPLITS_TYPE.value_type))
-    first = pa.ListArray.from_arrays(pa.array([0, len(seen)], pa.int32()), listed)
-    return pa.concat_arrays([first.cast(SPLITS_TYPE), pa.nulls(rows - 1, SPLITS_TYPE)])
-
-
-def _text(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
-    return batch["route_key"] if "route_key" in batch.schema.names else batch[keys[0]].cast(pa.binary())
-
-
-def _whole_keys(batches: Batches, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that end where a key does."""
-    held: pa.RecordBatch | None = None
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        joined = batch if held is None else pa.concat_batches([held, batch])
-        numbers = _text(joined, keys).dictionary_encode(null_encoding="encode").indices.to_numpy()
-        last = int(np.searchsorted(numbers, numbers[-1]))
-        if last:
-            yield joined.slice(0, last)
-        held = joined.slice(last)
-    if held is not None:
-        yield held
 
 
 def _parents(lists: pa.ListArray) -> Groups:
