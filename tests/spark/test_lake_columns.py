@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
-from skewless.errors import InputError
+from skewless.errors import InputError, SkewlessError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Condition, Typed
@@ -28,6 +29,45 @@ def test_a_delta_table_that_maps_its_columns_by_ids_is_refused(tmp_path: Path) -
     write_deltalake(str(tmp_path / "t"), numbered(2), configuration={"delta.columnMapping.mode": "id"})
     with pytest.raises(InputError, match=r"columns that are mapped by name, or not at all, but got .*mode = id"):
         frozen({"format": "delta", "path": "t"}, tmp_path, "v")
+
+
+def of(column: str) -> dict[str, Any]:
+    return {"a": {"function": "first", "column": column}}
+
+
+NESTED = pa.table({"k": ["a"], "s": pa.array([{"x": 1, "y": "one"}]), "v": [5]})
+
+
+def test_a_field_that_left_a_structure_of_iceberg_and_came_back_is_another_one(tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path, NESTED.schema)
+    append(table, data_file(table, NESTED))
+    assert frozen(ICEBERG, tmp_path, aggregates=of("s.x")).source.columns["s"] == "struct<x:bigint,y:string>"
+    with table.update_schema() as change:
+        change.delete_column(("s", "x"))
+    with table.update_schema() as change:
+        change.add_column(("s", "x"), LongType())
+    with table.update_schema() as change:
+        change.move_first(("s", "x"))
+    frozen(ICEBERG, tmp_path, "v")
+    with pytest.raises(SkewlessError, match=r"whose fields are others in "):
+        frozen(ICEBERG, tmp_path, aggregates=of("s"))
+
+
+def test_fields_that_a_delta_table_maps_and_variants_are_no_columns_of_a_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_deltalake(str(tmp_path / "t"), NESTED, configuration={"delta.columnMapping.mode": "name"})
+    given = {"format": "delta", "path": "t"}
+    frozen(given, tmp_path, "v")
+    with pytest.raises(SkewlessError, match="whose fields the table maps"):
+        frozen(given, tmp_path, aggregates=of("s"))
+    rows = spark.sql("SELECT 'a' AS k, 1 AS v, parse_json('{}') AS j, array(parse_json('1')) AS l, struct(1 AS x) AS s")
+    rows.write.parquet(str(tmp_path / "variants"))
+    given = {"path": "variants"}
+    frozen(given, tmp_path, aggregates=of("s.x"))
+    for name in ("j", "l"):
+        with pytest.raises(SkewlessError, match="variant"):
+            frozen(given, tmp_path, aggregates=of(name))
 
 
 #: Types of Iceberg, and a default as its metadata has it.

@@ -5,6 +5,7 @@ Spark's own scan and pyarrow must give equal rows, whichever of them reads a fil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -81,6 +82,8 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
     column = parquet.metadata.schema.column
     for field, leaves in _fields(parquet):
         kind = spark_type_of(field.type, column(leaves[0]).physical_type if leaves else "")
+        if _within(field.type, _like_a_variant) and field.name in _variants(parquet):
+            kind = f"{UNSUPPORTED}variant"
         codecs = (_codecs(parquet.metadata, leaves) if known else set()) - _SPARK_CODECS
         if codecs - _OUR_CODECS:
             kind = f"{UNSUPPORTED}{kind.removeprefix(UNSUPPORTED)}, {min(codecs - _OUR_CODECS)}"
@@ -198,6 +201,24 @@ def _foreign_type(kind: pa.DataType) -> bool:
     return _in_nanoseconds(kind) or pa.types.is_float16(kind)
 
 
+def _like_a_variant(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and kind.get_field_index("metadata") >= 0
+
+
+_OF_SCHEMA = re.compile(
+    r"^( +)(?:required|optional|repeated) group field_id=-?\d+ (.*?)(?: \((\w+).*\))? \{$", re.MULTILINE
+)
+
+
+def _variants(parquet: pq.ParquetFile) -> frozenset[str]:
+    """The columns that are variants, or have one inside. Arrow names the logical type of a group in this text alone."""
+    found, column = set(), ""
+    for indent, name, logical_type in _OF_SCHEMA.findall(str(parquet.schema)):
+        column = name if len(indent) == 2 else column
+        found |= {column} if logical_type == "Variant" else set()
+    return frozenset(found)
+
+
 def _ends_spark(column: Any) -> bool:
     """Whether Spark ends in a NullPointerException: decimals as texts of bytes, and logical types yet to come."""
     kind = str(column.logical_type)
@@ -303,10 +324,32 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str, *,
         raise InputError(f"input file {path}", f"a readable {name} file", reason, "remove or rewrite it") from None
 
 
+class FieldIds(NamedTuple):
+    """The field ids in a file.
+
+    Attributes:
+        columns: the name of the column that has each.
+        inside: of each column, see ``ids_within``.
+    """
+
+    columns: dict[int, str]
+    inside: dict[str, tuple[int | None, ...]]
+
+
+def ids_within(kind: pa.DataType) -> tuple[int | None, ...]:
+    """The field ids of all fields inside a type, each before those inside it; an entry of a map has none."""
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    return tuple(one for field in fields for one in (_id_of(field), *ids_within(field.type)))
+
+
+def _id_of(field: pa.Field) -> int | None:
+    return int(field.metadata[_FIELD_ID]) if field.metadata and _FIELD_ID in field.metadata else None
+
+
 def footer_with_ids(
     fs: fsspec.AbstractFileSystem, file: str, path: str, *, nulls: bool = False
-) -> tuple[Footer, dict[int, str]]:
-    """The footer of a Parquet file, and the name of the column that has each field id.
+) -> tuple[Footer, FieldIds]:
+    """The footer of a Parquet file, and its field ids.
 
     Raises:
         InputError: the file is no Parquet file, or is gone.
@@ -320,12 +363,9 @@ def footer_with_ids(
         reason = "none" if gone else first_line(err)
         hint = "its snapshot has expired, or it was removed: choose a later one" if gone else "repair the table"
         raise InputError(f"input file {path}", "a readable Parquet file", reason, hint) from None
-    ids = {
-        int(field.metadata[_FIELD_ID]): field.name
-        for field in parquet.schema_arrow
-        if field.metadata and _FIELD_ID in field.metadata
-    }
-    return footer, ids
+    fields = list(parquet.schema_arrow)
+    columns = {number: field.name for field in fields if (number := _id_of(field)) is not None}
+    return footer, FieldIds(columns, {field.name: ids_within(field.type) for field in fields})
 
 
 def _parquet(fs: fsspec.AbstractFileSystem, file: str, *, nulls: bool) -> Footer:

@@ -20,6 +20,7 @@ from skewless.spec.part import Part
 from skewless_lake.delta.log import Actions, commits, known_values, millisecond_up, said_in
 from skewless_lake.formats import first_line
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
+from skewless_spark.sources.formats.column_types import UNSUPPORTED
 from skewless_spark.sources.lake.snapshot import (
     VECTOR,
     Commit,
@@ -101,12 +102,18 @@ def _columns(table: DeltaTable) -> tuple[TableColumn, ...]:
     return tuple(
         TableColumn(
             one.name,
-            kinds[one.name],
+            _kind(str(one.type), kinds[one.name], mapped=mode != "none"),
             inner="" if mode == "none" else str(one.metadata[_PHYSICAL]),
             required=not one.nullable,
         )
         for one in schema.fields
     )
+
+
+def _kind(declared: str, kind: str, *, mapped: bool) -> str:
+    if "VariantType()" in declared:  # of which Arrow makes a structure of bytes
+        return f"{UNSUPPORTED}variant"
+    return f"{UNSUPPORTED}{kind}, whose fields the table maps" if mapped and "struct<" in kind else kind
 
 
 def _bounds(

@@ -17,6 +17,7 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.formats import first_line
 from skewless_spark.mapping.conditions import Condition, Value
+from skewless_spark.sources.formats.parquet import ids_within
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 
 if TYPE_CHECKING:
@@ -203,12 +204,14 @@ def _at_the_end_of(metadata: TableMetadata, day: dt.date, at: str) -> int:
 def _columns(schema: Schema) -> tuple[TableColumn, ...]:
     from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
 
-    kinds = kinds_of(schema_to_pyarrow(schema, include_field_ids=False))
+    fields = schema_to_pyarrow(schema)
+    kinds = kinds_of(fields)
     return tuple(
         TableColumn(
             one.name,
             kinds[one.name],
             field_id=one.field_id,
+            ids=ids_within(fields.field(one.name).type),
             required=one.required or one.initial_default is not None,
             default=_default(one),
         )

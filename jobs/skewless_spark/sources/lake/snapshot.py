@@ -27,6 +27,7 @@ class TableColumn:
     Attributes:
         inner: its name in files without field ids; by default the same.
         field_id: by which it is found in files of Iceberg, whatever they call it.
+        ids: of the fields inside it, see ``ids_within``; None where files are read by names.
         default: of rows that were written before the column came, as text; None for null, or if it is not known.
     """
 
@@ -34,6 +35,7 @@ class TableColumn:
     kind: str
     inner: str = ""
     field_id: int | None = None
+    ids: tuple[int | None, ...] | None = None
     required: bool = False
     default: str | None = None
 

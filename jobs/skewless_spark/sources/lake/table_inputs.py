@@ -19,7 +19,7 @@ from skewless_spark.mapping.conditions import Condition
 from skewless_spark.sources.cutting import piece_bytes
 from skewless_spark.sources.formats.column_types import DECIMAL, UNSUPPORTED
 from skewless_spark.sources.formats.input_files import in_threads
-from skewless_spark.sources.formats.parquet import Footer, footer_with_ids
+from skewless_spark.sources.formats.parquet import FieldIds, Footer, footer_with_ids
 from skewless_spark.sources.identity import TABLE
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot, pinned_vectors
 from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapshot
@@ -87,6 +87,14 @@ def _widens(kind: str, wanted: str) -> bool:
     return int(new[2]) >= scale and int(new[1]) - int(new[2]) >= whole
 
 
+class _OfFile(NamedTuple):
+    """What is listed of a file: its units, its nulls, and its nested columns that its table has otherwise."""
+
+    units: list[Unit]
+    nulls: list[int | None]
+    odd: dict[str, str]
+
+
 @dataclass(frozen=True)
 class LakeTable:
     """A pinned table."""
@@ -119,21 +127,22 @@ class LakeTable:
         """
         chosen, outside = self.snapshot.files if files is None else files, self.snapshot.outside
         piece = piece_bytes([file.size_bytes for file in chosen], share)
+        found = list(in_threads(lambda file: self._units(file, piece, nulls_of), chosen))
+        odd = {name: f"{UNSUPPORTED}{kind}" for one in found for name, kind in one.odd.items()}
         source = Source(
-            columns={one.name: one.kind for one in self.snapshot.columns if one.name not in outside},
+            columns={one.name: one.kind for one in self.snapshot.columns if one.name not in outside} | odd,
             partition_columns={one.name: one.kind for one in self.snapshot.columns if one.name in outside},
             pinned=self.snapshot.table,
         )
-        found = list(in_threads(lambda file: self._units(file, piece, nulls_of), chosen))
-        nulls = added_up(nulls_of, [counts for _, counts in found])
-        return Listing(tuple(chain.from_iterable(units for units, _ in found)), source, nulls=nulls)
+        nulls = added_up(nulls_of, [one.nulls for one in found])
+        return Listing(tuple(chain.from_iterable(one.units for one in found)), source, nulls=nulls)
 
     def rewrites(self) -> Iterator[Commit]:
         """The commits up to the pinned one that say of themselves that they changed no row, the newest first."""
         table = self.snapshot.table
         return READERS[table.kind].rewrites(self.snapshot, self.root) if table.snapshot else iter(())
 
-    def _units(self, file: TableFile, piece: int, nulls_of: Sequence[str]) -> tuple[list[Unit], list[int | None]]:
+    def _units(self, file: TableFile, piece: int, nulls_of: Sequence[str]) -> _OfFile:
         fs, inner_path = open_location(file.path)
         footer, ids = footer_with_ids(fs, inner_path, file.path, nulls=bool(nulls_of))
         if file.rows not in {None, footer.rows}:
@@ -141,7 +150,7 @@ class LakeTable:
                 f"input file {file.path}", f"{file.rows:,} rows, as {self.snapshot.at} says", f"{footer.rows:,}",
                 "repair the table",
             )  # fmt: skip
-        inner = self._inner(file, footer, ids)
+        inner, odd = self._inner(file, footer, ids)
         told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
         known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
         listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
@@ -150,15 +159,16 @@ class LakeTable:
         names = {one: None if one in self.snapshot.outside else inner.get(one, one) for one in nulls_of}
         nulls = [None if file.deletes else nulls_in(footer, inside, told.get(one)) for one, inside in names.items()]
         if not (inner or file.deletes):
-            return units, nulls
+            return _OfFile(units, nulls, odd)
         deleted = deleted_positions(file.path, file.deletes, self.vectors)
         changed = {"inner": inner, "deletes": file.deletes}
-        return [unit.model_copy(update=changed | _left(unit, deleted)) for unit in units], nulls
+        return _OfFile([unit.model_copy(update=changed | _left(unit, deleted)) for unit in units], nulls, odd)
 
-    def _inner(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> dict[str, str | None]:
-        """See ``Unit.inner``."""
-        found: dict[str, str | None] = {}
-        by_id = self._by_id(file, footer, ids)
+    def _inner(self, file: TableFile, footer: Footer, ids: FieldIds) -> tuple[dict[str, str | None], dict[str, str]]:
+        """See ``Unit.inner``; and the nested columns whose fields are others in the file, with what is said of them."""
+        inner: dict[str, str | None] = {}
+        odd: dict[str, str] = {}
+        by_id = self._by_id(file, footer, ids.columns)
         for column in self.snapshot.columns:
             if column.name in self.snapshot.outside or column.kind.startswith(UNSUPPORTED):
                 continue
@@ -166,18 +176,21 @@ class LakeTable:
             name = by_id.get(column.field_id) if column.field_id is not None else wanted
             if name is None or name not in footer.types:
                 self._require_known(file, column)
-                found[column.name] = None
+                inner[column.name] = None
                 continue
             kind = footer.types[name]
-            if not _widens(kind, column.kind):
+            if "<" in column.kind:
+                if kind != column.kind or column.ids not in {None, ids.inside[name]}:
+                    odd[column.name] = f"{column.kind}, whose fields are others in {file.path}"
+            elif not _widens(kind, column.kind):
                 raise InputError(
                     f"input file {file.path}",
                     f"column {column.name!r} of type {column.kind}, as in {self.snapshot.at}", f"type {kind}",
                     "rewrite the file",
                 )  # fmt: skip
             if name != column.name or kind != column.kind or name in footer.foreign:
-                found[column.name] = name
-        return found
+                inner[column.name] = name
+        return inner, odd
 
     def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
         if ids or all(one.field_id is None for one in self.snapshot.columns):
