@@ -20,7 +20,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
 from skewless.spec.shadow import FRESH
 from skewless.spec.spec import JobSpec
-from skewless_cli.run_summary import rows_read
+from skewless_cli.run_view import rows_read
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import other_side
 from skewless_spark.entries.pipeline import run_pipeline

@@ -1,12 +1,10 @@
 """``skewless doctor``: whether all that a job needs is here, each thing in one line, good or with its remedy.
 
-A new check is a function from ``Surroundings`` to its findings, and a line in ``CHECKS``. None needs an extra.
+A new check is a function with its findings, and a line in ``examine``. None needs an extra.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import importlib.util
 import json
 import os
@@ -16,11 +14,11 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution, metadata, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -48,18 +46,6 @@ _ANSWER_SECONDS = 120
 _NO_TABLES = ("no such table", "does not exist", "doesn't exist")
 
 
-class Surroundings(NamedTuple):
-    """Where a job would run.
-
-    Attributes:
-        root: the data root, a path or a URL.
-        catalog: the folder of job specs; empty if there is none.
-    """
-
-    root: str
-    catalog: str
-
-
 @dataclass(frozen=True)
 class Finding:
     """One line of the doctor.
@@ -83,10 +69,19 @@ class Finding:
         return f"{self.state:<7} {self.subject}: {self.fact}{f'; {self.remedy}' if self.remedy else ''}"
 
 
-def examine(here: Surroundings) -> Iterator[Finding]:
-    """All findings, each as soon as it is known."""
-    for check in CHECKS:
-        yield from check(here)
+def examine(root: str, catalog: str) -> Iterator[Finding]:
+    """All findings, each as soon as it is known.
+
+    Args:
+        root: the data root, a path or a URL.
+        catalog: the folder of job specs; empty if there is none.
+    """
+    yield from check_programs()
+    yield from check_packages()
+    yield from check_pyspark()
+    yield from check_places(root)
+    yield from check_airflow(catalog)
+    yield from check_catalog(catalog)
 
 
 def installed(package: str) -> str | None:
@@ -105,7 +100,7 @@ def pip_install(*wanted: str) -> str:
     return f"{pip} install {' '.join(word if word.startswith('-') else repr(word) for word in packages)}"
 
 
-def check_programs(_: Surroundings) -> Iterator[Finding]:
+def check_programs() -> Iterator[Finding]:
     """This Python, the Java that Spark would start, and the program by which Airflow's tasks submit Spark steps."""
     required, running = metadata("skewless")["Requires-Python"] or "", f"{platform.python_version()}, {sys.executable}"
     if SpecifierSet(required).contains(platform.python_version(), prereleases=True):
@@ -141,7 +136,7 @@ def _java_version(program: str) -> str | None:
     return answer[1] if answer and done.returncode == 0 else None
 
 
-def check_packages(_: Surroundings) -> Iterator[Finding]:
+def check_packages() -> Iterator[Finding]:
     """Skewless itself and each extra: whether the packages that they ask for are here in a version that they take."""
     yield _of_requirements("", f"skewless {installed('skewless')}")
     for extra, package in EXTRAS.items():
@@ -168,39 +163,25 @@ def _of_requirements(extra: str, subject: str) -> Finding:
     return Finding(subject, "wrong", f"{fact}, but it needs {needed}", pip_install(*map(str, lacking)))
 
 
-def check_pyspark(_: Surroundings) -> Iterator[Finding]:
+def check_pyspark() -> Iterator[Finding]:
     """Whether PySpark's files are its own: pip lays those of pyspark-client over them."""
     if installed("pyspark") is None:
         yield Finding("PySpark", "absent", "not installed", pip_install("skewless[spark]"))
         return
-    spark = distribution("pyspark")
-    foreign = [
-        str(file)
-        for file in spark.files or ()
-        if file.suffix == ".py" and file.hash and _digest(Path(file.locate()), file.hash.mode) != file.hash.value
-    ]
-    if not foreign:
-        yield Finding("PySpark", "good", f"{spark.version}, each of its files as it was installed")
-        return
-    client = installed("pyspark-client")
-    whose = f"those of pyspark-client {client}" if client else "not as they were installed"
-    fact = f"{len(foreign):,} files of pyspark {spark.version} are {whose}, such as {foreign[0]}"
-    remedy = pip_install("--force-reinstall", "--no-deps", f"pyspark=={spark.version}")
-    yield Finding("PySpark", "wrong", fact, remedy)
+    try:
+        import skewless_spark  # noqa: F401, PLC0415  # it imports no PySpark, and ends where that is not fit
+    except SystemExit as err:
+        fact, _, remedy = str(err).removeprefix("skewless: pyspark: ").partition("; ")
+        yield Finding("PySpark", "wrong", fact, remedy)
+    else:
+        yield Finding("PySpark", "good", f"{installed('pyspark')}, whose files are its own")
 
 
-def _digest(path: Path, algorithm: str) -> str | None:
-    """The hash of a file as a RECORD writes it; None if there is none."""
-    if not path.is_file():
-        return None
-    return base64.urlsafe_b64encode(hashlib.new(algorithm, path.read_bytes()).digest()).rstrip(b"=").decode()
-
-
-def check_places(here: Surroundings) -> Iterator[Finding]:
+def check_places(root: str) -> Iterator[Finding]:
     """The data root, and the folder of runs where it is another one: of two writers of a file only the first wins."""
-    yield _of_place("SKEWLESS_ROOT", here.root)
+    yield _of_place("SKEWLESS_ROOT", root)
     if os.environ.get(RUNS_FOLDER):
-        yield _of_place(RUNS_FOLDER, runs_below(here.root))
+        yield _of_place(RUNS_FOLDER, runs_below(root))
 
 
 def _of_place(variable: str, location: str) -> Finding:
@@ -232,7 +213,7 @@ def _compete(folder: str) -> list[bool]:
             storage.fs.rm(storage.root, recursive=True)
 
 
-def check_airflow(here: Surroundings) -> Iterator[Finding]:
+def check_airflow(catalog: str) -> Iterator[Finding]:
     """Its database, the plugin, and each connection that some spec of the catalog has its steps by."""
     release = installed("apache-airflow-core") or installed("apache-airflow")
     home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
@@ -241,7 +222,7 @@ def check_airflow(here: Surroundings) -> Iterator[Finding]:
         mend = pip_install("skewless[airflow]") if release is None else "export AIRFLOW_HOME=FOLDER; airflow db migrate"
         yield Finding("Airflow", "absent", fact, mend)
         return
-    specs = [spec for spec in _specs_of(here.catalog).values() if isinstance(spec, JobSpec)]
+    specs = [spec for spec in _specs_of(catalog).values() if isinstance(spec, JobSpec)]
     of_specs = {
         name for spec in specs for name in (spec.spark.conn_id or DEFAULT_CONNECTION, *spec.sharing.connections)
     }
@@ -271,28 +252,48 @@ def check_airflow(here: Surroundings) -> Iterator[Finding]:
 
 
 def _answers_of_airflow(names: list[str]) -> dict[str, Any]:
-    """What Airflow says, or ``error`` with the reason why it says nothing. Its imports write to both outputs."""
-    command = [sys.executable, "-P", "-m", "skewless_cli.airflow_answers", *names]
+    """What another process says that imports Airflow (see ``answers``), or ``error`` with why it says nothing."""
     try:
         done = subprocess.run(  # noqa: S603  # this Python
-            command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
-        )
-        answers: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
+            [sys.executable, "-P", "-m", "skewless_cli.doctor", *names],
+            capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS,
+        )  # fmt: skip
+        return dict(json.loads(done.stdout.rstrip().rpartition("\n")[2]))
     except subprocess.TimeoutExpired:
         return {"error": f"no answer within {_ANSWER_SECONDS} seconds"}
     except ValueError:
         return {"error": f"a process that imports it ended with exit code {done.returncode}"}
-    return answers
 
 
-def check_catalog(here: Surroundings) -> Iterator[Finding]:
+def answers(connections: Sequence[str]) -> dict[str, Any]:
+    """The names of Airflow's loaded plugins; type and host of each connection, null for one that is not there."""
+    from airflow.models.connection import Connection  # noqa: PLC0415  # it writes to both outputs, and may hang
+    from airflow.plugins_manager import get_plugin_info  # noqa: PLC0415
+    from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
+    from airflow.utils.session import create_session  # noqa: PLC0415
+    from sqlalchemy import select  # noqa: PLC0415
+
+    with create_session() as session:  # else a database that does not answer would be one without connections
+        session.execute(select(Connection.conn_id).limit(1))
+    held: dict[str, dict[str, str] | None] = {}
+    for name in connections:
+        try:
+            connection = Connection.get_connection_from_secrets(name)
+        except AirflowNotFoundException:
+            held[name] = None
+        else:
+            held[name] = {"type": connection.conn_type or "", "host": connection.host or ""}
+    return {"plugins": [plugin["name"] for plugin in get_plugin_info()], "connections": held}
+
+
+def check_catalog(catalog: str) -> Iterator[Finding]:
     """Each spec, without its input: fields, schedule and, where Spark is installed, aggregates and expectations."""
-    folder = Path(here.catalog).absolute()
-    if not here.catalog:
+    folder = Path(catalog).absolute()
+    if not catalog:
         yield Finding("catalog", "absent", "no folder of specs", "export SKEWLESS_CATALOG=FOLDER, or --catalog FOLDER")
     elif not folder.is_dir():
         yield Finding("catalog", "wrong", f"there is no folder {folder}", f"mkdir -p {folder}")
-    elif not (specs := _specs_of(here.catalog)):
+    elif not (specs := _specs_of(catalog)):
         yield Finding("catalog", "absent", f"no spec in {folder}", f"skewless init INPUT --into {folder}")
     else:
         for path, spec in specs.items():
@@ -335,7 +336,9 @@ def _fault(spec: JobSpec, where: str) -> str:
     return ""
 
 
-#: In the order of their lines.
-CHECKS: Sequence[Callable[[Surroundings], Iterable[Finding]]] = (
-    check_programs, check_packages, check_pyspark, check_places, check_airflow, check_catalog,
-)  # fmt: skip
+if __name__ == "__main__":
+    try:
+        said = answers(sys.argv[1:])
+    except Exception as err:  # noqa: BLE001  # whatever it is, it is said in the line of Airflow
+        said = {"error": f"{type(err).__name__}: {err}".splitlines()[0][:200]}
+    sys.stdout.write(f"\n{json.dumps(said)}\n")  # the last line: Airflow's imports write, too

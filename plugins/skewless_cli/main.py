@@ -26,8 +26,8 @@ from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
-from skewless_cli import costs_view, replay_view, run_summary, run_view, states_view
-from skewless_cli.doctor import Surroundings, examine
+from skewless_cli import run_view, views
+from skewless_cli.doctor import examine
 from skewless_lake.pruning import prune_each
 
 Spec = Annotated[Path, typer.Argument(help="The job spec, a YAML file.", show_default=False)]
@@ -71,21 +71,6 @@ def chosen_part(spec: JobSpec, date: str | None, hour: str | None, resumed: RunD
     return schedule.part_of(dt.datetime.now(tz=dt.UTC))
 
 
-def chosen_days(spec: JobSpec, first: str, last: str | None) -> tuple[dt.date, dt.date]:
-    """The first and the last day that the options name; the last is today where none is named.
-
-    Raises:
-        SpecError: one is no day, or they are in the wrong order.
-    """
-    zone = spec.schedule.timezone
-    begin = part_named(first, None, zone, "day", "--from, a ").date
-    today = part_at(dt.datetime.now(tz=dt.UTC), zone, "day").date
-    end = today if last is None else part_named(last, None, zone, "day", "--to, a ").date
-    if end < begin:
-        raise SpecError("--to", f"a day from {begin} on", str(end))
-    return begin, end
-
-
 #: What the extra ``spark`` brings, of all that is imported by name: without it the other commands work.
 _OF_SPARK = frozenset({"great_expectations", "jsonschema", "pandas", "py4j", "pyarrow", "pyspark"})
 
@@ -98,8 +83,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"skewless {version('skewless')}")
         raise typer.Exit
 
@@ -107,7 +92,7 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def skewless(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
@@ -164,7 +149,7 @@ def run(
         running.run_job(directory, part, loaded, f"spec {spec}", root, master, clusters, console)
     finally:
         if as_json and directory.exists("job.json"):
-            _print_json(run_summary.as_object(directory))
+            _print_json(run_view.as_object(directory))
     if not as_json:
         run_view.show(directory, console)
 
@@ -183,22 +168,6 @@ def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = "dat
 
 
 @app.command()
-def share(
-    run_dir: Annotated[str, typer.Argument(help="The directory of a prepared run.", show_default=False)],
-    stage: Annotated[
-        int | None, typer.Argument(help="The stage to take part in.", show_default="all, to the end of the last one")
-    ] = None,
-    cluster: Annotated[
-        str, typer.Option(metavar="NAME=MASTER", help="This cluster: a name for people, and its Spark master.")
-    ] = "local=local[*]",
-) -> None:
-    """Take part in the stages of a run that other clusters work on, too."""
-    from skewless_cli import running  # noqa: PLC0415  # views of runs do without Spark
-
-    running.share_run(RunDirectory(run_dir), stage, cluster)
-
-
-@app.command()
 def show(
     run_dir: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
     times: Annotated[bool, typer.Option("--times", help="Instead: where the time of its steps went.")] = False,
@@ -212,7 +181,7 @@ def show(
     elif times:
         run_view.show_times(directory, _console())
     elif as_json:
-        _print_json(run_summary.as_object(directory))
+        _print_json(run_view.as_object(directory))
     else:
         run_view.show(directory, _console())
 
@@ -229,11 +198,11 @@ def replay(
 
     Each replay is written into the run directory, and the page What if shows it.
     """
-    replays = replay_view.as_object(RunDirectory(run_dir), replay_view.policies_of(policies))
+    replays = views.replay_as_object(RunDirectory(run_dir), views.policies_of(policies))
     if as_json:
         _print_json(replays)
     else:
-        replay_view.show(replays, _console())
+        views.show_replay(replays, _console())
 
 
 @app.command()
@@ -250,11 +219,11 @@ def costs(
     Prices are shown if costs.yaml at the data root says what a core costs by the hour.
     """
     first = None if since is None else part_named(since, None, "UTC", "day", "--since, a ").date
-    told = costs_view.as_object(root, job, first)
+    bills = views.costs_as_object(root, job, first)
     if as_json:
-        _print_json(told)
+        _print_json(bills)
     else:
-        typer.echo("\n".join(costs_view.lines(told)))
+        typer.echo("\n".join(views.cost_lines(bills)))
 
 
 @app.command()
@@ -288,14 +257,14 @@ def states(
 ) -> None:
     """List the states that a job with a window has kept, part by part; or remove those that are not kept any more."""
     loaded = load_spec(spec, tuple(overrides or ()))
-    location = states_view.location_of(loaded, f"spec {spec}", root)
+    location = views.states_location_of(loaded, f"spec {spec}", root)
     if prune:
-        for line in states_view.prune(location, loaded, dt.datetime.now(tz=dt.UTC), dry_run=dry_run):
+        for line in views.prune_states(location, loaded, dt.datetime.now(tz=dt.UTC), dry_run=dry_run):
             typer.echo(line)
     elif as_json:
-        _print_json(states_view.as_object(location))
+        _print_json(views.states_as_object(location))
     else:
-        states_view.show(location, _console())
+        views.show_states(location, _console())
 
 
 @app.command()
@@ -335,25 +304,25 @@ def compare(
         from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
         with _run_to_compare(run_dir, root, loaded.name) as folder:
-            found = running.compare_job(
+            comparison = running.compare_job(
                 RunDirectory(folder), loaded, f"spec {spec}", part, other, root, master, tolerance, examples,
                 Console(stderr=True),
             )  # fmt: skip
     except Exception as err:  # noqa: BLE001  # whatever keeps from comparing ends with 2
-        sys.stderr.write(f"skewless: {_told_of(err)[0]}\n")
+        sys.stderr.write(f"skewless: {_sentence_of(err)[0]}\n")
         raise typer.Exit(2) from None
     if as_json:
-        _print_json(run_summary.comparison_as_object(found))
+        _print_json(run_view.comparison_as_object(comparison))
     else:
-        typer.echo("\n".join(found.lines))
-    raise typer.Exit(int(found.found))
+        typer.echo("\n".join(comparison.lines))
+    raise typer.Exit(int(comparison.found))
 
 
 @contextmanager
-def _run_to_compare(given: str | None, root: str, name: str) -> Iterator[str]:
-    """A run directory: the one that is given, or one on this machine that is removed again."""
-    if given is not None:
-        yield given
+def _run_to_compare(run_dir: str | None, root: str, name: str) -> Iterator[str]:
+    """A run directory: the one that is named, or one on this machine that is removed again."""
+    if run_dir is not None:
+        yield run_dir
         return
     above = Path(tempfile.gettempdir()) if "://" in root else Path(root).absolute() / "comparisons"
     above.mkdir(parents=True, exist_ok=True)
@@ -381,13 +350,18 @@ def restate(
     Results that are up to date stay as they are. If it was interrupted, call it again: it goes on.
     """
     loaded = load_spec(spec, tuple(overrides or ()))
-    days = chosen_days(loaded, first, last)
+    zone = loaded.schedule.timezone
+    begin = part_named(first, None, zone, "day", "--from, a ").date
+    today = part_at(dt.datetime.now(tz=dt.UTC), zone, "day").date
+    end = today if last is None else part_named(last, None, zone, "day", "--to, a ").date
+    if end < begin:
+        raise SpecError("--to", f"a day from {begin} on", str(end))
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
     report: dict[str, Any] = {}
     console = _console(stderr=as_json)
     try:
-        running.restate_job(loaded, f"spec {spec}", days, root, master, console, report, dry_run=dry_run)
+        running.restate_job(loaded, f"spec {spec}", (begin, end), root, master, console, report, dry_run=dry_run)
     finally:
         if as_json and report:
             _print_json(report)
@@ -395,7 +369,7 @@ def restate(
 
 @app.command()
 def init(
-    given: Annotated[
+    path: Annotated[
         str,
         typer.Argument(
             metavar="INPUT",
@@ -416,7 +390,7 @@ def init(
     """  # fmt: skip
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
-    (spec, dag), good = running.begin_job(given, root, name, into)
+    (spec, dag), good = running.begin_job(path, root, name, into)
     typer.echo(f"{spec}: {good}\n{dag}: its DAG, for Airflow's DAG folder, in which the spec lies beside it.")
 
 
@@ -438,7 +412,7 @@ def doctor(
     """
     usual = "jobs/catalog" if Path("jobs/catalog").is_dir() else ""
     findings = []
-    for finding in examine(Surroundings(root, usual if catalog is None else catalog)):
+    for finding in examine(root, usual if catalog is None else catalog):
         findings.append(finding)
         if not as_json:
             typer.echo(str(finding))
@@ -449,8 +423,8 @@ def doctor(
         raise typer.Exit(2)
 
 
-def _print_json(told: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
 
 
 def _console(stderr: bool = False) -> Console:
@@ -471,13 +445,13 @@ def main() -> NoReturn:
     try:
         app()
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
-        sentence, code = _told_of(err)
+        sentence, code = _sentence_of(err)
         sys.stderr.write(f"skewless: {sentence}\n")
         sys.exit(code)
     sys.exit(0)
 
 
-def _told_of(err: Exception) -> tuple[str, int]:
+def _sentence_of(err: Exception) -> tuple[str, int]:
     """The sentence and the exit code of an error; of one that nobody foresaw the traceback is printed, too."""
     if isinstance(err, ModuleNotFoundError) and err.name in _OF_SPARK:
         fact = f"the package {err.name} is not installed"

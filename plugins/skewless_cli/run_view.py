@@ -1,7 +1,8 @@
-"""A run on a terminal: hottest keys, one line per stage, the ledger, the verdict, the paths; and where time went."""
+"""A run from its documents: one object for programs; on a terminal hottest keys, stages, ledger, verdict, paths."""
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections import Counter
 from typing import Any, Literal, get_args
@@ -10,14 +11,146 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.documents.commit import STAGE_SHARES, StageShares
+from skewless.documents.comparison import Comparison
+from skewless.documents.job import Job
+from skewless.documents.ledger import Ledger, balance
+from skewless.documents.stage_report import StageReport
 from skewless.documents.window import Way
-from skewless.publication.records import Publication, record_of
-from skewless.run.certificate import run_certificate
-from skewless.run.directory import QUALITY_STEP, RunDirectory
+from skewless.publication.records import Publication, publication_of, record_of, superseded_by
+from skewless.run.certificate import run_certificate, stage_certificate
+from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.step_names import LastStep, last_step_of
 from skewless.run.step_times import times_of, waterfall
+from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.tree import plan_of
-from skewless_cli import run_summary, say
+from skewless_cli import say
+
+#: Rows of a result that are shown.
+_SHOWN = 10
+
+
+def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
+    """One object per committed stage: its counts, its balance, and the decision that followed."""
+    job = run.job()
+    return [_stage_line(run, job, report) for report in run.reports()]
+
+
+def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, Any]:
+    gap, decision, shared = stage_certificate(job, report).gap, None, {}
+    if run.exists(f"decisions/{report.stage + 1:04d}.json"):
+        decision = run.decision(report.stage + 1).sentence
+    elif report.stage == job.last_stage:
+        decision = "none: it drains what is left, and there is no stage after it"
+    commit = run.committed(stage_step(report.stage))
+    if any(file.path.endswith(f"/{STAGE_SHARES}") for file in commit.of_kind(DOCUMENT)):
+        shared = {"clusters": run.committed_document(commit, STAGE_SHARES, StageShares).done}
+    return {
+        "stage": report.stage,
+        "policy": job.spec.routing.policy.name,
+        "engine": run.plan(report.stage).engine,
+        "tasks": len(report.tasks),
+        "admitted_rows": report.admitted_rows,
+        "backlog_in_rows": report.backlog_in_rows,
+        "forwarded_rows": report.forwarded_rows,
+        "processed_rows": report.processed_rows,
+        "backlog_rows": report.backlog_rows,
+        "max_over_mean": report.max_over_mean and round(report.max_over_mean, 4),
+        "gap_to_bound": gap and round(gap, 4),
+        "seconds": report.stage_seconds,
+        "work": report.work.model_dump(mode="json") if report.work else None,
+        "decision": decision,
+        **shared,
+    }
+
+
+def ledger_of(run: RunDirectory) -> Ledger:
+    """The ledger of the stages so far."""
+    result = run.commit_of(RESULT_STEP)
+    rows = result.count("rows") if result else 0
+    return balance(run.job(), run.reports(), rows, run.part_lines())
+
+
+def rows_read(run: RunDirectory) -> int:
+    """Rows of the source that the committed stages have read, before a map."""
+    reports = run.reports()
+    return sum(one.admitted_rows if one.source_rows is None else one.source_rows for one in reports)
+
+
+def as_object(run: RunDirectory) -> dict[str, Any]:
+    """The object of ``skewless run --json``; its result path is the folder in the run that no later run changes."""
+    quality, publication, over, comparison = run.quality(), publication_of(run), superseded_by(run), run.comparison()
+    ledger, window, table, savings = ledger_of(run), run.job().window, run.job().source.pinned, run.savings()
+    commit, finality, plan = run.commit_of(RESULT_STEP), run.finality(), plan_of(run)
+    results = commit.of_kind("result") if commit else ()
+    of_window: dict[str, Any] = {}
+    if window is not None:
+        of_window = {
+            "parts": window.counts(),
+            "missing_parts": list(window.missing),
+            "missing_parts_count": window.missing_count,
+            "late_parts": {part.name: delay for part, delay in window.late()},
+            "late_files_ignored": window.ignored_files,
+            "late_rows_ignored": window.ignored_rows,
+            # The parts and nodes whose states each window was merged of; null until the result is merged.
+            "window_plan": plan and [{"window": name, "merged": list(parts)} for name, parts in plan.results.items()],
+            "finality": finality.model_dump(mode="json", exclude={"version"}) if finality else None,
+        }
+    return {
+        "run_dir": str(run),
+        "result_path": run.path(results[0].path.rpartition("/")[0]) if results else None,
+        "published_path": publication.path if publication else None,
+        **({} if publication is None or publication.snapshot is None else {"published_snapshot": publication.snapshot}),
+        **({} if table is None else {"input_snapshot": table.snapshot}),
+        "superseded_by": over.model_dump(mode="json") if over else None,
+        "rows_read": rows_read(run),
+        "skipped_parts": list(run.job().skipped),
+        **of_window,
+        "stages": stage_lines(run),
+        "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
+        "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
+        **({} if comparison is None else {"comparison": comparison_as_object(comparison)}),
+        "savings": savings.model_dump(mode="json", exclude={"version"}) if savings else None,
+        "certificate": run_certificate(run.job(), run.reports()).model_dump(mode="json"),
+    }
+
+
+def comparison_as_object(found: Comparison) -> dict[str, Any]:
+    """The object of ``skewless compare --json``."""
+    return {**found.model_dump(mode="json", exclude={"version"}), "found": found.found}
+
+
+def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
+    """The name of the first numeric aggregate, and the rows of the result with its largest values.
+
+    Of several windows only the longest is looked at.
+
+    The committed files are read batch by batch, and only the rows to be shown are kept, since a result may be large.
+    """
+    spec, commit = run.job().spec, run.commit_of(RESULT_STEP)
+    if commit is None:
+        return None, []
+    # All other facts are had from the base installation, which has no Arrow.
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    by: str | None = None
+    best: list[dict[str, Any]] = []
+    for file in commit.of_kind("result"):
+        with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+            parquet = pq.ParquetFile(opened)
+            kinds = {field.name: field.type for field in parquet.schema_arrow}
+            numbers = {name for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)}
+            by = by or next((name for name in spec.aggregates if name in numbers), None)
+            for whole in parquet.iter_batches():
+                batch = whole.filter(pc.equal(whole[WINDOW_COLUMN], spec.windows[-1])) if spec.windows else whole
+                order = None if by is None else pc.sort_indices(batch, sort_keys=[(by, "descending")])
+                first = (batch if order is None else batch.take(order[:_SHOWN])).slice(0, _SHOWN)
+                rows = [*best, *first.to_pylist()]
+                best = rows[:_SHOWN] if by is None else heapq.nlargest(_SHOWN, rows, key=lambda row: row[by] or 0)
+    return by, best
+
 
 #: The signs of a value that are shown at most.
 _WIDEST = 48
@@ -38,12 +171,15 @@ def show(run: RunDirectory, console: Console) -> None:
     _window(run, console)
     _ledger(run, console)
     _quality(run, console)
-    _comparison(run, console)
+    if (comparison := run.comparison()) is not None:
+        say(console, f"compared with {comparison.beside}:")
+        for line in comparison.lines:
+            say(console, f"  {line}")
     _paths(run, console)
 
 
 def _hottest(run: RunDirectory, console: Console) -> None:
-    by, rows = run_summary.hottest(run)
+    by, rows = hottest(run)
     if not rows:
         console.print("no result yet, or an empty one")
         return
@@ -83,7 +219,7 @@ def _sparkline(points: list[tuple[float, float]]) -> str:
 
 def _stages(run: RunDirectory, console: Console) -> None:
     """One line per stage. It is never cut: the decision comes last, and may be long."""
-    lines = run_summary.stage_lines(run)
+    lines = stage_lines(run)
     head = ("stage", "admitted", "processed", "backlog", "forwarded", "max/mean", "above best", "seconds")
     cells = [
         (
@@ -96,14 +232,14 @@ def _stages(run: RunDirectory, console: Console) -> None:
         for line in lines
     ]
     widths = [max(len(row[column]) for row in (head, *cells)) for column in range(len(head))]
-    said = ["decision after it", *(line["decision"] or "" for line in lines)]
-    for row, words in zip((head, *cells), said, strict=True):
+    decisions = ["decision after it", *(line["decision"] or "" for line in lines)]
+    for row, decision in zip((head, *cells), decisions, strict=True):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        say(console, f"{numbers}  {words}")
+        say(console, f"{numbers}  {decision}")
     for line in lines:
         if done := line.get("clusters"):
-            told = ", ".join(f"{tasks:,} by {cluster}" for cluster, tasks in done.items())
-            console.print(f"virtual tasks of stage {line['stage']}: {told}", markup=False, highlight=False)
+            tasks = ", ".join(f"{count:,} by {cluster}" for cluster, count in done.items())
+            say(console, f"virtual tasks of stage {line['stage']}: {tasks}")
     whole = run_certificate(run.job(), run.reports())
     say(
         console,
@@ -119,14 +255,14 @@ def figure(number: float | None, form: str) -> str:
 
 def _window(run: RunDirectory, console: Console) -> None:
     """The parts of a window: what was reused, what was read, what came late, and why."""
-    window, ledger = run.job().window, run_summary.ledger_of(run)
+    window, ledger = run.job().window, ledger_of(run)
     if window is None:
         return
     changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
     missing = f"; without files: {window.missing_words}" if window.missing_count else ""
     say(
         console,
-        f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
+        f"window: {len(window.parts):,} parts; files: {changed}; {rows_read(run):,} rows read, "
         f"{ledger.unchanged_rows:,} rows in kept states{missing}",
     )
     for line in ledger.windows if len(ledger.windows) > 1 else ():
@@ -147,13 +283,20 @@ def _window(run: RunDirectory, console: Console) -> None:
     for part in window.parts:
         for reason in part.reasons if part.before_rows else ():
             say(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
-    _states(run, console)
+    _merged(run, console)
+
+
+def _merged(run: RunDirectory, console: Console) -> None:
+    if plan := plan_of(run):
+        say(console, f"states of parts: {plan.sentence}")
+        for fault in plan.passed_over:
+            say(console, f"  passed over: {fault}")
     for sentence in finality.sentences if (finality := run.finality()) is not None else ():
         say(console, sentence)
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:
-    ledger = run_summary.ledger_of(run)
+    ledger = ledger_of(run)
     processed = sum(line.processed_rows for line in ledger.lines)
     verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
     say(
@@ -161,16 +304,6 @@ def _ledger(run: RunDirectory, console: Console) -> None:
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
         f"{ledger.state_rows:,} in the states: {verdict}",
     )
-
-
-def _states(run: RunDirectory, console: Console) -> None:
-    """Of how many states each window was merged."""
-    plan = plan_of(run)
-    if plan is None:
-        return
-    say(console, f"states of parts: {plan.sentence}")
-    for fault in plan.passed_over:
-        say(console, f"  passed over: {fault}")
 
 
 def _quality(run: RunDirectory, console: Console) -> None:
@@ -187,14 +320,6 @@ def _quality(run: RunDirectory, console: Console) -> None:
         say(console, f"  {line}")
     for line in quality.bands.sentences if quality.bands else ():
         say(console, f"  {line}")
-
-
-def _comparison(run: RunDirectory, console: Console) -> None:
-    found = run.comparison()
-    if found is not None:
-        say(console, f"compared with {found.beside}:")
-        for line in found.lines:
-            say(console, f"  {line}")
 
 
 def _fate(record: Publication | None, last: LastStep) -> str:

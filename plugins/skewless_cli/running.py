@@ -14,7 +14,6 @@ from rich.console import Console
 
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
-from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import InputError, QualityError, SpecError
 from skewless.history.input_checks import input_checks
@@ -25,7 +24,7 @@ from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless_cli import run_summary, say
+from skewless_cli import run_view, say
 from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_new
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
@@ -42,7 +41,6 @@ from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_measures import spark_step
-from skewless_spark.sharing import share_stage, share_stages
 from skewless_spark.sources.locations import output_location
 
 
@@ -60,40 +58,35 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
         for target in OutputPart.all_of(job):
             require_fitting(target)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
+    window = ""
+    if job.window is not None:
+        names = ", ".join(span.name for span in job.window.windows)
+        late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
+        window = (
+            f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
+            f"{job.window.unchanged_rows:,} rows in kept states{late}"
+        )
     small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
-    told = f"{job.extent}; waves of {waves} rows{_windows(job)}.{small}"
-    warned = require_input(tuple(input_checks(job)), "the input was listed, and not read")
-    return " ".join(filter(None, (told, *(f"warned: {one}." for one in warned))))
+    warnings = require_input(tuple(input_checks(job)), "the input was listed, and not read")
+    return " ".join([f"{job.extent}; waves of {waves} rows{window}.{small}", *(f"warned: {one}." for one in warnings)])
 
 
-def begin_job(given: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
+def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
     """Write a first spec of an input and the file of its DAG; their paths, and what a check of the spec says.
 
     Raises:
         SpecError: a file is there already, or the input cannot be aggregated as it is.
         InputError: there is nothing that can be read.
     """
-    profile = profile_of(located(given, root), root, "INPUT")
+    profile = profile_of(located(path, root), root, "INPUT")
     name = name or job_name(profile.fields["path"], profile.key_candidates[0].name)
     # On an object store, results are published in a table.
     output = {**({"format": "delta"} if "://" in root else {}), "path": f"results/{name}"}
     text, where = spec_text(profile, name, output), f"spec {folder / name}.yaml"
     spec = parse_spec(text, where)
     part = Part(profile.day) if profile.day else spec.schedule.part_of(dt.datetime.now(tz=dt.UTC))
-    good = f"good for {part}. {check_job(spec, where, part, root)}"
-    return write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": dag_text(name)}), good
-
-
-def _windows(job: Job) -> str:
-    """What a run would cover, and what it would not read, in words."""
-    if job.window is None:
-        return ""
-    names = ", ".join(span.name for span in job.window.windows)
-    late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
-    return (
-        f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
-        f"{job.window.unchanged_rows:,} rows in kept states{late}"
-    )
+    checked = f"good for {part}. {check_job(spec, where, part, root)}"
+    return write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": dag_text(name)}), checked
 
 
 def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
@@ -112,11 +105,11 @@ def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
     return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
 
 
-def clusters_named(given: Sequence[str], master: str | None) -> list[Cluster]:
+def clusters_named(clusters: Sequence[str], master: str | None) -> list[Cluster]:
     """The clusters that ``--cluster`` names, which ``--master`` must not name again."""
-    if given and master:
+    if clusters and master:
         raise SpecError("option --master", "none beside --cluster", repr(master), "name it as one of the clusters")
-    return parse_clusters(given)
+    return parse_clusters(clusters)
 
 
 def run_job(
@@ -141,7 +134,7 @@ def run_job(
     if record_of(run):
         publish_now(run)  # an earlier call published it: this checks that all of it is there, and needs no Spark
         return
-    watcher = _teller(console)
+    watcher = _reporter(console)
     if clusters:
         master = run_shared_stages(run, clusters, watcher).master
     spark = build_session(name, master)
@@ -155,10 +148,10 @@ def run_job(
             spark.stop()
 
 
-def _teller(console: Console) -> Watcher:
+def _reporter(console: Console) -> Watcher:
     """Says on a terminal what each stage has done, and the decision after it."""
 
-    def tell(report: StageReport, decision: Decision) -> None:
+    def show(report: StageReport, decision: Decision) -> None:
         if console.is_terminal:
             say(
                 console,
@@ -166,20 +159,7 @@ def _teller(console: Console) -> Watcher:
                 f"{report.forwarded_rows:,} forwarded, max/mean {report.balance_words}\n  {decision.sentence}",
             )
 
-    return tell
-
-
-def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
-    """Take part, as the cluster ``NAME=MASTER``, in one stage of a prepared run; or in all, to the end of the last."""
-    (here,) = parse_clusters([cluster])
-    spark = build_session(f"skewless {run.job().spec.name} on {here.name}", here.master)
-    try:
-        if stage is None:
-            share_stages(spark, run, here.name)
-        else:
-            share_stage(spark, run, stage, here.name)
-    finally:
-        spark.stop()
+    return show
 
 
 def restate_job(
@@ -227,7 +207,7 @@ def restate_job(
                 left[result.part], line["left"] = err, sentence_for(err)
                 say(console, f"{result.part}: left as it was: {line['left']}")
             else:
-                line |= {"run_dir": str(run), "rows_read": run_summary.rows_read(run)}
+                line |= {"run_dir": str(run), "rows_read": run_view.rows_read(run)}
                 say(console, f"{result.part}: computed again, {line['rows_read']:,} rows read; {run}")
     if left:
         kind = QualityError if QualityError.exit_code in map(exit_code_of, left.values()) else InputError
@@ -259,7 +239,7 @@ def compare_job(
     with _session(f"skewless compare {spec.name}", master) as spark:
         prepare(run, spec, part.date, root, where, hour=part.hour)
         if run.commit_of(RESULT_STEP) is None:
-            run_stages(spark, run, _teller(console))
+            run_stages(spark, run, _reporter(console))
             merge_states(spark, run)
         theirs = other_side(spark, other, run.job(), compared_columns(run, spark))
         return compare(spark, run, theirs, tolerance, examples)

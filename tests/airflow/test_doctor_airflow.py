@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from skewless_cli.doctor import Finding, Surroundings, check_airflow
+from skewless_cli.doctor import Finding, check_airflow
 from tests import airflow_setting
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -28,7 +28,7 @@ output: {path: shared}
 
 
 def found(catalog: Path | str = "") -> dict[str, Finding]:
-    return {one.subject: one for one in check_airflow(Surroundings("data", str(catalog)))}
+    return {one.subject: one for one in check_airflow(str(catalog))}
 
 
 def test_a_database_a_plugin_and_the_connections_of_all_specs_are_good_or_have_a_command(

@@ -17,7 +17,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.objects.location import as_written, open_location
 from skewless.run.objects.object_files import ObjectFiles
 from skewless.run.storage import content_checksum
-from skewless_cli.doctor import Surroundings, check_places
+from skewless_cli.doctor import check_places
 from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import KINDS, ObjectServer, as_client, object_server
 from tests.processes import side_by_side
@@ -168,9 +168,9 @@ def test_the_doctor_lets_two_writers_compete_in_a_bucket_and_leaves_nothing_ther
     place: str, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SKEWLESS_RUNS", raising=False)
-    assert [one.state for one in check_places(Surroundings(place, ""))] == ["good"]
+    assert [one.state for one in check_places(place)] == ["good"]
     assert server.keys(place.partition("lake/")[2]) == []
-    assert [one.state for one in check_places(Surroundings("s3://no-such-bucket/x", ""))] == ["wrong"]
+    assert [one.state for one in check_places("s3://no-such-bucket/x")] == ["wrong"]
 
 
 @pytest.mark.long
@@ -184,7 +184,7 @@ def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_writte
                 "s3://lake: two writers of one object have both won, as the store ignores the condition "
                 "If-None-Match; choose a store that honours it, or a folder of a shared file system."
             )
-        (line,) = check_places(Surroundings("s3://lake", ""))
+        (line,) = check_places("s3://lake")
         assert (line.state, "have both won" in line.fact) == ("wrong", True)
         assert server.keys() == []
         won, errors = racing("s3://lake/race", 1)

@@ -16,7 +16,7 @@ from skewless.errors import SpecError
 from skewless.publication.records import record_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.result import Window
-from skewless_cli.states_view import location_of
+from skewless_cli.views import states_location_of
 from skewless_lake.catalogs import open_catalog
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
@@ -91,7 +91,7 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     assert any("/visits-" in key and "/turns/" in key for key in server.keys("data/tables"))
     assert not list(away.rglob("*"))
     kept = given.model_copy(update={"window": Window(length=2)})
-    assert location_of(kept, "spec", "s3://lake/data").startswith("s3://lake/data/tables/visits-")
+    assert states_location_of(kept, "spec", "s3://lake/data").startswith("s3://lake/data/tables/visits-")
 
 
 def test_the_files_of_a_table_that_is_made_in_a_bucket_are_spread(server: ObjectServer, tmp_path: Path) -> None:

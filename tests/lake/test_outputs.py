@@ -26,7 +26,7 @@ from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless_cli import run_summary, run_view
+from skewless_cli import run_view
 from skewless_lake.catalogs import open_catalog
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
@@ -214,7 +214,7 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
     found = run(spark, tmp_path, given, "w")
     published = publication_of(found)
     assert published is not None
-    assert run_summary.as_object(found)["published_snapshot"] == published.snapshot
+    assert run_view.as_object(found)["published_snapshot"] == published.snapshot
     told = Console(width=200, record=True, file=io.StringIO())
     run_view.show(found, told)
     assert f"iceberg://local.marts.clicks/date=2026-11-20, snapshot {published.snapshot}" in told.export_text()

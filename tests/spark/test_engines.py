@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from skewless.planner import engine_choice
 from skewless.run.certificate import run_certificate
 from skewless.spec import routing as core
-from skewless_cli import replay_view
+from skewless_cli import views
 from skewless_spark.engines import ENGINES
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
@@ -171,7 +171,7 @@ def test_combine_reports_what_each_input_split_did_and_how_often_keys_occur(
     whole = run_certificate(run.job(), [report])
     assert whole.gap is not None
     assert 0 <= whole.gap < 1
-    told = replay_view.as_object(run, ["static", "adaptive"])
+    told = views.replay_as_object(run, ["static", "adaptive"])
     assert [line["policy"] for line in told["policies"]] == ["as it ran", "static", "adaptive"]
     assert told["policies"][0]["makespan_over_bound"] == 1 + whole.gap
     assert all(line["makespan_over_bound"] >= 1 for line in told["policies"])

@@ -22,7 +22,7 @@ from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
-from skewless_cli import replay_view, run_summary
+from skewless_cli import run_view, views
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_measures import StepProgress
 from tests.spark.scenario import shown
@@ -45,16 +45,16 @@ def test_a_run_that_nobody_measured_is_told_as_not_measured_and_not_replayed(tmp
     plan = plan_of_choice(frozen, first_plan(frozen), EngineChoice(engine="combine", sentence="combine"))
     nothing = report(plan, {"the": 1_000}).histogram.model_copy(update={"seen_rows": 0, "head": {}})
     run = run_of_one_stage(tmp_path / "run", frozen, plan, {"tasks": (), "histogram": nothing})
-    (line,) = run_summary.stage_lines(run)
+    (line,) = run_view.stage_lines(run)
     assert line.items() >= {"engine": "combine", "max_over_mean": None, "gap_to_bound": None}.items()
-    told = run_summary.as_object(run)["certificate"]
+    told = run_view.as_object(run)["certificate"]
     assert (told["gap"], told["makespan_rows"], told["conclusion"]) == (None, None, NOT_MEASURED)
     text = shown(run)
     assert "together not measured, fair share 250 rows: not measured" in text
     assert not re.search(r"balanced|0\.0%", text)
     assert run_certificate(run.job(), run.reports()).gap is None
     with pytest.raises(PlanError, match="not measured"):
-        replay_view.as_object(run, ["static"])
+        views.replay_as_object(run, ["static"])
 
 
 def test_the_tasks_of_a_stage_are_told_without_a_wait_for_an_acknowledgement(spark: SparkSession) -> None:

@@ -27,7 +27,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_store import StatesStore
 from skewless.standing.tree import plan_of
-from skewless_cli import run_summary, states_view
+from skewless_cli import run_view, views
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
@@ -236,11 +236,11 @@ def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None
     run = lake.night(4, spec)
     result = as_rows(result_of(run))
     assert result == lake.whole(range(1, 5), EXACT)
-    assert run_summary.ledger_of(run).balanced
+    assert run_view.ledger_of(run).balanced
     plan = plan_of(run)
     assert plan is not None
     assert set(plan.made) == store.merges() - before
-    (window,) = run_summary.as_object(run)["window_plan"]
+    (window,) = run_view.as_object(run)["window_plan"]
     assert window == {"window": "4", "merged": list(plan.results["4"])}
     assert f"states of parts: {plan.sentence}\n" in shown(run)
 
@@ -273,7 +273,7 @@ def test_a_night_has_as_many_jobs_for_a_window_of_200_parts_as_for_one_of_7(lake
         plan = plan_of(run)
         assert plan is not None
         assert len(plan.results[str(length)]) <= 2 * math.log2(length)
-        assert run_summary.ledger_of(run).balanced
+        assert run_view.ledger_of(run).balanced
     assert counted[7] == counted[200], counted
     run = lake.night(201, spec)
     assert as_rows(result_of(run)) == lake.whole(range(2, 202), EXACT)
@@ -344,25 +344,25 @@ def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     lake.night(0)
     lake.put(0, "late", rows=50)
     run = lake.night(1)
-    told = run_summary.as_object(run)
+    told = run_view.as_object(run)
     assert told["rows_read"] == 350
     assert told["parts"] == {"reused": 1, "added": 2, "replaced": 0, "removed": 0}
     assert told["late_parts"] == {"2026-11-20": 1}
     assert told["ledger"]["balanced"]
     assert told["ledger"]["unchanged_rows"] == 300
-    location = states_view.location_of(run.job().spec, "spec", str(lake.folder))
-    listed = states_view.as_object(location)["parts"]
+    location = views.states_location_of(run.job().spec, "spec", str(lake.folder))
+    listed = views.states_as_object(location)["parts"]
     assert [(one["part"], one["version"], one["files"], one["rows"]) for one in listed] == [
         ("2026-11-20", 2, 2, 350), ("2026-11-21", 1, 1, 300)
     ]  # fmt: skip
     console = Console(record=True, width=200)
-    states_view.show(location, console)
+    views.show_states(location, console)
     text = shown(run) + console.export_text()
     assert "window: 2 parts; files: 1 reused, 2 added, 0 replaced, 0 removed; 350 rows read, 300 rows in kept" in text
     assert "parts: 1 added to, 1 new" in text
     assert "late by 1 part: 2026-11-20, added to, 50 late rows, 50 rows read" in text
     assert "late.parquet was added" in text
     assert "2026-11-21            1   1      1             300" in text
-    pruned = list(states_view.prune(location, run.job().spec, dt.datetime.now(tz=dt.UTC), dry_run=True))
+    pruned = list(views.prune_states(location, run.job().spec, dt.datetime.now(tz=dt.UTC), dry_run=True))
     assert "no run under way needs what it names" in pruned[0]
     assert pruned[-1].startswith("dry run: 1 files of ")

@@ -17,7 +17,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_store import StatesStore
-from skewless_cli import run_summary
+from skewless_cli import run_view
 from skewless_cli.running import check_job
 from skewless_spark.result.merge import result_schema
 from tests.spark.scenario import as_rows, result_of, shown, window_of
@@ -87,7 +87,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     assert [(line.name, line.rows, line.of_parts_rows) for line in run.part_lines().windows] == [
         ("1", 100, 100), ("2", 100, 100), ("4", 340, 340)
     ]  # fmt: skip
-    assert [one["window"] for one in run_summary.as_object(run)["window_plan"]] == ["1", "2", "4"]
+    assert [one["window"] for one in run_view.as_object(run)["window_plan"]] == ["1", "2", "4"]
     quality = run.quality()
     assert quality is not None
     assert quality.success
@@ -149,7 +149,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     text = shown(run)
     assert "late: 2 files with 40 rows were left out (late: ignore)" in text
     assert "late.parquet was added, and left out" in text
-    told = run_summary.as_object(run)
+    told = run_view.as_object(run)
     assert (told["late_files_ignored"], told["late_rows_ignored"]) == (2, 40)
 
     # What was left out is not opened again: the next run takes its rows from the last one.

@@ -84,3 +84,13 @@ def test_a_mixed_installation_ends_each_program_in_one_sentence(tmp_path: Path, 
         [sys.executable, *words], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (1, f"skewless: {OVER}\n")
+
+
+def test_the_doctor_says_how_a_mixed_installation_is_mended(tmp_path: Path) -> None:
+    package(tmp_path, "4.2.0", "4.3.0")
+    path = os.pathsep.join(map(str, (tmp_path, ROOT / "jobs", ROOT / "plugins")))
+    code = "from skewless_cli.doctor import check_pyspark; print(*check_pyspark())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"wrong   PySpark: {OVER.removeprefix('pyspark: ')}\n"

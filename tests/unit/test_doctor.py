@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Callable
-from importlib.metadata import Distribution, distribution, requires, version
+from collections.abc import Callable, Iterator
+from importlib.metadata import distribution, requires, version
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from packaging.utils import canonicalize_name
 from typer.testing import CliRunner
 
 from skewless_cli import doctor
-from skewless_cli.doctor import Finding, Surroundings
+from skewless_cli.doctor import Finding
 from skewless_cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -27,10 +26,9 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 SPEC = "name: {name}\ninput: {{path: clicks}}\nkey: page\naggregates: {{n: {function}}}\noutput: {{path: {name}}}\n"
 
 
-def found(check: Callable[..., object], root: str = "", folder: str = "") -> dict[str, Finding]:
+def found(check: Callable[..., Iterator[Finding]], *where: str) -> dict[str, Finding]:
     """The findings of one check, by their subjects."""
-    listed: list[Finding] = list(check(Surroundings(root, folder)))  # type: ignore[call-overload]
-    return {one.subject: one for one in listed}
+    return {one.subject: one for one in check(*where)}
 
 
 def program(path: Path, says: str, code: int = 0) -> Path:
@@ -73,7 +71,9 @@ def test_each_extra_is_known_by_a_package_that_it_asks_for() -> None:
 def test_a_package_of_another_version_than_its_extra_asks_for_is_told_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_package(tmp_path, "obstore", "0.1", {})
+    info = tmp_path / "obstore-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: obstore\nVersion: 0.1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     line = found(doctor.check_packages)["extra object-stores"]
     assert line.state == "wrong"
@@ -87,40 +87,6 @@ def test_an_extra_that_is_absent_has_a_command_that_moves_no_airflow(monkeypatch
     line = found(doctor.check_packages)["extra delta"]
     assert line.state == "absent"
     assert line.remedy.endswith(f"install 'skewless[delta]' 'apache-airflow=={version('apache-airflow')}'")
-
-
-def write_package(folder: Path, name: str, version: str, files: dict[str, str]) -> Distribution:
-    """A package of some modules as pip installs it, with the hashes of its files in its RECORD."""
-    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    lines = []
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-        digest = doctor._digest(folder / path, "sha256")
-        lines.append(f"{path},sha256={digest},{len(text)}\n")
-    (info / "RECORD").write_text("".join(lines))
-    importlib.invalidate_caches()  # a folder is read anew only if its time has changed, which is coarse
-    return Distribution.at(info)
-
-
-def test_pyspark_under_the_files_of_pyspark_client_is_told_with_the_command_that_mends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = {f"pyspark/{name}.py": f"# {name} of pyspark\n" for name in ("version", "sql", "java_gateway")}
-    write_package(tmp_path, "pyspark", "4.3.0", own)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert found(doctor.check_pyspark)["PySpark"].state == "good"
-    write_package(
-        tmp_path, "pyspark-client", "4.2.0", {"pyspark/version.py": "# 4.2.0\n", "pyspark/sql.py": "# other\n"}
-    )
-    line = found(doctor.check_pyspark)["PySpark"]
-    assert line.state == "wrong"
-    assert line.fact.startswith("2 files of pyspark 4.3.0 are those of pyspark-client 4.2.0")
-    assert line.remedy.endswith("install --force-reinstall --no-deps 'pyspark==4.3.0'")
-    (tmp_path / "pyspark" / "java_gateway.py").unlink()  # as when pyspark-client is uninstalled
-    assert found(doctor.check_pyspark)["PySpark"].fact.startswith("3 files")
 
 
 def test_spark_submit_beside_this_python_is_to_be_put_on_the_path(bare_path: Path) -> None:
@@ -162,7 +128,7 @@ def test_each_spec_of_the_catalog_is_good_or_has_its_sentence(tmp_path: Path) ->
     (tmp_path / "c.yml").write_text(SPEC.format(name="a", function="count"))
     (tmp_path / "d.yaml").write_text("name: [")
     (tmp_path / "_defaults.yaml").write_text("schedule: {timezone: Europe/Zurich}\n")
-    lines = {Path(subject).name: one for subject, one in found(doctor.check_catalog, folder=str(tmp_path)).items()}
+    lines = {Path(subject).name: one for subject, one in found(doctor.check_catalog, str(tmp_path)).items()}
     assert {name: one.state for name, one in lines.items()} == {
         "a.yaml": "good", "b.yaml": "wrong", "c.yml": "wrong", "d.yaml": "wrong",
     }  # fmt: skip
@@ -215,8 +181,7 @@ def base_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_without_extras_they_are_absent_and_nothing_fails(base_alone: Path, tmp_path: Path) -> None:
     """As in an environment that has none of them: the interpreter is told of no other packages."""
     code = (
-        "from skewless_cli.doctor import Surroundings, examine\n"
-        f"for one in examine(Surroundings({str(tmp_path)!r}, {str(tmp_path)!r})): print(one)"
+        f"from skewless_cli.doctor import examine\nfor one in examine({str(tmp_path)!r}, {str(tmp_path)!r}): print(one)"
     )
     (tmp_path / "a.yaml").write_text(SPEC.format(name="a", function="count"))
     places = (base_alone, ROOT / "plugins", ROOT / "jobs")

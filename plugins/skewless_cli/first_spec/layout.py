@@ -27,7 +27,7 @@ _ENDINGS = {
     ".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
     ".ndjson": "json",
 }  # fmt: skip
-_MAGIC = {b"PAR1": "parquet", b"ORC": "orc"}
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"{": "json"}
 _DELIMITERS = ",;\t|"
 #: A day in a path: 2026-01-31, 20260131, 2026/01/31, year=2026/month=01/day=31.
 _SIGNS = r"[-_.]?|/(?:\w+=)?"
@@ -48,32 +48,31 @@ class Days(NamedTuple):
     last: dt.date
 
 
-def located(given: str, root: str) -> str:
+def located(path: str, root: str) -> str:
     """A path as a command has it, which starts in the current folder, as a spec has it: absolute, or below the root.
 
     The name of a table stays as it is.
     """
-    if is_table_name(given):
-        return given
-    given = plain_path(given)
-    if "://" in given:
-        return given.rstrip("/")
-    here = Path(os.path.normpath(Path.cwd() / given))
-    if Path(given).is_absolute():
+    if is_table_name(path):
+        return path
+    path = plain_path(path)
+    if "://" in path:
+        return path.rstrip("/")
+    here, below = Path(os.path.normpath(Path.cwd() / path)), Path(root).absolute()
+    if Path(path).is_absolute():
         return str(here)
-    below = Path(root).absolute()
     if "://" not in root and here != below and here.is_relative_to(below):
         return here.relative_to(below).as_posix()
-    found = any(Path.cwd().glob(given)) if re.search(r"[*?\[]", given) else here.exists()
-    return str(here) if found else os.path.normpath(given)
+    exists = any(Path.cwd().glob(path)) if re.search(r"[*?\[]", path) else here.exists()
+    return str(here) if exists else os.path.normpath(path)
 
 
-def is_table_name(given: str) -> bool:
+def is_table_name(path: str) -> bool:
     """Whether it is the name of an Iceberg table, and no path."""
-    return "/" not in given and given.count(".") >= 2 and not Path(given).exists()
+    return "/" not in path and path.count(".") >= 2 and not Path(path).exists()
 
 
-def days_of(given: str, files: Sequence[str]) -> Days | None:
+def days_of(path: str, files: Sequence[str]) -> Days | None:
     """The days of an input, if each of its files is of one, by its folders or by its name.
 
     >>> days_of("/lake/clicks", ["/lake/clicks/date=2026-01-30/a.parquet", "/lake/clicks/date=2026-01-31/b.parquet"])
@@ -81,26 +80,22 @@ def days_of(given: str, files: Sequence[str]) -> Days | None:
     >>> days_of("/lake/20260131.csv", ["/lake/20260131.csv"]).path
     '/lake/{date:%Y%m%d}.csv'
     """
-    begin = len(given.rstrip("/").rpartition("/")[0])
-    matches = [_DAY.search(file, begin) for file in files]
-    if not all(file.startswith(given) for file in files):  # a glob
-        return None
-    found = [match for match in matches if match is not None]
-    fields = {_field(match) for match in found}
-    if len(found) < len(files) or len(fields) != 1:
+    begin = len(path.rstrip("/").rpartition("/")[0])
+    matches = [match for match in (_DAY.search(file, begin) for file in files) if match is not None]
+    if len(matches) < len(files) or not all(file.startswith(path) for file in files):  # a glob
         return None
     try:
-        days = [dt.date(*map(int, match.group(1, 3, 5))) for match in found]
+        last = max(dt.date(*map(int, match.group(1, 3, 5))) for match in matches)
     except ValueError:  # the 31st of a shorter month: these digits are no days
         return None
-    befores = _common([match.string[: match.start()] for match in found])
-    ends = [match.string[match.end() :].partition("/") for match in found]
-    in_folders = {mark for _, mark, _ in ends}
-    afters = {end for end, _, _ in ends}
-    if befores is None or len(in_folders) > 1:
+    fields = {_field(match) for match in matches}
+    paths = [
+        f"{match.string[: match.start()]}{_field(match)}{match.string[match.end() :].partition('/')[0]}".split("/")
+        for match in matches
+    ]
+    if len(fields) > 1 or len(set(map(len, paths))) > 1:
         return None
-    after = afters.pop() if len(afters) == 1 else f"*{_ending(afters)}"
-    return Days(f"{befores}{fields.pop()}{after}", max(days))
+    return Days("/".join(_common(set(pieces)) for pieces in zip(*paths, strict=True)), last)
 
 
 def _field(match: re.Match[str]) -> str:
@@ -110,24 +105,13 @@ def _field(match: re.Match[str]) -> str:
     return "{date}" if first == second == "-" else f"{{date:%Y{first}%m{second}%d}}"
 
 
-def _common(befores: Sequence[str]) -> str | None:
-    """What stands before the day in all paths, with a glob for folders that differ; None if they differ in depth."""
-    parted = [before.split("/") for before in befores]
-    if len({len(one) for one in parted}) > 1:
-        return None
-    return "/".join(_common_piece(set(pieces)) for pieces in zip(*parted, strict=True))
-
-
-def _common_piece(pieces: set[str]) -> str:
+def _common(pieces: set[str]) -> str:
+    """A piece of all paths, with a glob behind the name of a partition column or the day, where they differ."""
     if len(pieces) == 1:
-        return next(iter(pieces))
-    names = {piece.partition("=")[0] for piece in pieces if "=" in piece}
-    return f"{names.pop()}=*" if len(names) == 1 else "*"
-
-
-def _ending(names: set[str]) -> str:
-    endings = {posixpath.splitext(name)[1] for name in names}
-    return endings.pop() if len(endings) == 1 else ""
+        return pieces.pop()
+    endings = {posixpath.splitext(piece)[1] for piece in pieces}
+    begin = re.match(r".*[=}]|", posixpath.commonprefix([*pieces]))
+    return f"{begin[0] if begin else ''}*{endings.pop() if len(endings) == 1 else ''}"
 
 
 def format_of(path: str, files: Sequence[str]) -> str:
@@ -143,22 +127,12 @@ def format_of(path: str, files: Sequence[str]) -> str:
             f"input {path}", "files, or a table by its name", "the folder of an Iceberg table",
             "name it as catalog.namespace.table",
         )  # fmt: skip
-    name = files[0]
-    if name.lower().endswith(COMPRESSED):
-        name = posixpath.splitext(name)[0]
-    known = _ENDINGS.get(posixpath.splitext(name)[1].lower())
+    name, ending = posixpath.splitext(files[0].lower())
+    known = _ENDINGS.get(posixpath.splitext(name)[1] if ending in COMPRESSED else ending)
     if known is not None:
         return known
     start = head_of(files[0])[:64].lstrip()
-    return next(
-        (kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "json" if start[:1] == b"{" else "csv"
-    )
-
-
-def is_delta(path: str) -> bool:
-    """Whether a folder is that of a Delta table."""
-    fs, inner = open_input(path)
-    return bool(fs.exists(f"{inner}/_delta_log"))
+    return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "csv")
 
 
 def files_at(path: str) -> list[str]:
@@ -173,8 +147,8 @@ def head_of(path: str) -> bytes:
         return opened.read(_HEAD_BYTES)
 
 
-def csv_options(path: str) -> dict[str, Any]:
-    """Spark's options for a CSV, by its beginning: its character set, its delimiter, lines in fields, its header.
+def csv_fields(path: str) -> dict[str, Any]:
+    """Fields of the section ``input`` for a CSV, by its beginning: encoding, delimiter, lines in fields, header.
 
     Raises:
         InputError: it is empty.
@@ -192,14 +166,16 @@ def csv_options(path: str) -> dict[str, Any]:
     fields = {sign: len(cut[0]) if len(set(map(len, cut))) == 1 else 0 for sign, cut in rows.items()}
     best = max(_DELIMITERS, key=lambda sign: fields[sign])
     sep = best if fields[best] > 1 else ","
-    found: dict[str, Any] = {"sep": sep} if sep != "," else {}
+    options: dict[str, Any] = {"sep": sep} if sep != "," else {}
     if encoding != "UTF-8":
-        found["encoding"] = encoding
+        options["encoding"] = encoding
     if any("\n" in value or "\r" in value for row in rows[sep] for value in row):
-        found["multiLine"] = True
+        options["multiLine"] = True
+    columns = {}
     if not _has_header(rows[sep]):
-        found["header"] = False
-    return found
+        options["header"] = False
+        columns = {f"c{at + 1}": "string" for at in range(len(rows[sep][0]))}
+    return {name: value for name, value in (("options", options), ("columns", columns)) if value}
 
 
 def _encoding(raw: bytes) -> str:

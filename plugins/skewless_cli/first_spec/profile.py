@@ -22,14 +22,12 @@ from skewless.spec.part import Part, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_cli.first_spec.layout import (
     TEXT_KINDS,
-    Days,
     TextKind,
-    csv_options,
+    csv_fields,
     days_of,
     files_at,
     format_of,
     head_of,
-    is_delta,
     is_table_name,
     text_kind,
 )
@@ -37,7 +35,7 @@ from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.prepare.sampled_keys import SAMPLED_ROWS, spread_over
 from skewless_spark.session.session import build_session
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, fields_within, type_within
-from skewless_spark.sources.formats.texts import first_row
+from skewless_spark.sources.formats.input_files import open_input
 from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import resolved
@@ -47,8 +45,7 @@ from skewless_spark.sources.unit_reading import ORIGIN, source_rows
 #: The share of the input in the smallest wave, by default: sources are cut as in a run.
 _SHARE = 0.01
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-#: Types of keys that people group by; the others serve where there is nothing else.
-_KEYS = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
+_WHOLE = ("string", "tinyint", "smallint", "int", "bigint")
 #: How names of columns begin that are Spark's and ours.
 _OWN = (OWN_PREFIX, "_metadata")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
@@ -68,7 +65,7 @@ class Column:
         values: how many different ones there are, null included.
         heaviest: the part of the rows that the most frequent one has.
         constant: whether each file has one value only, by the name of its folder.
-        texts: the values themselves, of texts.
+        texts: the values themselves, of texts within files.
     """
 
     name: str
@@ -77,11 +74,6 @@ class Column:
     heaviest: float = 0.0
     constant: bool = False
     texts: pa.ChunkedArray | None = None
-
-    @property
-    def skew(self) -> float:
-        """How much there is to gain by planning for it as a key: its heaviest value, among many others."""
-        return self.heaviest * math.log(max(1, self.values))
 
     @property
     def is_number(self) -> bool:
@@ -96,14 +88,22 @@ class Column:
     @property
     def named_identity(self) -> bool:
         """Whether its name is that of what tells things apart."""
-        plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
-        return bool(_IDENTITY.search(plain))
+        return bool(_IDENTITY.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()))
 
     def is_identity(self, rows: int) -> bool:
         """Whether its different values are worth counting."""
         many = self.kind == "string" and self.values > max(2.0, _VALUES_PER_ROW * rows)
-        whole = self.kind in {"string", "tinyint", "smallint", "int", "bigint"}
-        return whole and not self.constant and (self.named_identity or many)
+        return self.kind in _WHOLE and not self.constant and (self.named_identity or many)
+
+    def rank_as_key(self, rows: int) -> tuple[bool, bool, bool, float]:
+        """Ascends from what people group by, the most skewed first, to quantities, days, constants and numbers of rows.
+
+        Skew is what there is to gain by planning for it: its heaviest value, among many others.
+        """
+        quantity = self.is_number and not self.named_identity and not self.constant
+        skew = self.heaviest * math.log(max(1, self.values))
+        usual = self.kind in {*_WHOLE, "boolean", "date"}
+        return not 1 < self.values < max(2, rows), not usual, quantity or self.is_time or self.kind == "boolean", -skew
 
 
 @dataclass(frozen=True)
@@ -125,104 +125,78 @@ class Profile:
 
     @property
     def key_candidates(self) -> list[Column]:
-        """The columns that rows may be grouped by, the most skewed first; quantities and days come behind all others.
+        """The columns that rows may be grouped by, the best first.
 
         Raises:
             InputError: there is none.
         """
         fit = [one for one in self.columns if one.kind.partition("(")[0] in KEY_TYPES and one.name.lower() != "date"]
-        apart = [one for one in fit if 1 < one.values < max(2, self.rows)]
-        plain = [one for one in apart if one.kind in _KEYS]
-        found = plain or apart or fit
-        if not found:
+        if not fit:
             raise InputError(
                 f"input {self.fields['path']}", "a column that can be a key", "none of such a type", "write a map step"
             )
-        return sorted(found, key=lambda one: (_is_quantity(one) or one.is_time or one.kind == "boolean", -one.skew))
+        return sorted(fit, key=lambda column: column.rank_as_key(self.rows))
 
 
-def _is_quantity(one: Column) -> bool:
-    return one.is_number and not one.named_identity and not one.constant
-
-
-def profile_of(given: str, root: str, where: str) -> Profile:
+def profile_of(path: str, root: str, where: str) -> Profile:
     """Look at an input: list it, and read a sample of its rows.
 
     Args:
-        given: a path or the name of a table, as a spec has it.
+        path: or the name of a table, as a spec has it.
 
     Raises:
         InputError: there is nothing that can be read.
         SpecError: a package or a catalog is not set up.
     """
-    if is_table_name(given):
-        return _of_table("iceberg", given, root, where)
-    path = resolved(given, root, where)
-    if is_delta(path):
-        return _of_table("delta", given, root, where)
-    files = files_at(path)
-    fields: dict[str, Any] = {"path": given, "format": format_of(path, files)}
-    days = days_of(path, files)
+    if is_table_name(path):
+        return _of_table("iceberg", path, root, where)
+    place = resolved(path, root, where)
+    fs, inner = open_input(place)
+    if fs.exists(f"{inner}/_delta_log"):
+        return _of_table("delta", path, root, where)
+    files = files_at(place)
+    fields: dict[str, Any] = {"path": path, "format": format_of(place, files)}
+    outside, days = set[str](), days_of(place, files)
     if days is not None:
-        fields["path"] = days.path if path == given else days.path.removeprefix(path.removesuffix(given))
-        path = resolve_path(days.path, Part(days.last), where)
-        files = files_at(path)
+        fields["path"] = days.path if place == path else days.path.removeprefix(place.removesuffix(path))
+        # The partition columns that a dated path names have one value in each run.
+        outside = {piece.partition("=")[0] for piece in days.path.split("/") if "={date" in piece}
+        place = resolve_path(days.path, Part(days.last), where)
+        files = files_at(place)
     if fields["format"] == "csv":
-        filled = next((file for file in files if head_of(file)), files[0])
-        options = csv_options(filled)
-        fields |= {"options": options} if options else {}
-        if "header" in options:
-            names = first_row(
-                filled, {"sep": ",", "escape": '"', **{one: str(value) for one, value in options.items()}}
-            )
-            fields["columns"] = {f"c{at + 1}": "string" for at in range(len(names))}
-    listing = list_input(Input.model_validate(fields), path, _SHARE)
+        fields |= csv_fields(next((file for file in files if head_of(file)), files[0]))
+    listing = list_input(Input.model_validate(fields), place, _SHARE)
     if fields["format"] == "json" and listing.source.columns:
         fields["columns"] = dict(listing.source.columns)
-    found = _profile(fields, listing, _outside(days))
+    profile = _profile(fields, listing, outside)
     if fields["format"] in {"csv", "json"}:
-        found = _typed(found, keeps_texts=fields.get("options", {}).get("header", True))
-    if days is None:
-        return found
-    return replace(found, day=days.last)
+        profile = _typed(profile)
+    return profile if days is None else replace(profile, day=days.last)
 
 
-def _typed(profile: Profile, *, keeps_texts: bool) -> Profile:
+def _typed(profile: Profile) -> Profile:
     """With the types of columns that are texts in CSV or JSON, as all of them in the sample have one."""
-    kinds = TEXT_KINDS if profile.fields["format"] == "csv" else [one for one in TEXT_KINDS if one.kind in _TIMES]
-    columns, found, options = list(profile.columns), dict[str, TextKind](), dict[str, str]()
-    for one in profile.columns:
-        if one.kind == "string" and not one.constant and one.texts is not None:
-            kind = text_kind(one.texts, kinds)
+    fields, types = dict(profile.fields), dict[str, TextKind]()
+    kinds = TEXT_KINDS if fields["format"] == "csv" else [kind for kind in TEXT_KINDS if kind.kind in _TIMES]
+    options, declared = dict(fields.pop("options", {})), dict(fields.pop("columns", {}))
+    for column in profile.columns:
+        if column.texts is not None and (fields["format"] == "csv" or column.name in declared):
+            kind = text_kind(column.texts, kinds)
             # One format of dates serves all of them.
             if kind and all(options.get(name, value) == value for name, value in kind.options.items()):
-                found[one.name] = kind
+                types[column.name] = kind
                 options |= kind.options
     if "dateFormat" in options:
-        found = {name: kind for name, kind in found.items() if kind.kind != "date" or kind.options}
-    columns = [replace(one, kind=found[one.name].kind) if one.name in found else one for one in columns]
-    fields = dict(profile.fields)
-    if profile.fields["format"] == "json":
-        declared = {
-            name: found[name].kind if name in found else kind for name, kind in fields.get("columns", {}).items()
-        }
-    else:
-        declared = {
-            one.name: one.kind for one in columns if not one.constant and (one.name in found or not keeps_texts)
-        }
-    more = {**fields.pop("options", {}), **options}
-    fields |= ({"options": more} if more else {}) | ({"columns": declared} if declared else {})
+        types = {name: kind for name, kind in types.items() if kind.kind != "date" or kind.options}
+    declared |= {name: kind.kind for name, kind in types.items()}
+    columns = [replace(one, kind=types[one.name].kind) if one.name in types else one for one in profile.columns]
+    fields |= ({"options": options} if options else {}) | ({"columns": declared} if declared else {})
     return replace(profile, fields=fields, columns=tuple(columns))
 
 
-def _outside(days: Days | None) -> set[str]:
-    """The partition columns that a dated path names: one value in each run."""
-    return set() if days is None else {piece.partition("=")[0] for piece in days.path.split("/") if "={date" in piece}
-
-
-def _of_table(kind: str, given: str, root: str, where: str) -> Profile:
-    fields = {"path": given, "format": kind}
-    location = "" if is_table_name(given) else resolved(given, root, where)
+def _of_table(kind: str, path: str, root: str, where: str) -> Profile:
+    fields = {"path": path, "format": kind}
+    location = "" if is_table_name(path) else resolved(path, root, where)
     # A part is asked for, and plays no part in the latest state of a table.
     table = LakeTable.pinned(Input.model_validate(fields), Part(dt.date(2026, 1, 1)), root, location)
     listing, snapshot = table.listing(_SHARE), table.snapshot
@@ -232,8 +206,8 @@ def _of_table(kind: str, given: str, root: str, where: str) -> Profile:
         if days and len(known) == len(days):
             # A day has one value, and the moments of a day many.
             outside = {column} if snapshot.kinds[column] in {"date", "string"} else set()
-            found = _profile({**fields, "parts": column}, listing, outside)
-            return replace(found, day=max(known), days_by=column)
+            profile = _profile({**fields, "parts": column}, listing, outside)
+            return replace(profile, day=max(known), days_by=column)
     return _profile(fields, listing, set())
 
 
@@ -250,19 +224,20 @@ def _profile(fields: dict[str, Any], listing: Listing, outside: set[str]) -> Pro
     lower = [name.lower() for name in types]
     # No job may read a column that Spark confuses with another one.
     confused = {name for name in types if lower.count(name.lower()) > 1 or name.lower().startswith(_OWN)}
-    left_out = outside | confused
     within = {name: type_within(types, way) for name, way in fields_within(types).items()}
     kinds = {name: kind for name, kind in {**types, **within}.items() if not kind.startswith("struct<")}
-    names = [name for name, kind in kinds.items() if name not in left_out and not kind.startswith(UNSUPPORTED)]
+    names = [
+        name for name, kind in kinds.items() if name not in outside | confused and not kind.startswith(UNSUPPORTED)
+    ]
     sample = _sample(fields, source, units, names) if units and names else None
-    found = tuple(_column(name, kinds[name], sample, constant=name in source.partition_columns) for name in names)
+    columns = tuple(_column(name, kinds[name], sample, constant=name in source.partition_columns) for name in names)
     listed = sum(unit.rows or 0 for unit in listing.units)
-    return Profile(fields, found, 0 if sample is None else len(sample), listed)
+    return Profile(fields, columns, 0 if sample is None else len(sample), listed)
 
 
 def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:
     """Some rows of some source partitions, as a run reads them."""
-    if source.format == "parquet":
+    if source.format == "parquet":  # pyarrow reads all stores, and needs no JVM
         with suppress(InputError):  # some columns are read right by Spark alone
             return _first_rows(source, units, names)
     spark = SparkSession.getActiveSession() or build_session("skewless init")
@@ -275,7 +250,7 @@ def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names
 
 
 def _first_rows(source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:
-    """The first rows of each source partition, without a JVM."""
+    """The first rows of each source partition."""
     ways = {name: fields_within(source.columns).get(name, (name,)) for name in names}
     roots = list(dict.fromkeys(way[0] for way in ways.values() if way[0] not in source.partition_columns))
     parts, rows = [], math.ceil(SAMPLED_ROWS / len(units))
@@ -283,13 +258,12 @@ def _first_rows(source: Source, units: Sequence[Unit], names: Sequence[str]) -> 
         first = unit.span[0] if unit.span else 0
         group = unit.model_copy(update={"span": (first, first + 1)})
         for batch in islice(read_unit(group, source, roots), 1):
-            own = batch.slice(0, rows)
             columns = [
-                pa.repeat(partition_value(unit, source, name), len(own)) if name in source.partition_columns
-                else pc.struct_field(own.column(way[0]), list(way[1:])) if way[1:] else own.column(name)
+                pa.repeat(partition_value(unit, source, name), len(batch)) if name in source.partition_columns
+                else pc.struct_field(batch.column(way[0]), list(way[1:])) if way[1:] else batch.column(name)
                 for name, way in ways.items()
             ]  # fmt: skip
-            parts.append(pa.table(columns, names=list(names)))
+            parts.append(pa.table(columns, names=list(names)).slice(0, rows))
     return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -299,4 +273,4 @@ def _column(name: str, kind: str, sample: pa.Table | None, *, constant: bool) ->
     values = sample.column(name)
     counts = pc.value_counts(values.combine_chunks()).field("counts")
     heaviest = (pc.max(counts).as_py() or 0) / max(1, len(sample))
-    return Column(name, kind, len(counts), heaviest, constant, values if kind == "string" else None)
+    return Column(name, kind, len(counts), heaviest, constant, values if kind == "string" and not constant else None)

@@ -1,0 +1,212 @@
+"""What commands show of a job and its runs: the bills of nights, a run under other policies, the standing states."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Amounts
+from skewless.errors import PlanError, RunDirectoryError, SpecError, nearest
+from skewless.planner.policies import POLICIES
+from skewless.run.directory import RunDirectory
+from skewless.run.folder import runs_below
+from skewless.run.run_bills import Night, Rates, nights, rates_of
+from skewless.run.storage import Storage
+from skewless.spec.spec import JobSpec
+from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
+from skewless_cli import say
+from skewless_cli.run_view import figure
+from skewless_lake.replays import replayed
+
+
+def costs_as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, Any]:
+    """The object of ``skewless costs --json``: seconds are core-seconds, but for those that were saved.
+
+    Raises:
+        RunDirectoryError: no run below the root has a bill.
+        SpecError: the file of rates is wrong.
+    """
+    rates, folder = rates_of(root), runs_below(root)
+    billed = sorted(nights(folder, job, since), key=lambda night: (night.date, night.job, night.run))
+    if not billed:
+        whose, late = f" of job {job}" if job else "", f" since {since}" if since else ""
+        hint = "run one; runs of older releases have no bill"
+        raise RunDirectoryError.saying(f"runs folder {folder}", f"no run{whose}{late} has a bill", hint)
+    days = [{"day": day, **_sums(list(some), rates)} for day, some in groupby(billed, lambda night: night.date)]
+    return {"job": job, "rates": rates.model_dump() if rates else None, "days": days, "total": _sums(billed, rates)}
+
+
+def _sums(some: Sequence[Night], rates: Rates | None) -> dict[str, Any]:
+    amounts = Amounts.total(night.bill.counted for night in some)
+    saved = [night.savings.seconds_saved for night in some if night.savings is not None]
+    known = [seconds for seconds in saved if seconds is not None]
+    return {
+        "runs": len(some),
+        "used_seconds": round(amounts.used, 3),
+        "idle_seconds": round(amounts.idle, 3),
+        "skew_seconds": round(amounts.skew, 3),
+        "lost_seconds": round(sum(night.bill.lost_seconds for night in some), 3),
+        "tries_without_bill": sum(night.bill.unknown for night in some),
+        "shuffle_bytes": amounts.shuffle_bytes,
+        "spilled_bytes": amounts.spilled_bytes,
+        "price": rates and round(rates.price(sum(night.bill.held for night in some)), 6),
+        "saved_seconds": round(sum(known), 3) if known else None,
+        "saved_runs": len(known),
+    }
+
+
+def cost_lines(costs: Mapping[str, Any]) -> Iterator[str]:
+    """The table, a line each, and what it does not hold."""
+    rates = costs["rates"]
+    price = [f"price, {rates['currency']}"] if rates else []
+    head = ["day", "used", "idle", "skew", "lost tries", "shuffled", "spilled", *price, "saved"]
+    table = [head, *(_cost_cells(day["day"], day) for day in costs["days"]), _cost_cells("total", costs["total"])]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join([first.strip().ljust(widths[0]), *others])
+    hour = f"{rates['core_hour']:g} {rates['currency']} for a core and an hour" if rates else ""
+    yield (
+        "Used, idle, skew and lost tries are core-seconds; prices are of all four, at "
+        f"{hour or 'no rate: costs.yaml at the data root has none'}. Saved are seconds that longest tasks were shorter "
+        "than under plain hashing."
+    )
+    if without := costs["total"]["tries_without_bill"]:
+        yield f"{without:,} tries have left no bill, as their driver was killed or is at work: they are not in it."
+
+
+def _cost_cells(day: str, sums: Mapping[str, Any]) -> list[str]:
+    price = [] if sums["price"] is None else [f"{sums['price']:,.4f}"]
+    some = "" if sums["saved_runs"] == sums["runs"] else f" ({sums['saved_runs']} of {sums['runs']} runs)"
+    saved = "not known" if sums["saved_seconds"] is None else f"{sums['saved_seconds']:,.1f} s{some}"
+    seconds = [f"{sums[f'{name}_seconds']:,.1f}" for name in ("used", "idle", "skew", "lost")]
+    return [day, *seconds, f"{sums['shuffle_bytes']:,}", f"{sums['spilled_bytes']:,}", *price, saved]
+
+
+def policies_of(text: str | None) -> tuple[str, ...]:
+    """The policies of a list like ``static,adaptive``; without a list, all policies.
+
+    Raises:
+        SpecError: a policy is unknown; the error names the first.
+    """
+    if text is None:
+        return tuple(POLICIES)
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if unknown := next((name for name in names if name not in POLICIES), None):
+        raise SpecError("--policies", "known policies", repr(unknown), nearest(unknown, POLICIES))
+    return names
+
+
+def replay_as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
+    """The object of ``skewless replay --json``: the run as it was, and under each policy.
+
+    A policy that has no safe plan or no ring for the job is named under ``refused``.
+
+    Raises:
+        PlanError: the run is not finished.
+    """
+    lines, refused = [replayed(run, AS_IT_RAN).model_dump(mode="json", exclude={"version"})], []
+    for policy in policies:
+        try:
+            lines.append(replayed(run, policy).model_dump(mode="json", exclude={"version"}))
+        except (PlanError, SpecError) as err:
+            refused.append({"policy": policy, "reason": str(err)})
+    return {"run_dir": str(run), "policies": lines, "refused": refused}
+
+
+def show_replay(replays: dict[str, Any], console: Console) -> None:
+    """Print the object that ``replay_as_object`` returns."""
+    table = Table(title=f"replayed: {escape(replays['run_dir'])}", title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for name in ("makespan/bound", "S", "imbalance", "in the mean", "forwarded", "states", "stages"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in replays["policies"]:
+        error = f" ± {line['error']:.0%}" if line["error"] else ""
+        table.add_row(
+            escape(line["policy"]),
+            figure(line["makespan_over_bound"], ".3f") + error,
+            figure(line["s"], ".4f"),
+            figure(line["imbalance_final"], ".3%"),
+            figure(line["imbalance_fraction"], ".3%"),
+            *(figure(line[name], ",") for name in ("rows_forwarded", "states", "stages")),
+        )
+    console.print(table)
+    if any(line["error"] for line in replays["policies"]):
+        say(console, ERROR_WORDS)
+    for line in replays["policies"]:
+        for stage, sentence in enumerate(line["decisions"], start=1):
+            say(console, f"{line['policy']}, stage {stage}: {sentence}")
+    for refusal in replays["refused"]:
+        say(console, f"{refusal['policy']}: not played: {refusal['reason']}")
+
+
+def states_location_of(spec: JobSpec, where: str, root: str) -> str:
+    """The folder of the states of a job; a ``SpecError`` if the job keeps no states."""
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
+    from skewless_spark.windows.found import states_location  # noqa: PLC0415  # imports Spark
+
+    return states_location(spec, root)
+
+
+def states_as_object(location: str) -> dict[str, Any]:
+    """The object of ``skewless states --json``."""
+    return {"states_path": location, "parts": [_held(part) for part in held_parts(location)]}
+
+
+def _held(held: HeldPart) -> dict[str, Any]:
+    line = {
+        "fingerprint": held.fingerprint,
+        "part": held.part,
+        "version": held.newest,
+        "versions": held.versions,
+        "damaged": held.version is None,
+    }
+    if held.version is None:
+        return line
+    return {
+        **line,
+        "files": len(held.version.files),
+        "rows": held.version.rows,
+        "states": sum(file.rows for file in held.version.states),
+        "bytes": sum(file.size_bytes for file in held.version.states),
+        "run": held.version.run,
+    }
+
+
+def show_states(location: str, console: Console) -> None:
+    """Print the parts that have states, by fingerprint."""
+    lines = states_as_object(location)["parts"]
+    if not lines:
+        say(console, f"no states are kept in {location} yet")
+    for fingerprint, parts in groupby(lines, lambda line: line["fingerprint"]):
+        say(console, f"states {location}/{fingerprint}")
+        say(
+            console,
+            f"{'part':<15} {'version':>7} {'of':>3} {'files':>6} {'rows':>15} {'states':>13} {'bytes':>15}  made by",
+        )
+        for line in parts:
+            begin = f"{line['part']:<15} {line['version']:>7} {line['versions']:>3} "
+            if line["damaged"]:
+                say(console, f"{begin}damaged: the next run that needs this part reduces it anew")
+            else:
+                counts = f"{line['files']:>6,} {line['rows']:>15,} {line['states']:>13,} {line['bytes']:>15,}"
+                say(console, f"{begin}{counts}  {line['run']}")
+
+
+def prune_states(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> Iterator[str]:
+    """Remove the states that are not kept any more; a sentence for each, and one for all."""
+    limits = StatesLimits(parts=spec.covered.kept_parts)
+    doomed = doomed_states(location, now, limits)
+    mark = "dry run: " if dry_run else ""
+    for file in doomed:
+        yield f"{mark}remove {file.path} ({file.size_bytes:,} bytes): {file.reason}"
+    if not dry_run:
+        remove_states(location, doomed, now, limits)
+    yield f"{mark}{len(doomed):,} files of {sum(file.size_bytes for file in doomed):,} bytes in {Storage(location)}"
