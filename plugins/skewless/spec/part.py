@@ -132,12 +132,9 @@ def hours_of(day: dt.date, timezone: str) -> tuple[str, ...]:
         begin = dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC) - dt.timedelta(hours=2)
         there = [(begin + step * _CLOCK_STEP).astimezone(zone) for step in range(4 * 29)]
     except OverflowError:
-        raise _beyond_calendar(str(day), "a day whose hours are all in the years 1 to 9999") from None
+        required = "a day whose hours are all in the years 1 to 9999"
+        raise SpecError(f"part {day}", required, "one at an end of the calendar", "compute another one") from None
     return tuple(dict.fromkeys(_clock_hour(moment) for moment in there if moment.date() == day))
-
-
-def _beyond_calendar(part: str, required: str) -> SpecError:
-    return SpecError(f"part {part}", required, "one at an end of the calendar", "compute another one")
 
 
 def _clock_hour(there: dt.datetime) -> str:
@@ -156,7 +153,8 @@ def parts_until(last: Part, count: int, timezone: str) -> tuple[Part, ...]:
         SpecError: there are not so many days in the calendar.
     """
     if last.date.toordinal() < count:  # days, or more than enough days for as many hours
-        raise _beyond_calendar(last.name, f"one with {count - 1:,} parts before it")
+        required = f"one with {count - 1:,} parts before it"
+        raise SpecError(f"part {last.name}", required, "one at an end of the calendar", "compute another one")
     if last.hour is None:
         return tuple(Part(last.date - dt.timedelta(days=back)) for back in reversed(range(count)))
     day, found = last.date, [Part(last.date, hour) for hour in hours_of(last.date, timezone)]
@@ -223,19 +221,19 @@ def resolve_path(path: str, part: Part, where: str) -> str:
             steps up with the day.
     """
 
-    def put(found: re.Match[str]) -> str:
-        name, form = found[1], found[2]
+    def put(field: re.Match[str]) -> str:
+        name, form = field[1], field[2]
         if name == "date":
-            return _formed(part.date, found, where) if form is not None else part.date.isoformat()
+            return _formed(part.date, field, where) if form is not None else part.date.isoformat()
         if name != "hour":
-            raise SpecError.saying(where, f"there is no field {found[0]}", "write {date}, {date:%Y/%m/%d} or {hour}")
+            raise SpecError.saying(where, f"there is no field {field[0]}", "write {date}, {date:%Y/%m/%d} or {hour}")
         if part.hour is None:
-            raise SpecError.saying(where, f"a job of days has no {found[0]}", "set schedule.part: hour-1")
+            raise SpecError.saying(where, f"a job of days has no {field[0]}", "set schedule.part: hour-1")
         if form is None:
             return part.hour
         if _HOUR not in form:
-            raise SpecError.saying(where, f"the directive %H is missing in {found[0]}", "write for example {hour:%H}")
-        return _formed(part.date, found, where, part.hour)
+            raise SpecError.saying(where, f"the directive %H is missing in {field[0]}", "write for example {hour:%H}")
+        return _formed(part.date, field, where, part.hour)
 
     resolved = _FIELD.sub(put, path)
     if ".." in re.split(r"[/\\]", resolved):  # a form of dots alone is a day as well
@@ -247,6 +245,7 @@ def resolve_path(path: str, part: Part, where: str) -> str:
 _DIGITS = {"Y": 4, "G": 4, "j": 3, "y": 2, "m": 2, "d": 2, "V": 2, "u": 1}
 #: What together tells a day.
 _DAY_FORMS = ("Ymd", "ymd", "Yj", "yj", "GVu")
+_MARK = "\0"
 
 
 class DatedPath:
@@ -258,23 +257,20 @@ class DatedPath:
 
     def __init__(self, path: str, where: str) -> None:
         """Take a path apart that names each part; a ``SpecError`` if its parts cannot be listed."""
-        # For each directive a sign that no path has, so that the rest can be taken apart as a path.
-        text = _FIELD.sub(_as_signs, path)
-        pieces = text.split("/")
-        named = [at for at, piece in enumerate(pieces) if _SIGN.search(piece)]
+        # A directive is a mark that no path has and its letter, so that the rest can be taken apart as a path.
+        pieces = _FIELD.sub(_marked, path).split("/")
+        named = [at for at, piece in enumerate(pieces) if _MARK in piece]
         own = pieces[named[0] : named[-1] + 1]
         if "**" in own:
             raise SpecError(where, "no ** between the day and the hour of a path, with window: all", repr(path)[:120])
-        signs = _SIGN.findall("/".join(own))
-        self._directives = [_SIGNS[ord(sign) - 1] for sign in signs]
+        self._directives = re.findall(f"{_MARK}(.)", "/".join(own))
         if not any(set(form) <= set(self._directives) for form in _DAY_FORMS):
             raise SpecError(
                 where, "a path that tells the day, like {date:%Y-%m-%d}, with window: all", repr(path)[:120]
             )
         self._depth = len(own)
-        self._pattern = re.compile("/".join(_matching(piece) for piece in own))
-        globs = [re.sub(rf"\*?{_SIGN.pattern}+\*?", "*", piece) for piece in own]
-        globs = [re.sub(r"\*+", "*", piece) for piece in globs]
+        self._pattern = re.compile("/".join(map(_matching, own)))
+        globs = [re.sub(rf"\**({_MARK}.)+\**|\*+", "*", piece) for piece in own]
         self.pattern = "/".join([*pieces[: named[0]], *globs])
 
     def part_at(self, path: str, timezone: str) -> Part | None:
@@ -282,24 +278,19 @@ class DatedPath:
         match = self._pattern.fullmatch("/".join(path.rstrip("/").split("/")[-self._depth :]))
         if match is None:
             return None
-        found = list(zip(self._directives, match.groups(), strict=True))
-        values = dict(found)
-        if any(values[one] != text for one, text in found):
-            return None
+        texts = list(zip(self._directives, match.groups(), strict=True))
+        values = dict(texts)
         form = next(form for form in _DAY_FORMS if set(form) <= set(values))
         text, directives = " ".join(values[one] for one in form), " ".join(f"%{one}" for one in form)
         try:
             day = dt.datetime.strptime(text, directives).replace(tzinfo=dt.UTC).date()
         except ValueError:
             return None
-        hour = values.pop("H", None)
-        if any(day.strftime(f"%{one}") != text for one, text in values.items()):
+        hour = values.get("H")
+        # A path may have a directive twice.
+        if any(text != (hour if one == "H" else day.strftime(f"%{one}")) for one, text in texts):
             return None
         return Part(day, hour) if hour is None or hour in hours_of(day, timezone) else None
-
-
-_SIGNS = (*_DIGITS, "H")
-_SIGN = re.compile(f"[\x01-{chr(len(_SIGNS))}]")
 
 
 def path_of_all_parts(path: str) -> str:
@@ -311,32 +302,30 @@ def path_of_all_parts(path: str) -> str:
     return _FIELD.sub(lambda field: "/".join("[0-9]*" for _ in (field[2] or "").split("/")), path)
 
 
-def _as_signs(found: re.Match[str]) -> str:
-    form = found[2] or {"date": "%Y-%m-%d", "hour": "%H"}[found[1]]
-    signs = {f"%{one}": chr(at + 1) for at, one in enumerate(_SIGNS)} | {"%%": "%"}
-    return "".join(signs.get(one, one) for one in re.split("(%.)", form))
+def _marked(field: re.Match[str]) -> str:
+    form = field[2] or {"date": "%Y-%m-%d", "hour": "%H"}[field[1]]
+    return re.sub("%(.)", lambda found: "%" if found[1] == "%" else f"{_MARK}{found[1]}", form)
 
 
 def _matching(piece: str) -> str:
-    """A regular expression for a piece of a path: its globs match as those of a file system, signs are digits."""
-    found = []
-    for token in re.findall(r"\[[^]]+\]|.", piece, re.DOTALL):
-        if _SIGN.fullmatch(token):
-            directive = _SIGNS[ord(token) - 1]
-            found.append(r"(\d\db?)" if directive == "H" else rf"(\d{{{_DIGITS[directive]}}})")
+    """A regular expression for a piece of a path: its globs match as those of a file system, directives are digits."""
+    pattern = ""
+    for token in re.findall(rf"{_MARK}.|\[[^]]+\]|.", piece, re.DOTALL):
+        if token[0] == _MARK:
+            pattern += r"(\d\db?)" if token[1] == "H" else rf"(\d{{{_DIGITS[token[1]]}}})"
         elif len(token) > 1:
-            found.append("[" + re.escape(token[1:-1]).replace(r"\-", "-").replace("!", "^", 1) + "]")
+            pattern += "[" + re.escape(token[1:-1]).replace(r"\-", "-").replace("!", "^", 1) + "]"
         else:
-            found.append({"*": "[^/]*", "?": "[^/]"}.get(token, re.escape(token)))
-    return "".join(found)
+            pattern += {"*": "[^/]*", "?": "[^/]"}.get(token, re.escape(token))
+    return pattern
 
 
-def _formed(date: dt.date, found: re.Match[str], where: str, hour: str | None = None) -> str:
+def _formed(date: dt.date, field: re.Match[str], where: str, hour: str | None = None) -> str:
     """A day by a form, and the hour in it as the part names it: the second one keeps its letter."""
-    form = found[2]
+    form = field[2]
     known = _DIRECTIVES | {"H"} if hour else _DIRECTIVES
     odd = next((one for one in re.findall(r"%(.?)", form) if one not in known or not one), None)
     if odd is not None or not form:
-        came = f"%{odd} in {found[0]}" if odd is not None else found[0]
+        came = f"%{odd} in {field[0]}" if odd is not None else field[0]
         raise SpecError(where, "directives of a day like %Y, %m and %d", came, "write for example {date:%Y/%m/%d}")
     return "".join(hour if one == _HOUR and hour else date.strftime(one) for one in re.split("(%.)", form) if one)

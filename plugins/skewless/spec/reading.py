@@ -10,13 +10,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from yaml.composer import Composer
-from yaml.constructor import SafeConstructor
-from yaml.resolver import Resolver
 
 from skewless.document import one_line, sentence_of, sentence_of_part, shortened
 from skewless.errors import SpecError, nearest
@@ -63,16 +60,15 @@ def load_defaults(folder: Path) -> dict[str, Any]:
     except ValueError:  # a path with NUL
         return {}
     where = f"defaults {path}"
-    given = mapping_of(_text_of(path), where)
-    if "name" in given:
+    fields = mapping_of(_text_of(path), where)
+    if "name" in fields:
         raise SpecError.saying(f"{where}, field name", "each spec has a name of its own", "remove it")
     try:
-        JobSpec.model_validate(given)
+        JobSpec.model_validate(fields)
     except ValidationError as err:
-        told = sentence_of_part(err, JobSpec, where, SpecError)
-        if told is not None:
-            raise told from None
-    return given
+        if fault := sentence_of_part(err, JobSpec, where, SpecError):
+            raise fault from None
+    return fields
 
 
 def parse_spec(
@@ -202,13 +198,8 @@ def read_yaml(text: str) -> Any:
     """
     if len(text) > LONGEST_TEXT:
         raise YamlFault(f"it has more than {LONGEST_TEXT:,} characters")
-    if _FAST is not None and "\t" not in text:  # libyaml takes tabs within a value, PyYAML does not
-        try:
-            return yaml.load(text, _FAST)  # noqa: S506  # as below
-        except (yaml.YAMLError, ValueError, RecursionError):
-            pass  # it is read again, for the words of what is wrong
     try:
-        return yaml.load(text, _PlainLoader)  # noqa: S506  # a SafeLoader that is stricter still
+        return yaml.load(text, _Plain)  # noqa: S506  # a SafeLoader that is stricter still
     except yaml.YAMLError as err:
         raise _in_words(err) from None
     except RecursionError:
@@ -219,15 +210,8 @@ def read_yaml(text: str) -> Any:
         raise YamlFault(f"a value cannot be read ({one_line(str(err), 200)})", "quote it if it is text") from None
 
 
-# Both loaders below have it over their own; to a type checker it is one of them.
-if TYPE_CHECKING:
-    _Loader = yaml.SafeLoader
-else:
-    _Loader = object
-
-
-class _Plain(_Loader):
-    """What makes a loader one that refuses keys given twice (PyYAML keeps the last one), aliases and tags.
+class _Plain(yaml.SafeLoader):
+    """A loader that refuses keys given twice (PyYAML keeps the last one), aliases and tags.
 
     A spec has no use for aliases, and a few lines of them can stand for gigabytes or for themselves. Nor has it for
     tags, which name the type that a value is made of.
@@ -258,30 +242,6 @@ class _Plain(_Loader):
                     raise YamlFault(fact, "keep one of the two", key.start_mark.line + 1)
                 written.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-class _PlainLoader(_Plain, yaml.SafeLoader):
-    """The loader whose messages are told in words."""
-
-
-def _fast_loader() -> type[yaml.SafeLoader] | None:
-    """The same on libyaml, which needs a third of the time, where PyYAML has it; its messages are others."""
-    try:
-        from yaml.cyaml import CParser  # type: ignore[attr-defined]  # noqa: PLC0415
-    except ImportError:
-        return None
-
-    class Loader(_Plain, Composer, CParser, SafeConstructor, Resolver):
-        def __init__(self, text: str) -> None:
-            CParser.__init__(self, text)
-            Composer.__init__(self)
-            SafeConstructor.__init__(self)
-            Resolver.__init__(self)
-
-    return Loader
-
-
-_FAST = _fast_loader()
 
 
 def _whole(node: yaml.ScalarNode) -> str:
