@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import reprlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Self, cast
@@ -246,34 +246,25 @@ def _sha256(text: str | bytes) -> str:
 _SEAL_LENGTH = len(f',"checksum":"{_sha256("")}"}}\n')
 
 
-def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]) -> SkewlessError:
-    """The first fault that pydantic found, as our error; for a misspelt field it names the nearest known one."""
-    return _sentence(err.errors(), model, where, kind)
-
-
-def sentence_of_part(
-    err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]
-) -> SkewlessError | None:
-    """The same of a value that need not be complete: None if nothing but fields is missing."""
-    faults = [fault for fault in err.errors() if fault["type"] != "missing"]
-    return _sentence(faults, model, where, kind) if faults else None
-
-
-def _sentence(
-    found: Sequence[ErrorDetails], model: type[BaseModel], where: str, kind: type[SkewlessError]
+def sentence_of(
+    err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError], *, partial: bool = False
 ) -> SkewlessError:
-    faults = sorted(found, key=lambda fault: fault["type"] != "extra_forbidden")
-    fault = faults[0]  # a misspelt field explains the missing one beside it
+    """The first fault that pydantic found, as our error; for a misspelt field it names the nearest known one.
+
+    Of a value that is ``partial``, missing fields are no faults.
+    """
+    faults = [fault for fault in err.errors() if not partial or fault["type"] != "missing"]
+    # A misspelt field explains the missing one beside it.
+    fault = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")
     path = [one_line(str(part)) for part in fault["loc"] if part != "[key]"]
     spot = f"{where}, field {'.'.join(path)}" if path else where
-    more = len(faults) - 1
-    also = f" (and {more} more)" if more else ""
+    also = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     if fault["type"] == "extra_forbidden":
         return kind.saying(spot, f"there is no such field{also}", nearest(path[-1], _fields_at(model, path[:-1])))
     if fault["type"] == "missing":
         return kind.saying(spot, f"this field is missing{also}", "add it")
-    told = fault.get("ctx", {}).get("came")
-    came = shortened(fault.get("input")) if told is None else one_line(str(told), 160)
+    observed = fault.get("ctx", {}).get("came")
+    came = shortened(fault.get("input")) if observed is None else one_line(str(observed), 160)
     return kind(spot, one_line(_required(fault), 400), f"{came}{also}")
 
 

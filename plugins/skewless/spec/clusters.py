@@ -44,33 +44,24 @@ class SparkSettings(Frozen):
 
     @field_validator("conf", mode="before", json_schema_input_type=dict[_ConfName, _Plain])
     @classmethod
-    def _conf_as_text(cls, given: Any) -> Any:
-        return _as_text(given)
+    def _conf_as_text(cls, conf: Any) -> Any:
+        """Numbers, and true and false, as Spark has them."""
+        if not isinstance(conf, dict):
+            return conf
+        return {
+            name: str(value).lower() if isinstance(value, bool | int | float) else value for name, value in conf.items()
+        }
 
     @field_validator("conf")
     @classmethod
-    def _without_secrets(cls, given: dict[str, str]) -> dict[str, str]:
-        for name, value in given.items():
+    def _without_what_is_elsewhere(cls, conf: dict[str, str]) -> dict[str, str]:
+        for name, value in conf.items():
             if _SECRET.search(name) or without_secrets(value) != value:
                 raise unmet("no secrets: they belong into the connection", f"{name[:80]!r}")
-        return given
-
-    @field_validator("conf")
-    @classmethod
-    def _without_fields_of_their_own(cls, conf: dict[str, str]) -> dict[str, str]:
         for name, field in _FIELD_OF.items():
             if name in conf:
                 raise unmet(f"no {name}, which is {field}", f"{conf[name][:80]!r}")
         return conf
-
-
-def _as_text(given: Any) -> Any:
-    """Numbers, and true and false, as Spark has them."""
-    if not isinstance(given, dict):
-        return given
-    return {
-        name: str(value).lower() if isinstance(value, bool | int | float) else value for name, value in given.items()
-    }
 
 
 #: Settings of Spark that are fields.

@@ -102,8 +102,10 @@ _DEFAULTS = {
 }  # fmt: skip
 
 
-def _as_option(value: str | float) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _spellings(kind: str) -> dict[str, str]:
+    """The options of a format by their names in small letters."""
+    known = {name.lower(): name for name in OPTIONS.get(kind, ())}
+    return {**known, "delimiter": "sep", "charset": "encoding"} if "sep" in known else known
 
 
 class Input(Tagged):
@@ -178,8 +180,7 @@ class Input(Tagged):
     def _of_its_reader(cls, options: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
         if (kind := info.data.get("format", "")) not in OPTIONS:  # which is refused as a whole
             return options
-        known = {name.lower(): name for name in OPTIONS[kind]}
-        known |= {"delimiter": "sep", "charset": "encoding"} if "sep" in known else {}
+        known, named = _spellings(kind), set[str]()
         for name in options or {}:
             if name.lower() in map(str.lower, _PINNED):
                 raise unmet("options that do not change which files are read", f"{name}; name the files in path")
@@ -187,10 +188,9 @@ class Input(Tagged):
                 raise unmet("options that do not change the types", f"{name}; say types in columns")
             if name.lower() not in known:
                 raise unmet("options of Spark's reader", f"{name!r}; {nearest(name, known.values())}")
-        named = [known[name.lower()] for name in options or {}]
-        twice = next((name for name in named if named.count(name) > 1), None)
-        if twice is not None:
-            raise unmet("each option once", f"{twice!r} twice")
+            if known[name.lower()] in named:
+                raise unmet("each option once", f"{known[name.lower()]!r} twice")
+            named.add(known[name.lower()])
         return options
 
     @model_validator(mode="after")
@@ -204,9 +204,11 @@ class Input(Tagged):
     @property
     def reader_options(self) -> dict[str, str]:
         """The options as Spark takes them, by their names there, with our defaults."""
-        known = {"delimiter": "sep", "charset": "encoding"}
-        known |= {name.lower(): name for name in OPTIONS.get(self.format, ())}
-        texts = {known[name.lower()]: _as_option(value) for name, value in (self.options or {}).items()}
+        known = _spellings(self.format)
+        texts = {
+            known[name.lower()]: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in (self.options or {}).items()
+        }
         return {**_DEFAULTS.get(self.format, {}), **texts}
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from skewless.document import one_line, sentence_of, sentence_of_part, shortened
+from skewless.document import one_line, sentence_of, shortened
 from skewless.errors import SpecError, nearest
 from skewless.spec.spec import JobSpec
 
@@ -66,8 +66,8 @@ def load_defaults(folder: Path) -> dict[str, Any]:
     try:
         JobSpec.model_validate(fields)
     except ValidationError as err:
-        if fault := sentence_of_part(err, JobSpec, where, SpecError):
-            raise fault from None
+        if any(fault["type"] != "missing" for fault in err.errors()):
+            raise sentence_of(err, JobSpec, where, SpecError, partial=True) from None
     return fields
 
 

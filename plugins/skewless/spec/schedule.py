@@ -108,10 +108,6 @@ class Schedule(Frozen):
             raise unmet("either cron or asset", "both")
         if self.partitioned and self.asset is None:
             raise unmet("partitioned beside asset, whose events have the partition keys", "partitioned alone")
-        return self
-
-    @model_validator(mode="after")
-    def _final_days_have_keys(self) -> Self:
         of_final = [name for name in self.assets if name.startswith(RESULT_ASSET) and name.endswith(FINAL_ASSET)]
         if of_final and not self.partitioned:
             raise unmet("partitioned: true, as events of final days have partition keys", shortened(of_final[0]))
