@@ -28,7 +28,8 @@ def replayed(run: RunDirectory, policy: str) -> Replayed:
         decided = [stage for stage in range(1, len(reports) + 1) if run.exists(f"decisions/{stage:04d}.json")]
         played = as_it_ran(job, plans, reports, [run.decision(stage).sentence for stage in decided])
     else:
-        played = replay(job, reports, policy, run.first_plan_of(policy))
+        # Plan 0 may be from the last run; another policy begins with a plan of its own.
+        played = replay(job, reports, policy, run.plan(0) if policy == job.spec.routing.policy.name else None)
     run.write_once(replay_document(policy), played)
     return played
 

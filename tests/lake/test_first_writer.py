@@ -14,8 +14,8 @@ import pytest
 from skewless.documents.commit import StepCommit
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
+from skewless.run.objects.client import ObjectFiles
 from skewless.run.objects.location import as_written, open_location
-from skewless.run.objects.object_files import ObjectFiles
 from skewless.run.storage import content_checksum
 from skewless_cli.doctor import check_places
 from tests.broken_wire import Fault, broken_wire, once_each

@@ -17,7 +17,6 @@ from fsspec import asyn
 
 from skewless.publication import places
 from skewless.run.objects import client
-from skewless.run.objects import object_files as files
 from skewless_leases.liveness import heartbeat
 from skewless_leases.ownership import lease
 from skewless_leases.stores import object_store
@@ -46,7 +45,7 @@ class Machine:
             (lease, "time", clock),
             (heartbeat, "time", clock),
             (heartbeat, "threading", SimpleNamespace(Event=lambda: _Event(world), Thread=partial(_Thread, world))),
-            *((module, "obstore", self.bucket) for module in (client, files, object_store)),
+            *((module, "obstore", self.bucket) for module in (client, object_store)),
             (client, "from_url", lambda *_, **__: self.store),
             (client, "_trusted", []),
             (asyn, "sync", at_once),

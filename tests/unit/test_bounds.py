@@ -104,10 +104,6 @@ def test_nothing_to_place_has_bounds_of_nothing() -> None:
         (lambda: whole_bound([float("inf")], 1), "bounds: expected a list of finite weights"),
         (lambda: whole_bound([[1.0]], 1), "bounds: expected a list of finite weights"),
         (lambda: whole_bound([5, 6], 2, total=10), "bounds: expected a total of at least 11, the sum of the weights"),
-        (
-            lambda: certify(Keys(9, ("k", 4), splittable=True, weights=[5, 4]), 2, 9),
-            "certificate: expected weights whose largest is 4, as the heaviest key, but got [5.0]",
-        ),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(call: Callable[[], object], sentence: str) -> None:

@@ -331,11 +331,3 @@ def test_what_tasks_have_reported_is_listed_and_nothing_else(run: RunDirectory) 
     attempt.report([attempt.path("data/one.parquet")])
     assert attempt.listed("data") == paths[:1]
     assert attempt.listed("other") == []
-
-
-def test_plan_0_is_that_of_the_spec_s_policy_and_of_no_other(local: RunDirectory) -> None:
-    spec = synthetic.spec(policy="doubling", waves=(1, 4))
-    local.write_once("job.json", JOB.model_copy(update={"spec": spec}))
-    local.write_once("plans/0000.json", PLAN)
-    found = {policy: local.first_plan_of(policy) for policy in ("static", "halving", "doubling")}
-    assert found == {"static": None, "halving": None, "doubling": PLAN}

@@ -198,8 +198,10 @@ def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
         return Admission(plain.waves, "")
     if any(one.setup_seconds for one in job.algebra.values()):
         return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
-    unknown = row_seconds_before(job, known.seen) is None
-    if unknown and ("probe" in job.spec.routing.first_plan or _wasted_part(job, plain, known) > SURE):
+    unknown, tasks = row_seconds_before(job, known.seen) is None, plain.task_count
+    # What the error of a forecast of all rows would cost, as a part of the makespan.
+    wasted = wasted_rows(float(job.rows), float(known.seen.seen_rows), tasks, known.spread) * tasks / max(1, job.rows)
+    if unknown and ("probe" in job.spec.routing.first_plan or wasted > SURE):
         probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
         waves = (0, max(probed, default=1))
         return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")
@@ -224,30 +226,16 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
 
 
-def _costs_may_be_unlike(job: Job, plain: RoutingPlan, known: _Known) -> bool:
-    """Whether rows may cost more for some keys, and no later stage corrects it; each piece would be set up anew."""
-    last, setup = plain.waves[1] == len(job.waves), any(one.setup_seconds for one in job.algebra.values())
-    return known.source.kind == "sample" and last and not setup and row_seconds_before(job, known.seen) is None
-
-
-def _wasted_part(job: Job, plain: RoutingPlan, known: _Known) -> float:
-    """What the error of a forecast of all rows would cost, as a part of the makespan."""
-    tasks = plain.task_count
-    return wasted_rows(float(job.rows), float(known.seen.seen_rows), tasks, known.spread) * tasks / max(1, job.rows)
-
-
 def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str) -> RoutingPlan:
     report = _as_report(job, plain, known.seen)
     # A sample is a part of the input, and is admitted with it; an earlier run's rows are not.
-    part = min(1.0, known.seen.seen_rows / max(1, job.rows)) if known.source.kind == "sample" else 0.0
+    sampled = known.source.kind == "sample"
+    part = min(1.0, known.seen.seen_rows / max(1, job.rows)) if sampled else 0.0
+    # Rows may cost more for some keys, and no later stage corrects it; where there is a set-up each piece has its own.
+    last, setup = plain.waves[1] == len(job.waves), any(one.setup_seconds for one in job.algebra.values())
+    unlike = sampled and last and not setup and row_seconds_before(job, known.seen) is None
     forecast = Forecast.after(
-        job,
-        plain,
-        report,
-        plain.waves,
-        expected_keys=known.expected_keys,
-        counted_part=part,
-        costs_unlike=_costs_may_be_unlike(job, plain, known),
+        job, plain, report, plain.waves, expected_keys=known.expected_keys, counted_part=part, costs_unlike=unlike
     )
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])

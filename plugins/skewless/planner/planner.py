@@ -193,7 +193,9 @@ def candidate_of(one: PricedPlan, still: PricedPlan, chosen: bool) -> Candidate:
         words = f"refused, {proposal.refusal}"
     else:
         beside = "" if one is still else f" ({against:+.1%} against standing still)"
-        words = f"the largest task gets {one.makespan_rows:,.0f} rows{beside}; {_verdict(one, still, chosen)}"
+        longer = one.makespan_rows > still.makespan_rows
+        refusal = "refused, standing still is done sooner" if longer else "refused, another costs less"
+        words = f"the largest task gets {one.makespan_rows:,.0f} rows{beside}; {'taken' if chosen else refusal}"
     return Candidate(
         action=proposal.action,
         makespan_rows=one.makespan_rows,
@@ -203,14 +205,6 @@ def candidate_of(one: PricedPlan, still: PricedPlan, chosen: bool) -> Candidate:
         chosen=chosen,
         sentence=f"{proposal.sentence}: {words}",
     )
-
-
-def _verdict(one: PricedPlan, still: PricedPlan, chosen: bool) -> str:
-    if chosen:
-        return "taken"
-    if one.makespan_rows > still.makespan_rows:
-        return "refused, standing still is done sooner"
-    return "refused, another costs less"
 
 
 def sentence_of(

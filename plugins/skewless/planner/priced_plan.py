@@ -263,7 +263,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[PricedPlan]:
         proposal=Proposal("stand still", "change nothing"),
         routing=forecast.plan_with(),
         placement=forecast.placement_now,
-        loads=forecast.loads_unchanged(),
+        loads=forecast.loads_unchanged,
         forwarded_rows=0.0,
         new_states=0,
     )

@@ -191,10 +191,6 @@ class RunDirectory(Storage):
         self.require_its_own(name, f"the plan of stage {epoch}", plan.epoch == epoch, f"that of stage {plan.epoch}")
         return plan
 
-    def first_plan_of(self, policy: str) -> RoutingPlan | None:
-        """Plan 0, which may be from the last run; None if it is that of another policy."""
-        return self.plan(0) if policy == self.job().spec.routing.policy.name else None
-
     def decision(self, stage: int) -> Decision:
         """The decision about a stage."""
         name = f"decisions/{stage:04d}.json"

@@ -142,16 +142,13 @@ def waterfall(steps: Sequence[StepTimes]) -> list[TimeLine]:
             lines.append(TimeLine("between two steps", 0, until - begun, step.started - until))
         lines.append(TimeLine(step.step, 0, step.started - begun, step.seconds))
         for number, span in enumerate(step.spans):
-            depth = 1 + sum(_holds(outer, span) for outer in step.spans[:number])
+            end = span.start + span.seconds - _LEAST_SECONDS
+            depth = 1 + sum(one.start <= span.start and end <= one.start + one.seconds for one in step.spans[:number])
             lines.append(TimeLine(span.name, depth, step.started - begun + span.start, span.seconds, span.tasks))
         if step.spans:
             lines.append(TimeLine("in none of these", 1, None, step.unmeasured))
         until = max(until, step.ended)
     return lines
-
-
-def _holds(outer: Span, inner: Span) -> bool:
-    return outer.start <= inner.start and inner.start + inner.seconds <= outer.start + outer.seconds + _LEAST_SECONDS
 
 
 def _document(step: str) -> str:

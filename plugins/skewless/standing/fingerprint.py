@@ -105,20 +105,15 @@ def code_alone(content: bytes) -> str:
             lines[line - 1] = lines[line - 1][:column].rstrip()
         if token.type == tokenize.NL and not lines[line - 1].strip():
             gone.add(line)
-    for first, last in _docstrings(tree):
+    homes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if not isinstance(node, homes) or ast.get_docstring(node, clean=False) is None:
+            continue
+        first, last = node.body[0].lineno, node.body[0].end_lineno or node.body[0].lineno
         # A docstring beside other code stays, as in `def f(): "..."`.
         if lines[first - 1].lstrip()[:1] in {'"', "'"} and lines[last - 1][-1:] in {'"', "'"}:
             gone.update(range(first, last + 1))
     return "\n".join(line for number, line in enumerate(lines, start=1) if number not in gone).strip("\n")
-
-
-def _docstrings(tree: ast.Module) -> list[tuple[int, int]]:
-    """The first and the last line of each docstring."""
-    homes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [
-        node.body[0] for node in ast.walk(tree) if isinstance(node, homes) and ast.get_docstring(node, clean=False)
-    ]
-    return [(one.lineno, one.end_lineno or one.lineno) for one in found]
 
 
 def _short(value: object) -> str:

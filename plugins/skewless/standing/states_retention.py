@@ -78,18 +78,13 @@ def pins(store: StatesStore, now: dt.datetime, grace: dt.timedelta) -> tuple[set
             if store.exists(path):
                 raise
             continue  # another prune has removed it, as nobody needs it
-        if _needs(one.run, young=young):
+        directory = RunDirectory(one.run)
+        begun = directory.exists("job.json")
+        if young if not begun else not directory.exists(commit_path(RESULT_STEP)):
             files.update(one.files)
         else:
             released.append(path)
     return files, released
-
-
-def _needs(run: str, *, young: bool) -> bool:
-    directory = RunDirectory(run)
-    if not directory.exists("job.json"):
-        return young
-    return not directory.exists(commit_path(RESULT_STEP))
 
 
 def modified(store: StatesStore, path: str) -> dt.datetime:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.aggregates.accumulator import GroupsAccumulator, Ints, flattened, lists_of, without_nulls
-from skewless.aggregates.argument_types import column_type, plain_required
+from skewless.aggregates.argument_types import column_type, number_required, plain_required
 from skewless.aggregates.python_aggregate import PythonAggregate
 
 #: Rows wait uncounted until there are this many of them, or half as many as there are counted values.
@@ -93,5 +93,42 @@ VALUE_COUNTS = PythonAggregate(
     state_type=_counts_type,
     result_type=_counts_type,
     create=lambda _: ValueCounts(),
+    state_bytes=256,
+)
+
+
+class ExactMedians(ValueCounts):
+    """The exact medians of all keys of a task, as Spark's ``median`` and ``percentile(x, 0.5)`` have them.
+
+    Nulls do not count, NaN is the greatest number. Such states could be merged, but the state of a hot key may be as
+    large as its rows, and to split the key would be to send all of them twice: so it is declared not mergeable.
+    """
+
+    def evaluate(self) -> pa.Array:
+        """The value in the middle, or halfway between the two that are there; null without values."""
+        groups, values, counts = (column.to_numpy() for column in self.counted(("value", "ascending")).columns)
+        rows = np.bincount(groups, weights=counts, minlength=self._groups_total).astype(np.int64)
+        filled = np.flatnonzero(rows)
+        reached = np.cumsum(counts)
+        before = (np.cumsum(rows) - rows)[filled]
+        low, high = (
+            values[np.searchsorted(reached, before + position, side="right")]
+            for position in ((rows[filled] - 1) // 2, rows[filled] // 2)
+        )
+        medians = np.zeros(self._groups_total)
+        with np.errstate(invalid="ignore", over="ignore"):  # halfway from -1e308 to 1e308 is infinity to Spark, too
+            medians[filled] = np.where(low == high, low, low + (high - low) * 0.5)
+        return pa.array(medians, pa.float64(), mask=rows == 0, from_pandas=False)
+
+
+EXACT_MEDIAN = PythonAggregate(
+    name="exact_median",
+    mergeable=False,
+    instead="approx_percentile",
+    accepts=number_required,
+    argument_type=pa.float64(),
+    state_type=pa.list_(pa.struct([("value", pa.float64()), ("count", pa.int64())])),
+    result_type=pa.float64(),
+    create=lambda _: ExactMedians(),
     state_bytes=256,
 )

@@ -170,7 +170,7 @@ class Forecast(ExpectedRows):
                 return (self.tail_rows(plan) + come) / self._speeds(plan)
             gone = sums(self.placement_now.task[before], rows, plan.task_count)
             # Estimated pieces may add up to more than their task has; a load is never negative.
-            return np.maximum(0.0, self.loads_unchanged() + (come - gone) / self._speeds(plan))
+            return np.maximum(0.0, self.loads_unchanged + (come - gone) / self._speeds(plan))
         head = placement.loads(self.head_loads, plan.task_count)
         return (self.tail_rows(plan) + head) / self._speeds(plan)
 
@@ -180,16 +180,13 @@ class Forecast(ExpectedRows):
         head = placement.loads(self.head_wave * self.head_costs, plan.task_count)
         return (tail + head) / self._speeds(plan)
 
+    @cached_property
     def loads_unchanged(self) -> Rows:
         """Predicted load of each task if nothing moves: the backlog stays exactly where it is.
 
         Head keys of the plan that are no head keys of the forecast are counted on the ring: they
         are too light to have been reported one by one.
         """
-        return self._loads_unchanged
-
-    @cached_property
-    def _loads_unchanged(self) -> Rows:
         if not self.rows_are_alike:
             head = sums(self.placement_now.task, self.piece_loads, self.plan.task_count)
             return (self.tail_rows(self.plan) + head) / self._speeds(self.plan)

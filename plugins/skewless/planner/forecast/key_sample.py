@@ -56,12 +56,9 @@ class KeyCounts:
         if not sample or rows <= 0:
             return 0.0
         if rows <= sample:
-            return self._rarefied(rows)
+            missed = np.exp(rows * np.log1p(-np.minimum(self.counts / sample, 1.0 - 1e-12)))
+            return float((1.0 - missed).sum())
         return float(min(rows, self._unsampled(sample / rows)))
-
-    def _rarefied(self, rows: float) -> float:
-        missed = np.exp(rows * np.log1p(-np.minimum(self.counts / self.rows, 1.0 - 1e-12)))
-        return float((1.0 - missed).sum())
 
     def _unsampled(self, part: float) -> float:
         """All keys that are expected, those that the sample has not shown among them.

@@ -139,11 +139,7 @@ class Placement:
     def pairs_beyond(self, other: Placement) -> int:
         """How many pairs of key and task are here and not in ``other``: each is a partial state more."""
         tasks = 1 + int(max(self.task.max(initial=0), other.task.max(initial=0)))
-        mine = distinct(self.key * tasks + self.task)
-        theirs = np.sort(other.key * tasks + other.task)
-        found = np.searchsorted(theirs, mine)
-        there = theirs[np.minimum(found, len(theirs) - 1)] == mine if len(theirs) else np.zeros(len(mine), dtype=bool)
-        return len(mine) - int(np.count_nonzero(there))
+        return len(np.setdiff1d(distinct(self.key * tasks + self.task), other.key * tasks + other.task))
 
     def as_head(self, keys: Sequence[str], order: Indices | None = None) -> dict[str, Weights]:
         """The ``head`` of a plan, by key text, in text order; the keys' numbers in that order may be known."""

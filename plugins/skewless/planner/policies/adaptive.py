@@ -79,7 +79,7 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
     amounts = forecast.piece_loads
     # Beside what lies where it lies: the tail.
     held = sums(old.task, amounts, len(base))
-    base = np.maximum(forecast.loads_unchanged() * (1.0 if speeds is None else speeds) - held, 0.0)
+    base = np.maximum(forecast.loads_unchanged * (1.0 if speeds is None else speeds) - held, 0.0)
     yield _placing(forecast, "rebalance", rebalance(old, amounts, base, speeds), redraw=False)
     yield _placing(forecast, "repack", pour(rows, base, speeds))
 

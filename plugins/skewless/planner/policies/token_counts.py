@@ -62,4 +62,4 @@ def propose_doubling(job: Job, forecast: Forecast) -> Sequence[Proposal]:
 
 
 def _overloaded(job: Job, forecast: Forecast) -> int | None:
-    return overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged(), job.spec.routing.policy.threshold)
+    return overloaded_reducer(forecast.plan.tasks, forecast.loads_unchanged, job.spec.routing.policy.threshold)

@@ -60,7 +60,9 @@ class _Change(NamedTuple):
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Split the reducers with a task that is too large, merge those that are small, or do both."""
-    groups, loads = _groups(forecast), forecast.loads_unchanged()
+    tasks, loads = forecast.plan.tasks, forecast.loads_unchanged
+    first = [at for at, task in enumerate(tasks) if task.bucket == 0]
+    groups = [_Group(tasks[start:end], loads[start:end]) for start, end in pairwise([*first, len(tasks)])]
     fair = float(loads.sum()) / forecast.parallelism
     limit = fair * (1.0 + job.spec.routing.policy.threshold) * (1.0 + _TOLERANCE)
     due = [group for group in groups if not group.fits(limit)]
@@ -79,12 +81,6 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     if splits and merges:
         proposals.append(_changing(forecast, "split and merge", splits + merges))
     return [*proposals, *_refusal(stuck, free)]
-
-
-def _groups(forecast: Forecast) -> list[_Group]:
-    tasks, loads = forecast.plan.tasks, forecast.loads_unchanged()
-    first = [at for at, task in enumerate(tasks) if task.bucket == 0]
-    return [_Group(tasks[start:end], loads[start:end]) for start, end in pairwise([*first, len(tasks)])]
 
 
 def _changing(forecast: Forecast, action: str, changes: Sequence[_Change]) -> Proposal:

@@ -20,7 +20,7 @@ def open_location(location: str) -> tuple[Any, str]:
         fs, path = fsspec.core.url_to_fs(location)
         return fs, str(path)
     try:
-        from skewless.run.objects.object_files import ObjectFiles  # noqa: PLC0415  # its client is an extra
+        from skewless.run.objects.client import ObjectFiles  # noqa: PLC0415  # its client is an extra
     except ImportError:
         raise ImportError("no package obstore, which skewless[object-stores] installs") from None
     scheme, _, path = location.partition("://")
