@@ -15,7 +15,7 @@ from functools import partial
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
-from skewless.history.finality import finality_of, tells_finality, with_night, with_run
+from skewless.history.finality import finality_of, tells_finality, with_run
 from skewless.history.nights_store import NightsStore
 from skewless.publication.folder_output import FolderOutput, draw_turn, shown_turn
 from skewless.publication.places import beside_output, beside_table
@@ -73,13 +73,12 @@ def keep_night(run: RunDirectory, now: dt.datetime) -> Finality | None:
             return None
         if (told := run.finality()) is not None:
             return told
-        tells = tells_finality(job)
-        change = partial(with_run, ledger=report.ledger, clock_day=now.date()) if tells else with_night
-        kept = nights_of(job).change(partial(change, job=job, figures=report.figures))
+        night = partial(with_run, job=job, figures=report.figures, ledger=report.ledger, clock_day=now.date())
+        kept = nights_of(job).change(night)
     except (SkewlessError, OSError) as err:
         log.warning("the figures of this night are not kept: %s", err)
         return None
-    if not tells:
+    if not tells_finality(job):
         return None
     told = finality_of(kept, job, now.date())
     with suppress(SkewlessError, OSError):  # it is told all the same

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, PartLine
-from skewless.documents.nights import MOST_NIGHTS, Band, Finality, JobNights, Measured, Night
+from skewless.documents.nights import MOST_NIGHTS, Band, Bands, Finality, JobNights, Measured, Night
 from skewless.documents.window import JobWindow, WindowPart, WindowSpan
 from skewless.errors import DocumentError
-from skewless.history.bands import FEWEST, WITHIN, Figure, Usual, bands_of, failed_checks, judged, shape_of, usual
+from skewless.history.bands import FEWEST, WITHIN, Figure, Usual, failed_checks, judged, shape_of, usual
 from skewless.history.finality import finality_of, tells_finality, with_night, with_run
 from skewless.history.nights_store import KEPT, NightsStore
 from skewless.spec.part import Part, part_place
@@ -161,13 +161,17 @@ def test_a_day_counts_once_by_its_latest_turn_and_the_newest_days_stay() -> None
     assert with_night(kept, _job(0, 99), {}) == kept, "an old day is not kept again"
 
 
-def test_only_nights_of_the_same_shape_are_compared() -> None:
-    nights, figures = _known(_weekly(30)), {"rows": (400.0, 0)}
-    found = bands_of(Part(_date(30)), shape_of(_job()), figures, nights, "warned")
+def test_only_nights_of_the_same_shape_are_compared(tmp_path: Path) -> None:
+    store, figures = NightsStore(str(tmp_path / "nights")), {"rows": (400.0, 0)}
+    store.change(lambda _: _known(_weekly(30)))
+    found, own = (judged(_job(day), figures, lambda _: store) for day in (30, 29))
+    assert found is not None
     assert (found.nights, [one.outcome for one in found.checks]) == (30, ["warned"])
-    assert bands_of(Part(_date(30)), "another", figures, nights, "warned").checks == ()
-    own = bands_of(Part(_date(29)), shape_of(_job()), figures, nights, "warned")
+    assert own is not None
     assert own.nights == 29, "the run's own day is not compared with itself"
+    others = (night.model_copy(update={"shape": "another"}) for night in _known(_weekly(30)).nights)
+    store.change(lambda _: JobNights(nights=tuple(others)))
+    assert judged(_job(30), figures, lambda _: store) == Bands()
 
 
 @pytest.mark.parametrize(("bands", "outcome"), [("warn", "warned"), ("fail", "failed"), ("off", None)])

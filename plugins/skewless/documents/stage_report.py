@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from skewless.columns import Columnar, Columns, Counts, exact_sum, numbers
+from skewless.columns import Columnar, Columns, Counts, column, exact_sum, numbers
 from skewless.document import LAST_STAGE, Count, Document, Frozen, unmet
 
 #: How a virtual task is named; that the name is one of the plan's is for who reads both. Reports have many of them,
@@ -163,6 +163,12 @@ class StageReport(Columnar, Document):
     def processed(self) -> npt.NDArray[np.int64]:
         """Processed rows of each task, or where nothing was routed of each input split, shape ``(tasks,)``."""
         return numbers(self.tasks, "processed_rows") if self.tasks else numbers(self.splits, "rows")
+
+    @cached_property
+    def busy_seconds(self) -> npt.NDArray[np.float64] | None:
+        """Seconds of each task, or of each input split; None where one of them was not measured, or there is none."""
+        busy = column(self.tasks or self.splits, "busy_seconds")
+        return np.array(busy) if busy and None not in busy else None
 
     @property
     def measured(self) -> bool:

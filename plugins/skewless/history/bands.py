@@ -19,12 +19,11 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger
-from skewless.documents.nights import Band, Bands, JobNights, Measured
+from skewless.documents.nights import Band, Bands, Measured
 from skewless.documents.quality import Check
 from skewless.documents.stage_report import StageReport
 from skewless.errors import SkewlessError
 from skewless.history.nights_store import NightsStore
-from skewless.spec.part import Part
 
 FEWEST, SAME, MOST = 8, 3, 35
 #: Half of a band in standard deviations, and at least, as a logarithm: ten per cent.
@@ -123,31 +122,26 @@ def shape_of(job: Job) -> str:
 
 
 def judged(job: Job, figures: Mapping[str, Measured], store: Callable[[Job], NightsStore]) -> Bands | None:
-    """Each figure beside its band; None if the spec switches bands off. Nights that cannot be read pass nothing."""
+    """Each figure beside its band; None if the spec switches bands off. Nights that cannot be read pass nothing.
+
+    A night of the part itself, or of another shape, is not looked at.
+    """
     if job.spec.quality.bands == "off":
         return None
     outcome: Literal["warned", "failed"] = "failed" if job.spec.quality.bands == "fail" else "warned"
     try:
-        nights = store(job).newest()
+        nights = store(job).newest().nights
     except (SkewlessError, OSError) as err:
         return Bands(problem=str(err), outcome=outcome)
-    return bands_of(job.part, shape_of(job), figures, nights, outcome)
-
-
-def bands_of(
-    part: Part, shape: str, figures: Mapping[str, Measured], nights: JobNights, outcome: Literal["warned", "failed"]
-) -> Bands:
-    """The same, of some nights: a night of the part itself, or of another shape, is not looked at."""
-    known = [night for night in nights.nights if night.shape == shape and night.part != part.name]
+    shape, checks = shape_of(job), []
+    known = [night for night in nights if night.shape == shape and night.part != job.part.name]
     days = [dt.date.fromisoformat(night.part.partition("T")[0]).toordinal() for night in known]
-    checks = []
     for name, (value, of_rows) in figures.items():
         dated = zip(days, known, strict=True)
         earlier = [Figure(day, *night.figures[name]) for day, night in dated if name in night.figures]
-        band = usual(earlier, part.date.toordinal(), of_rows)
+        band = usual(earlier, job.date.toordinal(), of_rows)
         if band is not None:
-            held = band.low <= value <= band.high
-            verdict = "passed" if held else outcome
+            verdict = "passed" if band.low <= value <= band.high else outcome
             checks.append(Band(figure=name, share=of_rows > 0, value=value, outcome=verdict, **band._asdict()))
     return Bands(nights=len(known), checks=tuple(checks))
 

@@ -46,10 +46,10 @@ def with_run(kept: JobNights, job: Job, figures: dict[str, Measured], ledger: Le
         clock_day: the day by the clock: a run of a later day than the next one is a mistake, and makes no day final.
     """
     then = with_night(kept, job, figures)
-    mine = any((night.part, night.turn) == (job.part.name, job.turn) for night in then.nights)
     deadline = job.spec.covered.final_after
-    if not mine or deadline is None or not tells_finality(job):
-        return then if mine else kept
+    superseded = all((night.part, night.turn) != (job.part.name, job.turn) for night in then.nights)
+    if superseded or deadline is None or not tells_finality(job):
+        return then
     today = _today(then, job, clock_day)
     known = _with_arrivals(then, job, ledger, today)[-MOST_NIGHTS:]
     for at, day in enumerate(known):

@@ -62,10 +62,8 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     last_rows, last_seconds = float(rows[-1]), float(seconds[-1])
     if not last_rows:
         return StageCost(0.0, 0.0)  # nothing was measured
-    loads = reports[-1].tasks or reports[-1].splits
-    busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
-    if busy and len(busy) == len(loads):
-        work = makespan(np.array(busy), parallelism)
+    if (busy := reports[-1].busy_seconds) is not None:
+        work = makespan(busy, parallelism)
         return StageCost(max(0.0, last_seconds - work), work / last_rows)
     most, left = (max(0.0, last_seconds - one) / last_rows for one in (USUAL_OVERHEAD_SECONDS, MOST_OVERHEAD_SECONDS))
     varied = len(reports) > 1 and np.ptp(rows) > 0

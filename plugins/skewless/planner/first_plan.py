@@ -240,7 +240,10 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])
     expected = forecast.expected_rows(taken.routing, taken.placement)
-    budget = _budget(job, plain, forecast, expected, known)
+    if job.spec.routing.budget is None:
+        budget = choose_budget(forecast, expected, known.spread, last, known.overhead_rows)
+    else:
+        budget = Budget(plain.budget_rows, "")
     return taken.routing.model_copy(
         update={
             "epoch": plain.epoch,
@@ -260,13 +263,6 @@ def _words(taken: PricedPlan) -> str:
         return "the plain ring, as no other plan costs less"
     who = "largest task" if len(taken.loads) <= taken.forecast.parallelism else "fullest slot"
     return f"{taken.proposal.action}: {taken.proposal.sentence}; the {who} is to get {taken.makespan_rows:,.0f} rows"
-
-
-def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, known: _Known) -> Budget:
-    if job.spec.routing.budget is not None:
-        return Budget(plain.budget_rows, "")
-    is_last = forecast.waves[1] == len(job.waves)
-    return choose_budget(forecast, expected, known.spread, is_last, known.overhead_rows)
 
 
 def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:

@@ -174,7 +174,7 @@ def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certifica
     first = int(np.argmax(loads)) if len(loads) else None
     heaviest = None if first is None else (forecast.keys[first], float(loads[first]))
     speeds = forecast.speeds_under(taken.routing)
-    if speeds is not None:
+    if (speeds != 1.0).any():
         # Nobody knows which executor core a task will get, so no key can be held to the speed of one. Tasks that have
         # one each can share the rows by their speeds; a core that has had none is taken to be as fast as the median.
         idle = forecast.parallelism - len(speeds)

@@ -33,9 +33,9 @@ from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.cost import StageCost, stage_cost
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.observed_waves import WaveCounts
-from skewless.planner.placement.placement import Indices, Rows
+from skewless.planner.placement.placement import Indices, Rows, sums
 from skewless.planner.planner import plan_next_stage
-from skewless.replay.savings import Backlog, Layout, added
+from skewless.replay.savings import Backlog, Layout
 from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import VirtualTask
@@ -95,7 +95,7 @@ def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Rou
         decision = plan_next_stage(changed, now, so_far[-1], so_far[:-1])
         return decision.next_plan, decision.sentence
 
-    timed = all(report.tasks and all(load.busy_seconds is not None for load in report.tasks) for report in reports)
+    timed = all(report.tasks and report.busy_seconds is not None for report in reports)
     run = CountedRun(changed, counts, stage_cost(job, reports), timed, follow)
     run.play(plan)
     return run
@@ -216,7 +216,7 @@ class CountedRun:
         wave = self.counts.rows_of(plan.waves)
         self._seen += wave
         queued = came + wave[layout.item] * layout.share
-        loads = added(layout.task, queued, len(plan.tasks))
+        loads = sums(layout.task, queued, len(plan.tasks))
         backlog_in = self.reports[-1].backlog_rows if self.reports else 0
         admitted = round(float(wave.sum()))
         queued_rows = _whole(loads, backlog_in + admitted)

@@ -11,7 +11,7 @@ from skewless.documents.bill import PLAIN, Replayed, Savings
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError, SpecError
-from skewless.planner.placement.placement import Indices, Placement, Rows
+from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.run.certificate import run_certificate
 
@@ -58,7 +58,7 @@ class Backlog:
 
     def by_item(self, items: int) -> Rows:
         """Rows of each item, shape ``(items,)``."""
-        return added(self.layout.item, self.rows, items)
+        return sums(self.layout.item, self.rows, items)
 
     def under(self, layout: Layout) -> tuple[Rows, float]:
         """Rows of each piece under the next plan, and how many changed their task, by its name."""
@@ -82,8 +82,8 @@ class Backlog:
             here, there, part = old.overlap(new)
             stretches = rows[here] * part
             moves = homes[here] != new.task[there]
-            return added(there, stretches, len(new.key)), float(stretches[moves].sum())
-        come = added(old.key, rows, old.keys)[new.key] * new.weight / WHOLE_WEIGHT
+            return sums(there, stretches, len(new.key)), float(stretches[moves].sum())
+        come = sums(old.key, rows, old.keys)[new.key] * new.weight / WHOLE_WEIGHT
         stays = rows @ _weights_at(new, old.key, homes, len(layout.plan.tasks))
         return come, float(rows.sum() - stays)
 
@@ -97,7 +97,7 @@ class Backlog:
         target = layout.starts[old.slot[source]] + (old.bucket[source] + step * before[source]) % after[source]
         stretches = rows[source] / pieces[source]
         moves = homes[source] != layout.task[layout.parts()[1]][target]
-        return added(target, stretches, len(layout.slot)), float(stretches[moves].sum())
+        return sums(target, stretches, len(layout.slot)), float(stretches[moves].sum())
 
     def _without(self, layout: Layout, rows: Rows, homes: Indices) -> tuple[Rows, float]:
         """Rows without a key are spread over the tasks by their draw."""
@@ -108,20 +108,13 @@ class Backlog:
         return np.full(count, total / count), total - float(rows[homes < count].sum()) / count
 
 
-def added(where: Indices, rows: Rows, size: int) -> Rows:
-    """Rows added up by a number, shape ``(size,)``."""
-    return np.bincount(where, weights=rows, minlength=size).astype(np.float64)
-
-
 def _weights_at(placement: Placement, keys: Indices, tasks: Indices, count: int) -> Rows:
     """What part of each of these keys goes to the task named beside it, shape ``(len(keys),)``."""
-    wide = count + 1
-    pairs, where = np.unique(placement.key * wide + placement.task, return_inverse=True)
-    weights = np.bincount(where, weights=placement.weight / WHOLE_WEIGHT, minlength=len(pairs))
-    asked = keys * wide + tasks
-    at = np.minimum(np.searchsorted(pairs, asked), max(0, len(pairs) - 1))
-    found: Rows = np.where(pairs[at] == asked, weights[at], 0.0) if len(pairs) else np.zeros(len(asked))
-    return found
+    pairs, weights = placement.pairs(count + 1)
+    wanted = keys * (count + 1) + tasks
+    at = np.minimum(np.searchsorted(pairs, wanted), max(0, len(pairs) - 1))
+    part: Rows = np.where(pairs[at] == wanted, weights[at] / WHOLE_WEIGHT, 0.0) if len(pairs) else np.zeros(len(wanted))
+    return part
 
 
 def savings_of(
@@ -172,11 +165,10 @@ def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
     """What the longest tasks of the stages took together, in seconds; None where a task has not measured its time."""
     total = 0.0
     for report in reports:
-        busy = [load.busy_seconds for load in report.tasks or report.splits]
-        known = [one for one in busy if one is not None]
-        if len(known) < len(busy) or (report.processed_rows and not busy):
+        if (busy := report.busy_seconds) is not None:
+            total += makespan(busy, job.spec.routing.parallelism)
+        elif report.processed_rows:
             return None
-        total += makespan(np.array(known), job.spec.routing.parallelism)
     return total
 
 

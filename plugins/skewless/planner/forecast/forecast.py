@@ -136,17 +136,19 @@ class Forecast(ExpectedRows):
         cost = self.row_costs.tail_cost
         return self.tail_wave * cost + setups, self.tail_backlog * cost
 
-    def _tail(self, plan: RoutingPlan, wave: Rows | None, backlog: Rows | None, null_rows: float) -> Rows:
+    def _tail(self, plan: RoutingPlan, wave: Rows, backlog: Rows, null_rows: float) -> Rows:
         """Rows of each task from the ring's slots, to come and left over, and from rows without a key."""
         _, buckets, factors = plan.task_table.T
-        nothing = np.zeros(len(self.tail_backlog))
-        wave, backlog = (nothing if rows is None else rows for rows in (wave, backlog))
         if self.plan.factors:
             return self._bucket_parts.tail(plan, wave, backlog) + null_rows / len(buckets)
         reducers = np.bincount(plan.slot_tasks, weights=wave + backlog, minlength=plan.task_count)
         first = np.arange(len(buckets)) - buckets
         rows: Rows = reducers[first] / factors + null_rows / len(buckets)
         return rows
+
+    @property
+    def _no_tail(self) -> Rows:
+        return np.zeros(len(self.tail_backlog))
 
     @cached_property
     def _bucket_parts(self) -> BucketParts:
@@ -167,18 +169,18 @@ class Forecast(ExpectedRows):
             rows = self.piece_loads[before] * part
             come = sums(placement.task[after], rows, plan.task_count)
             if plan.ring is not self.plan.ring:
-                return (self.tail_rows(plan) + come) / self._speeds(plan)
+                return (self.tail_rows(plan) + come) / self.speeds_under(plan)
             gone = sums(self.placement_now.task[before], rows, plan.task_count)
             # Estimated pieces may add up to more than their task has; a load is never negative.
-            return np.maximum(0.0, self.loads_unchanged + (come - gone) / self._speeds(plan))
+            return np.maximum(0.0, self.loads_unchanged + (come - gone) / self.speeds_under(plan))
         head = placement.loads(self.head_loads, plan.task_count)
-        return (self.tail_rows(plan) + head) / self._speeds(plan)
+        return (self.tail_rows(plan) + head) / self.speeds_under(plan)
 
     def wave_loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task from the admitted rows alone, shape ``(tasks,)``."""
-        tail = self._tail(plan, self.tail_wave * self.row_costs.tail_cost, None, self.null_wave)
+        tail = self._tail(plan, self.tail_wave * self.row_costs.tail_cost, self._no_tail, self.null_wave)
         head = placement.loads(self.head_wave * self.head_costs, plan.task_count)
-        return (tail + head) / self._speeds(plan)
+        return (tail + head) / self.speeds_under(plan)
 
     @cached_property
     def loads_unchanged(self) -> Rows:
@@ -189,9 +191,9 @@ class Forecast(ExpectedRows):
         """
         if not self.rows_are_alike:
             head = sums(self.placement_now.task, self.piece_loads, self.plan.task_count)
-            return (self.tail_rows(self.plan) + head) / self._speeds(self.plan)
+            return (self.tail_rows(self.plan) + head) / self.speeds_under(self.plan)
         backlog = numbers(self.report.tasks, "backlog_rows").astype(np.float64)
-        wave = self._tail(self.plan, self.tail_wave, None, self.null_wave)
+        wave = self._tail(self.plan, self.tail_wave, self._no_tail, self.null_wave)
         head = self.placement_now.loads(self.head_wave, self.plan.task_count)
         return backlog + wave + head
 
@@ -213,7 +215,7 @@ class Forecast(ExpectedRows):
         if not split.any():
             return rows
         left = numbers(self.report.tasks, "backlog_rows").astype(np.float64)
-        left -= self._tail(self.plan, None, self.tail_backlog, self.null_backlog)
+        left -= self._tail(self.plan, self._no_tail, self.tail_backlog, self.null_backlog)
         left -= np.bincount(now.task[~split], weights=rows[~split], minlength=count)
         left = np.maximum(left, 0.0)
         key, task = now.key[split], now.task[split]
@@ -288,14 +290,9 @@ class Forecast(ExpectedRows):
         moved |= plan.slot_factors != self.plan.slot_factors
         return moved
 
-    def _speeds(self, plan: RoutingPlan) -> Rows:
+    def speeds_under(self, plan: RoutingPlan) -> Rows:
         """Speeds of a plan's tasks; 1 each if they are not the tasks that were measured."""
         return self.row_costs.speeds if plan.same_tasks(self.plan) else np.ones(plan.task_count)
-
-    def speeds_under(self, plan: RoutingPlan) -> Rows | None:
-        """Speeds of a plan's tasks, or None where they are alike."""
-        speeds = self._speeds(plan)
-        return None if bool((speeds == 1.0).all()) else speeds
 
     @property
     def falling(self) -> Rows | None:

@@ -108,13 +108,13 @@ class Placement:
         weights; for a key that is pinned to one task in both that is 1.
         """
         tasks = 1 + int(max(self.task.max(initial=0), other.task.max(initial=0)))
-        mine, my_weights = self._pairs(tasks)
-        theirs, their_weights = other._pairs(tasks)
+        mine, my_weights = self.pairs(tasks)
+        theirs, their_weights = other.pairs(tasks)
         both, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
         product = my_weights[at] / WHOLE_WEIGHT * (their_weights[there] / WHOLE_WEIGHT)
         return sums(both // tasks, product, self.keys)
 
-    def _pairs(self, tasks: int) -> tuple[Indices, Rows]:
+    def pairs(self, tasks: int) -> tuple[Indices, Rows]:
         """The distinct pairs of key and task, each as one number, with the weight of its pieces."""
         pairs, where = np.unique(self.key * tasks + self.task, return_inverse=True)
         return pairs, sums(where, self.weight.astype(np.float64), len(pairs))
@@ -122,7 +122,7 @@ class Placement:
     @cached_property
     def states(self) -> int:
         """Distinct pairs of key and task: partial states of one stage."""
-        return len(self._pairs(1 + int(self.task.max(initial=0)))[0])
+        return len(self.pairs(1 + int(self.task.max(initial=0)))[0])
 
     def overlap(self, other: Placement) -> tuple[Indices, Indices, Rows]:
         """Where pieces here and of another placement meet, if a row's draw stays the same.

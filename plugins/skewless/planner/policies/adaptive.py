@@ -43,7 +43,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         return proposals  # each slot has several tasks on purpose
     speeds = forecast.speeds_under(plan)
     level = water_level(tail, float(forecast.head_loads.sum()), speeds)
-    timed = tail if speeds is None else tail / speeds  # as a level is: what a slot of speed 1 would take as long for
+    timed = tail / speeds  # as a level is: what a slot of speed 1 would take as long for
     heaviest = float(_alone(job, forecast, level).max(initial=0.0))
     # Within half a percent a ring is as even as its slots allow, and moves would be for nothing.
     if len(tail) > 1 and max(float(timed.max()), heaviest) > level * LEVEL_ENOUGH:
@@ -79,7 +79,7 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
     amounts = forecast.piece_loads
     # Beside what lies where it lies: the tail.
     held = sums(old.task, amounts, len(base))
-    base = np.maximum(forecast.loads_unchanged * (1.0 if speeds is None else speeds) - held, 0.0)
+    base = np.maximum(forecast.loads_unchanged * speeds - held, 0.0)
     yield _placing(forecast, "rebalance", rebalance(old, amounts, base, speeds), redraw=False)
     yield _placing(forecast, "repack", pour(rows, base, speeds))
 
