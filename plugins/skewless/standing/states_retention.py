@@ -78,9 +78,9 @@ def pins(store: StatesStore, now: dt.datetime, grace: dt.timedelta) -> tuple[set
             if store.exists(path):
                 raise
             continue  # another prune has removed it, as nobody needs it
-        directory = RunDirectory(one.run)
-        begun = directory.exists("job.json")
-        if young if not begun else not directory.exists(commit_path(RESULT_STEP)):
+        run = RunDirectory(one.run)
+        needed = not run.exists(commit_path(RESULT_STEP)) if run.exists("job.json") else young
+        if needed:
             files.update(one.files)
         else:
             released.append(path)
