@@ -20,7 +20,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.iceberg.snapshots import ours
+from skewless_lake.iceberg.iceberg_tables import publications
 from skewless_lake.publication import roll_back
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.entries.pipeline import run_pipeline
@@ -69,9 +69,9 @@ def main() -> None:
     say(f"{DAYS[-1]} went back to its first version as snapshot {about['snapshot']}, {about['rolled-back']}")
     table = catalog.load_table(name.identifier)
     say("\nThe table's own history, the newest first:")
-    for snapshot, told in ours(table):
+    for snapshot, told in publications(table, target):
         of = f"day {told['part']}, turn {told['turn']}, {int(told['input-rows']):,} tokens counted"
-        say(f"  {snapshot.snapshot_id}  {of}, quality {told['quality']}")
+        say(f"  {snapshot}  {of}, quality {told['quality']}")
     rows = table.scan(row_filter=f"day = '{DAYS[-1]}'").to_arrow()
     say(f"\nMost frequent of {len(rows):,} tokens of {DAYS[-1]}, read with pyiceberg and asked with DuckDB:")
     asked = duckdb.connect().register("found", rows)

@@ -90,15 +90,15 @@ def _open(name: str, properties: tuple[tuple[str, str], ...], process: int, file
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra
 
     del process, file
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(1, _ATTEMPTS):
         try:
             return load_catalog(name, **dict(properties))
         except Exception as err:
             # Another process has just made the tables of the same database.
-            if attempt == _ATTEMPTS - 1 or not any(word in str(err) for word in ("already exists", "duplicate")):
+            if not any(word in str(err) for word in ("already exists", "duplicate")):
                 raise
-            time.sleep(0.1 * (attempt + 1))
-    raise AssertionError
+            time.sleep(0.1 * attempt)
+    return load_catalog(name, **dict(properties))
 
 
 def _embedded(root: str) -> dict[str, str]:

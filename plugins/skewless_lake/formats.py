@@ -8,16 +8,19 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from skewless.errors import LostRaceError, UnreachableError
+from skewless.errors import LostRaceError, RunDirectoryError, UnreachableError
 from skewless.publication.publish import Commit
-from skewless.publication.records import Identity, identity_of
+from skewless.publication.records import Identity, Overtaken, identity_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
-from skewless_lake.staged_files import OutputPart, StagedResult, TableRule
+from skewless_lake.staged_files import OutputPart, StagedResult, TableRule, rules_digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: The packages whose errors are told in our words, as the modules of their classes begin.
 _LIBRARIES = frozenset({"_internal", "deltalake", "obstore", "pyarrow", "pyiceberg", "requests", "sqlalchemy"})
@@ -77,6 +80,8 @@ PREFIX = "skewless."
 RULES = "rules"
 #: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
 ATTEMPTS = 50
+#: And a change of its columns.
+_CHANGES = 9
 _LONGEST_WAIT = 2.0
 
 
@@ -88,31 +93,40 @@ class TableFormat(Protocol):
 
     #: What the history numbers: ``snapshot`` or ``version``.
     NUMBERED: str
-    #: What a part needs to go back to, and what to do without.
-    EARLIER: tuple[str, str]
-    #: Errors of a commit that others may have been faster than.
+    #: Errors of a commit that others may have been faster than, and those of a change of the table's columns.
     LOST: tuple[type[Exception], ...]
+    CHANGED: tuple[type[Exception], ...]
     #: Errors of a commit that may have been made all the same; when the run publishes, it is tried again.
     UNANSWERED: tuple[type[Exception], ...]
 
     def find_table(self, target: OutputPart) -> Any:
         """The table, None if it is not there."""
 
-    def fitting_table(self, target: OutputPart) -> Any:
-        """As ``find_table``, of a table that we can write; it is refused (SpecError) if a part cannot be replaced."""
+    def require_fitting(self, table: Any, target: OutputPart) -> None:
+        """Refuse a table that we cannot write, or of which a part is not just the files of one partition.
+
+        Raises:
+            SpecError: says why.
+        """
+
+    def make_table(self, target: OutputPart, columns: pa.Schema) -> Any:
+        """The table for a result of these columns, if it is not there; that of another process if it is faster."""
+
+    def with_columns(self, table: Any, target: OutputPart, columns: pa.Schema) -> Any:
+        """The table with all columns of a result, if the spec has its schema evolve.
+
+        Raises:
+            SpecError: it has others.
+        """
 
     def stage(
-        self, target: OutputPart, columns: Any, files: Sequence[Any], begin: Callable[[Sequence[str]], object]
+        self, table: Any, target: OutputPart, files: Sequence[Any], begin: Callable[[Sequence[str]], object]
     ) -> StagedResult:
         """Write a result into new files, so that no reader sees them.
 
         Args:
-            columns: of the result, a schema of Arrow.
             files: ``ResultFile`` of the result, each with rows.
             begin: called with the paths of the files before any of them is written.
-
-        Raises:
-            SpecError: the table does not fit the result.
         """
 
     def rules_of(self, table: Any) -> tuple[TableRule, ...]:
@@ -127,15 +141,8 @@ class TableFormat(Protocol):
     def latest_turn(self, table: Any, target: OutputPart) -> int:
         """The latest turn in which a part was published; 0 if the table says none."""
 
-    def standing(self, table: Any, target: OutputPart, turn: int, me: Identity) -> Commit | None:
-        """What the history says of a run: published, superseded, or None if neither."""
-
     def staged_files(self, table: Any, target: OutputPart, staged: StagedResult) -> Sequence[Any]:
-        """What ``commit_part`` takes of a staged result.
-
-        Raises:
-            RunDirectoryError: it is gone, or the table (None) is.
-        """
+        """What ``commit_part`` takes of a staged result."""
 
     def earlier_files(self, table: Any, target: OutputPart, number: int) -> Sequence[Any]:
         """What ``commit_part`` takes of a part as a snapshot or version had it.
@@ -145,7 +152,11 @@ class TableFormat(Protocol):
         """
 
     def commit_part(self, table: Any, target: OutputPart, files: Sequence[Any], about: Mapping[str, str]) -> int:
-        """Commit upon the table as loaded, so that a part has just these files; all others are as they were."""
+        """Commit upon the table as loaded, so that a part has just these files; all others are as they were.
+
+        Raises:
+            RunDirectoryError: the part has other files than these by then.
+        """
 
     def require_race(self, table: Any, target: OutputPart, failed: Counter[str], err: Exception) -> None:
         """Go on only while others change the table: by the same error a table refuses what it never takes.
@@ -171,7 +182,7 @@ class TableFormat(Protocol):
 
 
 #: The module of each format of ``skewless.spec.input.TABLES``. Their libraries are extras: imported where one is used.
-FORMATS = {"iceberg": "skewless_lake.iceberg.iceberg_publishing", "delta": "skewless_lake.delta.delta_publishing"}
+FORMATS = {"iceberg": "skewless_lake.iceberg.iceberg_tables", "delta": "skewless_lake.delta.delta_tables"}
 
 
 def table_format(output: Output) -> TableFormat:
@@ -179,16 +190,102 @@ def table_format(output: Output) -> TableFormat:
     return cast("TableFormat", import_module(FORMATS[output.format]))
 
 
-def attempts(where: str) -> Iterator[int]:
-    """The numbers of the attempts to commit, with a pause of random length between two: who collided may not again.
+def fitting_table(tables: TableFormat, target: OutputPart) -> Any:
+    """The table, None if it is not there; it is refused if it cannot be published in, see ``require_fitting``."""
+    table = tables.find_table(target)
+    if table is not None:
+        tables.require_fitting(table, target)
+    return table
+
+
+def ready_table(tables: TableFormat, target: OutputPart, columns: pa.Schema) -> Any:
+    """The table, ready for a result: made if it is not there, its schema evolved if the spec says so."""
+
+    def ready() -> Any:
+        table = tables.find_table(target)
+        if table is None:
+            table = tables.make_table(target, columns)
+        tables.require_fitting(table, target)
+        return tables.with_columns(table, target, columns)
+
+    for _ in range(_CHANGES):
+        with suppress(*tables.CHANGED):  # somebody has changed the table just now
+            return ready()
+    return ready()
+
+
+def of_part(tables: TableFormat, table: Any, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
+    """The ``publications`` of a part."""
+    return (entry for entry in tables.publications(table, target) if entry[1]["part"] == target.part.name)
+
+
+def standing(tables: TableFormat, table: Any, target: OutputPart, turn: int, me: Identity) -> Commit | None:
+    """What the history of a table says of a run: published, superseded, or None if neither.
 
     Raises:
-        LostRaceError: others were faster each time.
+        RunDirectoryError: another run has published in its turn; or who has published is no longer there.
     """
-    for attempt in range(ATTEMPTS):
-        yield attempt
-        time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
-    raise LostRaceError(where, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later")
+    latest, newest = tables.latest_turn(table, target), None
+    if not latest or latest < turn:
+        return None
+    for number, about in of_part(tables, table, target):
+        if about["run-digest"] == me.job:
+            return Commit(number)
+        newest = newest or identity_in(about)
+        if int(about.get("turn", 0)) <= turn:
+            break
+    if newest is None:
+        raise RunDirectoryError.saying(
+            f"log of {target.path}", f"it no longer names the run that has published {target.part} in turn {latest}",
+            "begin a new run",
+        )  # fmt: skip
+    if latest == turn:
+        raise RunDirectoryError.saying(
+            f"turn {turn} of {target.part} in {target.path}", f"it belongs to {newest.run}, not to this run",
+            "the store of turns was lost or put back in between; begin a new run",
+        )  # fmt: skip
+    return Commit(None, Overtaken(by=newest, turn=latest))
+
+
+class Race:
+    """Attempts to commit to a table that others commit to at the same time."""
+
+    def __init__(self, tables: TableFormat, target: OutputPart) -> None:
+        self.tables, self.target = tables, target
+        self._attempts, self._failed = 0, Counter[str]()
+
+    def table(self) -> Any:
+        """The table to commit upon, see ``fitting_table``; after a pause of random length from the second time on.
+
+        Raises:
+            LostRaceError: others were faster each time.
+        """
+        if self._attempts == ATTEMPTS:
+            raise LostRaceError(
+                self.target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later"
+            )
+        if self._attempts:  # who collided may not again
+            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.025 * 2**self._attempts)))  # noqa: S311  # no secret
+        self._attempts += 1
+        return fitting_table(self.tables, self.target)
+
+    def lost(self, table: Any, err: Exception) -> None:
+        """After an error of ``LOST``, see ``TableFormat.require_race``."""
+        self.tables.require_race(table, self.target, self._failed, err)
+
+    def commit(self, table: Any, files: Sequence[Any], about: Mapping[str, str]) -> int:
+        """See ``TableFormat.commit_part``.
+
+        Raises:
+            RunDirectoryError: the table asks for more of each row than when the files were written.
+        """
+        if rules_digest(self.tables.rules_of(table)) != about.get(RULES, ""):
+            raise RunDirectoryError.saying(
+                f"output {self.target.path}",
+                "constraints or required columns of the table have changed since these files were written",
+                "begin a new run",
+            )  # fmt: skip
+        return self.tables.commit_part(table, self.target, files, about)
 
 
 def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -24,7 +23,17 @@ from skewless.publication.records import Identity, Overtaken, Publication, ident
 from skewless.run.directory import FINALITY, RESULT_STEP, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.spec.spec import JobSpec
-from skewless_lake.formats import RULES, attempts, identity_in, summary_of, table_format, told_plainly
+from skewless_lake.formats import (
+    RULES,
+    Race,
+    fitting_table,
+    identity_in,
+    of_part,
+    standing,
+    summary_of,
+    table_format,
+    told_plainly,
+)
 from skewless_lake.staged_files import OutputPart, StagedResult, rules_digest, staged_parts
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
@@ -161,31 +170,32 @@ def _committing(
     Args:
         over: by whom the keys in quarantine were overtaken, which are committed first: then nothing is committed.
     """
-    tables, failed = table_format(target.output), Counter[str]()
-    held = rules_digest(staged.rules)
+    tables = table_format(target.output)
+    race, held = Race(tables, target), rules_digest(staged.rules)
     about = {**about, **({RULES: held} if held else {})}
-    for _ in attempts(target.path):
-        table = tables.fitting_table(target)
-        found = tables.standing(table, target, turn, me) if table is not None else None
-        if found is not None:
-            return found
+    while True:
+        table = race.table()
+        before = standing(tables, table, target, turn, me) if table is not None else None
+        if before is not None:
+            return before
         if over is not None:
             raise LostRaceError(
                 f"{target.path}, part {target.part}", f"turn {turn} to be the last one in {target.quarantine.path}",
                 f"turn {over.turn} of {over.by.run}, which has not published yet",
                 "try again, to find what that has published; if it was given up, begin a new run",
             )  # fmt: skip
+        if table is None:
+            raise RunDirectoryError.saying(f"table {target.path}", "it is gone", "begin a new run")
         # Of the very state that is committed upon. Once the run has published, what it has staged may be gone.
         files = tables.staged_files(table, target, staged)
         yield "loaded"
         try:
-            number = tables.commit_part(table, target, files, about)
+            number = race.commit(table, files, about)
         except (*tables.LOST, *tables.UNANSWERED) as err:
-            tables.require_race(table, target, failed, err)
+            race.lost(table, err)
             continue
         yield "committed"
         return Commit(number)
-    raise AssertionError
 
 
 def require_fitting(target: OutputPart) -> None:
@@ -195,7 +205,7 @@ def require_fitting(target: OutputPart) -> None:
         SpecError: says which it has; or the catalog cannot be opened.
     """
     with told_plainly(target.path):
-        table_format(target.output).fitting_table(target)
+        fitting_table(table_format(target.output), target)
 
 
 def turn_in_table(target: OutputPart) -> int:
@@ -206,19 +216,18 @@ def turn_in_table(target: OutputPart) -> int:
     """
     tables = table_format(target.output)
     with told_plainly(target.path):
-        table = tables.fitting_table(target)
+        table = fitting_table(tables, target)
         return tables.latest_turn(table, target) if table is not None else 0
 
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
     """By part: the snapshot or version of its newest publication, and which run that was of."""
-    tables, found = table_format(target.output), dict[str, tuple[str, Identity]]()
+    tables, newest = table_format(target.output), dict[str, tuple[str, Identity]]()
     with told_plainly(target.path):
         table = tables.find_table(target)
         for number, about in tables.publications(table, target) if table is not None else ():
-            if about["part"] not in found:
-                found[about["part"]] = str(number), identity_in(about)
-    return found
+            newest.setdefault(about["part"], (str(number), identity_in(about)))
+    return newest
 
 
 def shown_by_table(job: Job) -> dict[str, Identity]:
@@ -247,15 +256,18 @@ def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
 
 
 def _go_back(target: OutputPart, turn: int, at: str) -> dict[str, str]:
-    tables, failed = table_format(target.output), Counter[str]()
+    tables = table_format(target.output)
+    race = Race(tables, target)
     unanswered: Exception | None = None
-    for _ in attempts(target.path):
-        table = tables.fitting_table(target)
-        all_parts = tables.publications(table, target) if table is not None else ()
-        history = [(number, about) for number, about in all_parts if about["part"] == target.part.name]
+    while True:
+        table = race.table()
+        history = list(of_part(tables, table, target)) if table is not None else []
         if len(history) < 2:
-            required, hint = tables.EARLIER
-            raise SpecError(f"{target.path}, part {target.part}", required, f"{len(history)}", hint)
+            raise SpecError(
+                f"{target.path}, part {target.part}", "two publications of it in the table's history",
+                f"{len(history)}",
+                f"run the job again, or look for an older {tables.NUMBERED} with programs of its format",
+            )  # fmt: skip
         done = next((one for one in history if one[1].get("turn") == str(turn)), None)
         if done is not None:  # the answer to an attempt was lost, and it was a success: once more would undo it
             return {**done[1], "snapshot": str(done[0])}
@@ -267,16 +279,15 @@ def _go_back(target: OutputPart, turn: int, at: str) -> dict[str, str]:
             about |= _go_back_beside(target.quarantine, about)
         files = tables.earlier_files(table, target, before)
         try:
-            number = tables.commit_part(table, target, files, about)
+            number = race.commit(table, files, about)
         except tables.LOST as err:
-            tables.require_race(table, target, failed, err)
+            race.lost(table, err)
         except SkewlessError:
             raise
         except Exception as err:  # noqa: BLE001  # each library has its own; it may have been committed: the table tells
             unanswered = err
         else:
             return {**about, "snapshot": str(number)}
-    raise AssertionError
 
 
 def _go_back_beside(target: OutputPart, about: Mapping[str, str]) -> dict[str, str]:
@@ -285,9 +296,10 @@ def _go_back_beside(target: OutputPart, about: Mapping[str, str]) -> dict[str, s
     Returns:
         What the output's commit says of them.
     """
-    tables, failed, wanted = table_format(target.output), Counter[str](), about.get(HELD_IN)
-    for _ in attempts(target.path):
-        table = tables.fitting_table(target)
+    tables, wanted = table_format(target.output), about.get(HELD_IN)
+    race = Race(tables, target)
+    while True:
+        table = race.table()
         there = dict(tables.publications(table, target)) if table is not None else {}
         if wanted is not None and int(wanted) not in there:
             required = f"its keys in quarantine, of {tables.NUMBERED} {wanted}"
@@ -303,9 +315,8 @@ def _go_back_beside(target: OutputPart, about: Mapping[str, str]) -> dict[str, s
         files = tables.earlier_files(table, target, int(wanted)) if wanted is not None else ()
         said = {name: value for name, value in about.items() if name != RULES} | ({RULES: rules} if rules else {})
         try:
-            number = tables.commit_part(table, target, files, said)
+            number = race.commit(table, files, said)
         except tables.LOST as err:
-            tables.require_race(table, target, failed, err)
+            race.lost(table, err)
             continue
         return {HELD_IN: str(number)} if wanted is not None else {}
-    raise AssertionError

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skewless.errors import SpecError
+from skewless.errors import LedgerError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.objects.location import open_location, plain_path
-from skewless_lake.formats import table_format, told_plainly
+from skewless_lake.formats import fitting_table, ready_table, table_format, told_plainly
 from skewless_lake.staged_files import BEGUN, HOUR_COLUMN, OutputPart, StagedResult, TableFiles, TableRule
 
 #: Rows that are read and written at a time.
@@ -39,7 +39,7 @@ def table_rules(target: OutputPart) -> tuple[tuple[TableRule, ...], list[str]]:
     """What the table of an output asks of each row, and the names of its columns; nothing if it is not made yet."""
     tables = table_format(target.output)
     with told_plainly(target.path):
-        table = tables.fitting_table(target)
+        table = fitting_table(tables, target)
         return ((), []) if table is None else (tables.rules_of(table), tables.column_names(table))
 
 
@@ -64,8 +64,9 @@ def stage_result(
         run.write_once(f"{BEGUN}/{uuid.uuid4()}.json", TableFiles(paths=tuple(paths), table=part.path))
 
     with told_plainly(part.path):
-        filled = [file for file in files if file.rows]
-        return table_format(part.output).stage(part, all_nullable(columns), filled, begin)
+        tables = table_format(part.output)
+        table = ready_table(tables, part, all_nullable(columns))
+        return tables.stage(table, part, [file for file in files if file.rows], begin)
 
 
 def batches_of(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
@@ -232,5 +233,5 @@ def write_rows(stream: Any, file: ResultFile, kind: pa.Schema, parts: Mapping[st
             writer.write_table(fitted(batch, kind, parts))
             rows += len(batch)
     if rows != file.rows:
-        raise AssertionError(f"{rows:,} rows written of {file.rows:,}")
+        raise LedgerError("staged result", f"{file.rows:,} rows of a file", f"{rows:,}", "nothing was committed")
     return footers[0]

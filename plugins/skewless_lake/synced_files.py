@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
+import io
+import os
 from pathlib import Path
-from typing import Any, Self
 
 from pyarrow.fs import LocalFileSystem
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from skewless.run.folder import make_folder, sync_file, sync_folder
+from skewless.run.folder import make_folder, sync_folder
 
 
-class _SyncedStream:
-    """An output stream of Arrow that has its file and its folder on the disk once it is closed."""
-
-    def __init__(self, stream: Any, path: str) -> None:
-        self._stream, self._path = stream, path
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, data: bytes) -> int:
-        return int(self._stream.write(data))
+class _SyncedStream(io.BufferedWriter):
+    """A file that is on the disk, as its name is, once it is closed."""
 
     def close(self) -> None:
-        if self._stream.closed:
-            return
-        self._stream.close()
-        sync_file(Path(self._path))
-        sync_folder(Path(self._path).parent)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        if not self.closed:
+            self.flush()
+            os.fsync(self.fileno())
+            super().close()
+            sync_folder(Path(str(self.name)).parent)
 
 
 class _SyncedFile(PyArrowFile):
     def create(self, overwrite: bool = False) -> OutputStream:
         make_folder(Path(self._path).parent)
-        return _SyncedStream(super().create(overwrite), self._path)
+        return _SyncedStream(io.FileIO(self._path, "w" if overwrite else "x"))
 
 
 class SyncedFileIO(PyArrowFileIO):
@@ -52,5 +38,4 @@ class SyncedFileIO(PyArrowFileIO):
         plain = super().new_output(location)
         if not isinstance(plain._filesystem, LocalFileSystem):  # noqa: SLF001  # pyiceberg's own name for it
             return plain
-        path = plain._path  # noqa: SLF001
-        return _SyncedFile(location, path, plain._filesystem, plain._buffer_size)  # noqa: SLF001
+        return _SyncedFile(location, plain._path, plain._filesystem)  # noqa: SLF001

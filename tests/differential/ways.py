@@ -56,9 +56,9 @@ def in_workers(spark: SparkSession, job: Job, names: Sequence[str]) -> pa.Table:
     del spark
     numbered, vectors = list(enumerate(job.units)), None
     if job.source.pinned is not None and job.source.pinned.kind == "delta":
-        from skewless_spark.sources.lake.delta import pinned_vectors  # an extra
+        from skewless_spark.sources.lake.delta import vectors_of  # an extra
 
-        vectors = pinned_vectors(job.source.pinned)
+        vectors = vectors_of(job.source.pinned)
     read = read_parts([numbered], job.source, list(names), "origin", vectors)
     batches = list(read([pa.record_batch({"part": [0]})]))
     if not batches:

@@ -16,8 +16,7 @@ from pyiceberg.table import Table
 
 from skewless.errors import SpecError, UnreachableError
 from skewless_lake.catalogs import configuration_of, open_catalog
-from skewless_lake.iceberg.iceberg_tables import make_namespace
-from skewless_lake.iceberg.snapshots import commit_part, ours
+from skewless_lake.iceberg.iceberg_tables import commit_part, make_namespace, publications
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import publish_run, published_parts, require_fitting, roll_back
 from tests.broken_wire import Fault, broken_wire
@@ -134,11 +133,11 @@ def test_days_are_published_replaced_and_rolled_back(tmp_path: Path, kind: str) 
         str(DAY): str(tmp_path / "old"), str(NEXT): str(tmp_path / "next"),
     }  # fmt: skip
     # The staged snapshots of what is published have been expired, the one of the late run has not.
-    assert len(table_of(kind).snapshots()) == len(list(ours(table_of(kind)))) + 1
+    assert len(table_of(kind).snapshots()) == len(list(publications(table_of(kind), part_of(kind, tmp_path)))) + 1
     (left,) = left_files(late)
     assert len(left.paths) == 2
     remove_left(left)
-    assert len(table_of(kind).snapshots()) == len(list(ours(table_of(kind))))
+    assert len(table_of(kind).snapshots()) == len(list(publications(table_of(kind), part_of(kind, tmp_path))))
     assert seen(kind, tmp_path) == {str(DAY): ["old"] * 3, str(NEXT): ["next"] * 3}
 
 
@@ -192,7 +191,7 @@ def test_a_rest_catalog_that_fails_is_asked_again_or_is_one_sentence(
     assert failed
     assert record.superseded is None
     assert seen("rest", tmp_path) == {str(DAY): ["new"] * 3}
-    assert [about["turn"] for _, about in ours(table_of("rest"))] == ["2", "1"]
+    assert [about["turn"] for _, about in publications(table_of("rest"), part_of("rest", tmp_path))] == ["2", "1"]
 
 
 @pytest.mark.usefixtures("amazon")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -32,10 +32,10 @@ from skewless.run.directory import RunDirectory
 from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import delta_tables as tables
-from skewless_lake.delta.delta_publishing import commit_part
-from skewless_lake.iceberg.iceberg_publishing import staged_files
-from skewless_lake.iceberg.snapshots import commit_part as iceberg_commit
-from skewless_lake.iceberg.snapshots import ours
+from skewless_lake.delta.delta_tables import commit_part
+from skewless_lake.formats import TableFormat, ready_table
+from skewless_lake.iceberg.iceberg_tables import commit_part as iceberg_commit
+from skewless_lake.iceberg.iceberg_tables import publications, staged_files
 from skewless_lake.publication import publish_run, publishing_run
 from skewless_lake.staged_files import OutputPart
 from tests.lake.outputs import (
@@ -45,6 +45,7 @@ from tests.lake.outputs import (
     TABLE,
     committed,
     judge,
+    part_of,
     publish,
     read,
     ready,
@@ -108,7 +109,7 @@ def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> 
     run = ready(tmp_path / "run", tmp_path, kind, "first", pinned=source)
     publish_run(run, NOW)
     if kind == "iceberg":
-        ((_, about),) = ours(iceberg_table(tmp_path))
+        ((_, about),) = publications(iceberg_table(tmp_path), part_of("iceberg", tmp_path))
     else:
         commit = DeltaTable(str(tmp_path / "marts" / "clicks")).history()[0]
         about = {name.removeprefix("skewless."): value for name, value in commit.items()}
@@ -130,7 +131,7 @@ def test_a_publisher_that_is_killed_after_a_step_publishes_once(tmp_path: Path, 
     assert seen(kind, tmp_path) == {"2026-11-20": ["first"] * 3}
     assert publish_run(run, NOW) == record == record_of(run)
     if kind == "iceberg":
-        assert len(list(ours(iceberg_table(tmp_path)))) == 1
+        assert len(list(publications(iceberg_table(tmp_path), part_of("iceberg", tmp_path)))) == 1
 
 
 @of_each_kind
@@ -333,7 +334,7 @@ def test_a_delta_table_that_another_process_makes_just_now_is_taken(
 
     def versions(target: OutputPart) -> int:
         first.__dict__.clear()
-        return int(tables.ready_table(target, result_table("x").schema).version())
+        return int(ready_table(cast("TableFormat", tables), target, result_table("x").schema).version())
 
     monkeypatch.setattr(tables, "find_table", looked)
     for number in range(10):

@@ -16,7 +16,7 @@ from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.publication import require_fitting
 from skewless_lake.staged_files import OutputPart
-from skewless_spark.sources.lake.iceberg import iceberg_snapshot
+from skewless_spark.sources.lake.iceberg import snapshot_of
 from skewless_spark.sources.lake.snapshot import deleted_positions
 from skewless_spark.sources.lake.table_inputs import LakeTable
 from tests.lake.java_format_3 import ROWS
@@ -42,13 +42,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_deleted_by_vectors_in_puffin_files_are_left_out(root: Path) -> None:
     given = Input.model_validate({"format": "iceberg", "path": "local.db.clicks"})
-    snapshot = iceberg_snapshot(given, DAY, str(root))
+    snapshot = snapshot_of(given, DAY, str(root), "")
     found = {Path(one.path).name: deleted_positions(one.path, one.deletes, {}).tolist() for one in snapshot.files}
     assert found == {"a.parquet": [0, 7, 99], "b.parquet": [5], "c.parquet": [1, 2]}
     assert {one.split(".")[-1] for file in snapshot.files for one in file.deletes} == {"puffin"}
     assert [ROWS - unit.rows for unit in LakeTable(snapshot, str(root)).listing(0.01).units] == [3, 1, 2]
     second = lake(root).load_table("db.clicks").snapshots()[1].snapshot_id
-    before = iceberg_snapshot(given.model_copy(update={"at": second}), DAY, str(root))
+    before = snapshot_of(given.model_copy(update={"at": second}), DAY, str(root), "")
     assert [unit.rows for unit in LakeTable(before, str(root)).listing(0.01).units] == [ROWS - 3, ROWS - 1, ROWS]
 
 

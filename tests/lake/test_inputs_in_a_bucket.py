@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
+from skewless_spark.sources.lake.delta import rewrites_of, snapshot_of
 from skewless_spark.sources.lake.snapshot import deleted_positions
 from skewless_spark.sources.lake.table_inputs import LakeTable
 from tests.broken_wire import broken_wire
@@ -35,12 +35,12 @@ def test_footers_and_compactions_of_a_table_are_read_in_its_bucket(server: Objec
         write_deltalake(TABLE, pa.table({"k": ["a", "b"], "v": [number, number]}), mode="append")
     DeltaTable(TABLE).optimize.compact()
     given = Input.model_validate({"format": "delta", "path": TABLE})
-    snapshot, vectors = delta_snapshot(given, Part(dt.date(2026, 11, 20)), TABLE)
-    (unit,) = LakeTable(snapshot, "", vectors).listing(0.01).units
+    snapshot = snapshot_of(given, Part(dt.date(2026, 11, 20)), "", TABLE)
+    (unit,) = LakeTable(snapshot, "").listing(0.01).units
     assert unit.rows == 6
     assert unit.path.startswith(f"{TABLE}/")
     assert server.content(unit.path.removeprefix("s3://lake/"))
-    ((before, after),) = delta_rewrites(snapshot)
+    ((before, after),) = rewrites_of(snapshot, "")
     assert (len(before), len(after)) == (3, 1)
 
 
@@ -61,6 +61,8 @@ def test_a_table_whose_store_is_away_is_asked_as_often_as_other_inputs(
     with broken_wire(server.port, lambda *_: "500") as wire, as_client({**away, **server.behind(wire.port)}):
         said = r"input s3://lake/clicks: expected a Delta table that .*, but got .*; see that its store answers"
         with pytest.raises(InputError, match=said):
-            delta_snapshot(Input.model_validate({"format": "delta", "path": TABLE}), Part(dt.date(2026, 11, 20)), TABLE)
+            snapshot_of(
+                Input.model_validate({"format": "delta", "path": TABLE}), Part(dt.date(2026, 11, 20)), "", TABLE
+            )
         asked = [request for request, _ in wire.seen]
     assert max(asked.count(request) for request in asked) == 3

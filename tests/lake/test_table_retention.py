@@ -189,7 +189,7 @@ def test_where_the_table_is_away_a_run_and_its_files_stay_until_another_time(
     staged(bad)
     judge(bad, success=False)
     with monkeypatch.context() as patch:
-        patch.setattr(f"skewless_lake.{kind}.publishing.find_table", away)
+        patch.setattr(f"skewless_lake.{kind}.{kind}_tables.find_table", away)
         said = [one for one in prune(root) if "/bad:" in one]
     assert [one.startswith("keep ") and "the store is away" in one for one in said] == [True]
     assert bad.exists("job.json")

@@ -29,7 +29,7 @@ OUTPUT = {"format": "toy", "path": "marts/toy"}
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TABLES, "toy", TableTraits())
     monkeypatch.setitem(FORMATS, "toy", toy_format.__name__)
-    monkeypatch.setitem(READERS, "toy", toy_format.READER)
+    monkeypatch.setitem(READERS, "toy", toy_format.__name__)
     # These follow from TABLES when the modules are imported.
     monkeypatch.setitem(Input.FIELDS_OF, "toy", Input.FIELDS_OF["delta"])
     monkeypatch.setitem(Output.FIELDS_OF, "toy", Output.FIELDS_OF["delta"])

@@ -18,15 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skewless.documents.job import PinnedTable
-from skewless.publication.publish import Commit
-from skewless.publication.records import Identity, Overtaken
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.formats import identity_in
 from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, TableRule
 from skewless_lake.staging import ResultFile
 from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of
-from skewless_spark.sources.lake.table_inputs import TableReader
 
 State = dict[str, dict[str, Any]]
 
@@ -43,8 +39,7 @@ def _folder(target: OutputPart) -> Path:
 # Results.
 
 NUMBERED = "version"
-EARLIER = ("two publications of it", "run the job again")
-LOST, UNANSWERED = (FileExistsError,), ()
+LOST, CHANGED, UNANSWERED = (FileExistsError,), (), ()
 
 
 def find_table(target: OutputPart) -> list[State]:
@@ -52,20 +47,27 @@ def find_table(target: OutputPart) -> list[State]:
     return states_of(_folder(target))
 
 
-#: Any folder fits.
-fitting_table = find_table
+def require_fitting(table: list[State], target: OutputPart) -> None:
+    """Any folder fits."""
+
+
+def with_columns(table: list[State], target: OutputPart, columns: pa.Schema) -> list[State]:
+    """Each part has its own."""
+    del target, columns
+    return table
 
 
 def stage(
-    target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
+    table: list[State], target: OutputPart, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
 ) -> StagedResult:
     """New files, which no state names."""
+    del table
     folder = _folder(target)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [f"{uuid.uuid4()}.parquet" for _ in files]
     begin(paths)
     for path, file in zip(paths, files, strict=True):
-        pq.write_table(pa.Table.from_batches(file.batches()).cast(columns), folder / path)
+        pq.write_table(pa.Table.from_batches(file.batches()), folder / path)
     staged = [
         StagedFile(path=path, rows=file.rows, size_bytes=(folder / path).stat().st_size)
         for path, file in zip(paths, files, strict=True)
@@ -95,16 +97,6 @@ def publications(table: list[State], target: OutputPart) -> Iterator[tuple[int, 
 def latest_turn(table: list[State], target: OutputPart) -> int:
     """As the newest state has it."""
     return int(table[-1].get(target.part.name, {"turn": 0})["turn"]) if table else 0
-
-
-def standing(table: list[State], target: OutputPart, turn: int, me: Identity) -> Commit | None:
-    """As the newest state has it."""
-    latest = latest_turn(table, target)
-    if not latest or latest < turn:
-        return None
-    newest = table[-1][target.part.name]
-    by = identity_in(newest["about"])
-    return Commit(newest["number"]) if by == me else Commit(None, Overtaken(by=by, turn=latest))
 
 
 def staged_files(table: list[State], target: OutputPart, staged: StagedResult) -> Sequence[tuple[str, int]]:
@@ -151,9 +143,8 @@ def remove(target: OutputPart, paths: Collection[str]) -> None:
 # Inputs.
 
 
-def _snapshot(
-    given: Input, part: Part, root: str, location: str, conditions: object
-) -> tuple[Snapshot, dict[str, bytes]]:
+def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: object) -> Snapshot:
+    """As its newest state has it."""
     del given, part, root, conditions
     folder = Path(location)
     states = states_of(folder)
@@ -165,12 +156,4 @@ def _snapshot(
     kinds = kinds_of(pq.read_schema(files[0].path))
     columns = [TableColumn(name, kind) for name, kind in (kinds | {"date": "date"}).items()]
     pinned = PinnedTable(kind="toy", name=location, snapshot=str(len(states)))
-    return Snapshot(pinned, location, tuple(columns), ("date",), ("date",), tuple(files)), {}
-
-
-def _rewrites(snapshot: Snapshot, root: str) -> Iterator[Any]:
-    del snapshot, root
-    return iter(())
-
-
-READER = TableReader(_snapshot, _rewrites, lambda _: {})
+    return Snapshot(pinned, location, tuple(columns), ("date",), ("date",), tuple(files))

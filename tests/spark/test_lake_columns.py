@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from skewless.errors import InputError, SkewlessError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.mapping.conditions import Condition, Typed
-from skewless_spark.sources.lake.delta import delta_snapshot
+from skewless_spark.sources.lake.conditions import Condition
+from skewless_spark.sources.lake.delta import snapshot_of
 from skewless_spark.sources.unit_reading import read_units
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE
@@ -124,7 +124,8 @@ def test_a_text_that_was_cut_off_in_a_delta_log_is_no_upper_bound(tmp_path: Path
         for line in lines:
             if "add" in line:
                 line["add"]["stats"] = json.dumps(stats)
-    for value, files in (("ab\U0001f608", 1), ("ac", 0)):
-        asked = [Condition("s", ">=", (Typed("string", value),))]
-        snapshot, _ = delta_snapshot(Input(format="delta", path="t"), Part(DATE), str(tmp_path / "t"), asked)
+    for value, comparison, files in (("ab\U0001f608", ">=", 1), ("aa", "<", 0)):
+        wanted = Condition("s", "string", comparison, (value,))  # type: ignore[arg-type]
+        given = Input(format="delta", path="t")
+        snapshot = snapshot_of(given, Part(DATE), "", str(tmp_path / "t"), lambda _, wanted=wanted: [wanted])  # type: ignore[misc]
         assert len(snapshot.files) == files

@@ -28,9 +28,9 @@ from pyiceberg.utils.datetime import date_to_days
 
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.mapping.conditions import Condition, Typed
-from skewless_spark.sources.lake.delta import delta_snapshot
-from skewless_spark.sources.lake.iceberg import iceberg_snapshot
+from skewless_spark.sources.lake.conditions import Condition
+from skewless_spark.sources.lake.delta import snapshot_of as delta_snapshot
+from skewless_spark.sources.lake.iceberg import snapshot_of as iceberg_snapshot
 from skewless_spark.sources.lake.snapshot import Snapshot
 from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.windows.part_files import parts_of_table
@@ -77,6 +77,13 @@ def with_nulls(values: list[Any], rng: random.Random) -> list[Any]:
     return [None if rng.random() < 0.2 else one for one in values]
 
 
+def as_spark(value: Any) -> Any:
+    """A value as conditions have it."""
+    if isinstance(value, dt.datetime):
+        return (value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+    return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value
+
+
 def conditions(rng: random.Random, rows: Sequence[Row], kinds: Mapping[str, str]) -> list[Condition]:
     """One or two comparisons with values that are in the table, or near to them."""
     made = []
@@ -84,15 +91,14 @@ def conditions(rng: random.Random, rows: Sequence[Row], kinds: Mapping[str, str]
         name = rng.choice(sorted(kinds))
         known = [row[name] for row in rows if row[name] is not None] or KINDS[kinds[name]][0](rng)
         value = rng.choice([rng.choice(known), *KINDS[kinds[name]][0](rng)[:1]])
-        literal = Typed(kinds[name], value)
-        made.append(Condition(name, rng.choice(sorted(PASSES)), (literal,)))  # type: ignore[arg-type]
+        made.append(Condition(name, kinds[name], rng.choice(sorted(PASSES)), (as_spark(value),)))  # type: ignore[arg-type]
     return made
 
 
 def passes(row: Row, asked: Sequence[Condition]) -> bool:
     return all(
         row[one.column] is not None
-        and any(PASSES[one.comparison](row[one.column], literal.value) for literal in one.literals)
+        and any(PASSES[one.comparison](as_spark(row[one.column]), value) for value in one.values)
         for one in asked
     )
 
@@ -182,7 +188,7 @@ def test_no_row_of_a_delta_file_that_is_left_out_passes_though_columns_have_swap
         given = Input(format="delta", path=str(folder), parts="c4")
 
         def pinned(asked: Sequence[Condition], given: Input = given, folder: Path = folder) -> Snapshot:
-            return delta_snapshot(given, Part(DATE), str(folder), asked)[0]
+            return delta_snapshot(given, Part(DATE), "", str(folder), lambda _: asked)
 
         left_out += require_nothing_lost(rng, rows, pinned)
         if pinned(()).parted:
@@ -259,7 +265,7 @@ def test_no_row_of_an_iceberg_file_that_is_left_out_passes_though_columns_were_p
     given = Input(format="iceberg", path="local.db.clicks", parts="at")
 
     def pinned(asked: Sequence[Condition]) -> Snapshot:
-        return iceberg_snapshot(given, Part(DATE), str(tmp_path), asked)
+        return iceberg_snapshot(given, Part(DATE), str(tmp_path), "", lambda _: asked)
 
     assert require_nothing_lost(rng, rows, pinned) > ASKED / 2
     for column in pinned(()).parted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -22,12 +23,12 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
 from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
-from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
 from skewless_spark.session.session import build_session
 from skewless_spark.sources.formats.column_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
+from skewless_spark.sources.lake.conditions import conditions_of
 from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.sources.listing import Listing, list_input, list_table
 from skewless_spark.sources.locations import came_to, check_kept, check_output, input_location, output_location
@@ -174,7 +175,7 @@ def listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, whe
         return list_table(spark, spec.input, share)
     input_path = input_location(spec, part, root, where)
     if spec.input.pinned:
-        conditions = conditions_of(spark, spec.map.where) if spark is not None and spec.map is not None else ()
+        conditions = partial(conditions_of, spark, spec.map.where if spec.map else None)
         table = LakeTable.pinned(spec.input, part, root, input_path, conditions)
         return table.snapshot.location, table.listing(share, nulls_of=nulls_of)
     return input_path, list_input(spec.input, input_path, share, nulls_of=nulls_of)

@@ -24,7 +24,7 @@ from skewless_spark.sources.cutting import LEAST_BYTES
 from skewless_spark.sources.formats.column_types import fields_within
 from skewless_spark.sources.formats.input_files import is_hidden
 from skewless_spark.sources.formats.texts import ENCODING
-from skewless_spark.sources.lake.table_inputs import READERS
+from skewless_spark.sources.lake.table_inputs import reader_of
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, ROW_INDEX, as_spark_says, literally, quoted, text_literal
 
@@ -245,7 +245,7 @@ def _vectors(job: Job, ordinals: Sequence[int]) -> dict[str, bytes]:
     """The deletion vectors of some units of a table whose log has them: workers do not read that."""
     paths = {unit.path for unit in map(job.units.__getitem__, ordinals) if unit.deletes}
     pinned = job.source.pinned
-    found = READERS[pinned.kind].vectors(pinned) if pinned and paths else {}
+    found = reader_of(pinned.kind).vectors_of(pinned) if pinned and paths else {}
     return {path: vector for path, vector in found.items() if path in paths}
 
 

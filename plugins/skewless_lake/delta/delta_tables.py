@@ -1,25 +1,39 @@
-"""The Delta table of an output: made on first use, and held to the columns and the partitions that a result needs."""
+"""The Delta table of an output: it is made, held to what a result needs, and published in."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Iterator, Sequence
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import CommitProperties
+from deltalake.transaction import AddAction, CommitProperties, Transaction
 
-from skewless.errors import SpecError
+from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.folder import make_folder, sync_file, sync_folder
-from skewless.run.objects.location import is_object, plain_path
-from skewless_lake.delta.log import known_values
-from skewless_lake.formats import reason
-from skewless_lake.staged_files import OutputPart, TableRule
-from skewless_lake.staging import other_partitions, part_fields, require_columns
+from skewless.run.objects.location import is_object, open_location, plain_path
+from skewless_lake.delta.log import commits, of_footer, said_in
+from skewless_lake.formats import reason, told, written
+from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, TableRule
+from skewless_lake.staging import (
+    ResultFile,
+    create_file,
+    other_partitions,
+    part_fields,
+    require_columns,
+    write_all,
+    write_rows,
+)
 
 _READER_VERSIONS = frozenset({1, 2, 3})
 #: All writers of version 6 have to know identity columns.
@@ -109,7 +123,6 @@ def _of_type(kind: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 #: The folder of a table in which its versions are.
 LOG = "_delta_log"
-_ATTEMPTS = 10
 #: deltalake removes the files of a part by names that it has encoded anew: all but letters, digits and these.
 _PLAIN = "/!$&'()+,-.:;=@_~"
 #: What its errors say of a table that is of a protocol beyond it.
@@ -168,41 +181,12 @@ def where(target: OutputPart) -> str:
     return f"output {location_of(target)}"
 
 
-def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
-    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
-    wanted = pa.schema([*columns, *part_fields(target)])
-    for attempt in range(_ATTEMPTS):
-        table = find_table(target) or _make(target, wanted)
-        require_fitting(table, target)
-        try:
-            return _fit(table, target, wanted)
-        except DeltaError:  # somebody has changed the table just now
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError
-
-
-def fitting_table(target: OutputPart) -> DeltaTable | None:
-    """As ``find_table``, of a table whose part can be replaced."""
-    table = find_table(target)
-    if table is not None:
-        require_fitting(table, target)
-    return table
-
-
-def files_of_part(table: DeltaTable, target: OutputPart, names: Sequence[str] = ("path",)) -> list[dict[str, Any]]:
-    """The files of a part, of each what is named, as ``get_add_actions`` names it; all if nothing is."""
+def files_of_part(table: DeltaTable, target: OutputPart) -> list[dict[str, Any]]:
+    """The files of a part, of each its ``path`` and ``size_bytes``."""
     actions = pa.table(table.get_add_actions(flatten=True))
-    of_part = [True] * len(actions)
     for name, value in target.values.items():
-        of_part = [
-            one and str(came) == str(value)
-            for one, came in zip(of_part, known_values(actions[f"partition.{name}"]), strict=True)
-        ]
-    found = actions.filter(pa.array(of_part, pa.bool_()))
-    names = names or found.column_names
-    rows = zip(*(known_values(found[name]) for name in names), strict=True)
-    return [dict(zip(names, row, strict=True)) for row in rows]
+        actions = actions.filter(pc.equal(pc.cast(actions[f"partition.{name}"], pa.string()), str(value)))
+    return list(actions.select(["path", "size_bytes"]).to_pylist())
 
 
 def require_fitting(table: DeltaTable, target: OutputPart) -> None:
@@ -226,9 +210,10 @@ def require_fitting(table: DeltaTable, target: OutputPart) -> None:
         )  # fmt: skip
 
 
-def _make(target: OutputPart, wanted: pa.Schema) -> DeltaTable:
+def make_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
+    """Make it, unless another process is faster."""
     try:
-        schema = Schema.from_arrow(wanted)
+        schema = Schema.from_arrow(_wanted(target, columns))
     except Exception as err:  # noqa: BLE001  # of several kinds
         raise SpecError(
             where(target), "columns of types that Delta has",
@@ -253,10 +238,14 @@ def _make(target: OutputPart, wanted: pa.Schema) -> DeltaTable:
     return table
 
 
-def _fit(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTable:
+def _wanted(target: OutputPart, columns: pa.Schema) -> pa.Schema:
+    return pa.schema([*columns, *part_fields(target)])
+
+
+def with_columns(table: DeltaTable, target: OutputPart, columns: pa.Schema) -> DeltaTable:
     """The table with all columns of a result."""
     have = {field.name: field.type for field in table.schema().fields}
-    fields = {field.name: field for field in Schema.from_arrow(wanted).fields}
+    fields = {field.name: field for field in Schema.from_arrow(_wanted(target, columns)).fields}
     changed = next((name for name in fields if name in have and have[name] != fields[name].type), None)
     if changed is not None:
         raise SpecError(
@@ -269,3 +258,146 @@ def _fit(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTable
         table.alter.add_columns([fields[name] for name in new])
         sync_version(target, int(table.version()))
     return table
+
+
+NUMBERED = "version"
+LOST, CHANGED, UNANSWERED = (CommitFailedError,), (DeltaError,), ()
+
+
+def require_race(table: DeltaTable, target: OutputPart, failed: Counter[str], err: Exception) -> None:
+    """Go on only if another version is there by now: by the same error deltalake refuses what it never commits."""
+    del failed
+    now = find_table(target)
+    if now is None or int(now.version()) == int(table.version()):
+        raise SpecError.saying(
+            where(target), f"deltalake does not commit to the table ({reason(err)})", "publish into a table of its own"
+        ) from None
+
+
+def column_names(table: DeltaTable) -> list[str]:
+    """The names of a table's columns."""
+    return [field.name for field in table.schema().fields]
+
+
+def latest_turn(table: DeltaTable, target: OutputPart) -> int:
+    """The latest turn in which a part was published, which the table keeps by part; 0 if it has none."""
+    return table.transaction_version(_application(target)) or 0
+
+
+def _application(target: OutputPart) -> str:
+    """The name under which the table keeps the latest turn of a part."""
+    return f"skewless/{target.part.name}"
+
+
+def publications(table: DeltaTable, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
+    """The versions that we have published, newest first, with what their commits say."""
+    for version, actions in commits(location_of(target), int(table.version())):
+        about = told(said_in(actions))
+        if "part" in about:
+            yield version, about
+
+
+def staged_files(table: DeltaTable, target: OutputPart, staged: StagedResult) -> Sequence[StagedFile]:
+    """The files as they were staged; nobody removes them while the table is there."""
+    del table, target
+    return staged.files
+
+
+def commit_part(table: DeltaTable, target: OutputPart, files: Sequence[StagedFile], about: Mapping[str, str]) -> int:
+    """Commit a version upon the one that was loaded, in which a part has just these files.
+
+    Raises:
+        CommitFailedError: another version has been committed since.
+    """
+    values = {name: str(value) for name, value in target.values.items()}
+    now = int(dt.datetime.fromisoformat(about["at"]).timestamp() * 1000)
+    actions = [AddAction(file.path, file.size_bytes, values, now, True, file.statistics) for file in files]
+    version = int(table.version())
+    table.create_write_transaction(
+        actions,  # type: ignore[arg-type]  # its list is invariant
+        "overwrite",
+        table.schema(),
+        partition_by=list(values),
+        partition_filters=[(name, "=", value) for name, value in values.items()],
+        commit_properties=CommitProperties(
+            custom_metadata=written(about),
+            max_commit_retries=0,
+            app_transactions=[Transaction(_application(target), int(about["turn"]))],
+        ),
+    )
+    sync_version(target, version + 1)
+    table.load_as_version(version + 1)
+    observed = {unquote(file["path"]) for file in files_of_part(table, target)}
+    if observed != {unquote(file.path) for file in files}:
+        raise RunDirectoryError(
+            f"version {version + 1} of {target.path}", f"just the {len(files):,} files of {target.part}",
+            f"{len(observed):,} files", f"restore version {version}, and publish into a table of its own",
+        )  # fmt: skip
+    return version + 1
+
+
+def earlier_files(table: DeltaTable, target: OutputPart, number: int) -> list[StagedFile]:
+    """The files of a part in a version, all of which we have published."""
+    del table  # as it was loaded: it is loaded anew as it was then
+    then, files = find_table(target, number), list[StagedFile]()
+    for listed in files_of_part(then, target) if then is not None else ():
+        fs, place = open_location(f"{location_of(target).rstrip('/')}/{unquote(listed['path'])}")
+        try:
+            with fs.open(place, "rb") as opened:
+                footer = pq.read_metadata(opened)
+        except FileNotFoundError:
+            raise SpecError(
+                f"{target.path}, part {target.part}", f"the files of version {number}", f"{listed['path']} is gone",
+                "it has been vacuumed: run the job again",
+            ) from None  # fmt: skip
+        files.append(StagedFile(rows=footer.num_rows, statistics=of_footer(footer), **listed))
+    return files
+
+
+def unnamed(table: DeltaTable, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
+    """Which files of a run the log does not name; if the run has published, some version names what it has staged."""
+    paths = {*others, *staged}
+    if any(about.get("run-digest") == digest for about in map(told, table.history())):
+        paths -= set(staged)
+    named = {unquote(path) for path in pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()}
+    return sorted(path for path in paths if unquote(path) not in named)
+
+
+def remove(target: OutputPart, paths: Collection[str]) -> None:
+    """Remove files; those that are gone are no error."""
+    location = location_of(target).rstrip("/")
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if "://" not in location:
+                Path(location, unquote(path)).unlink()
+            else:
+                fs, there = open_location(f"{location}/{unquote(path)}")
+                fs.rm_file(there)
+
+
+def stage(
+    table: DeltaTable, target: OutputPart, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
+) -> StagedResult:
+    """Write a result into new files below the output's table, which no version of it names yet."""
+    location = plain_path(str(table.table_uri)).rstrip("/")
+    parts = target.values
+    known = pa.schema(table.schema().to_arrow())
+    kind = pa.schema([field for field in known if field.name not in parts])
+    folder, token = "/".join(f"{name}={value}" for name, value in parts.items()), uuid.uuid4()
+    paths = [f"{folder}/part-{number:05d}-{token}.parquet" for number in range(len(files))]
+    begin([quoted(path) for path in paths])
+
+    def one(place: str, file: ResultFile) -> StagedFile:
+        with create_file(place) as stream:
+            footer = write_rows(stream, file, kind, {}, "zstd")
+            size = stream.tell()
+        path = quoted(place.removeprefix(f"{location}/"))
+        return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=of_footer(footer))
+
+    written = write_all([f"{location}/{path}" for path in paths], files, one)
+    return StagedResult(table=target.path, location=location, files=tuple(written), rules=rules_of(table))
+
+
+def quoted(path: str) -> str:
+    """A path below a table as its log has it."""
+    return quote(path, safe="/=-._")

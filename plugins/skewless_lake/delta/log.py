@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skewless.run.objects.location import open_location
@@ -56,81 +56,37 @@ def said_in(actions: Actions) -> dict[str, Any]:
     return next((one["commitInfo"] for one in actions if one.get("commitInfo")), {})
 
 
-class Bounds(NamedTuple):
-    """What is known of a column of a file: its least value or one below it, its greatest or one above, and nulls.
-
-    Readers skip files that hold no row they ask for. Each is None if it is not known.
-    """
-
-    low: Any
-    high: Any
-    nulls: int | None
-
-
 def of_footer(footer: pq.FileMetaData) -> str:
-    """The statistics of a file, from those of its row groups."""
-    return of_bounds(footer.num_rows, dict(_columns(footer)))
+    """The statistics of a file as a text for the log: bounds and counts of nulls of whole columns.
+
+    Readers skip files that hold no row they ask for.
+    """
+    bounds, nulls = dict[str, tuple[int | str, int | str]](), dict[str, int]()
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    for number in range(footer.num_columns):
+        name = footer.schema.column(number).path
+        known = [(group.num_rows, group.column(number).statistics) for group in groups]
+        if "." in name or any(statistics is None or not statistics.has_null_count for _, statistics in known):
+            continue
+        nulls[name] = sum(statistics.null_count for _, statistics in known)
+        filled = [statistics for rows, statistics in known if statistics.null_count < rows]
+        if filled and all(statistics.has_min_max for statistics in filled):
+            with suppress(OverflowError):  # a date or a time that Python does not have, such as one of the year 20,000
+                least, greatest = min(one.min for one in filled), max(one.max for one in filled)
+                if (outer := bounds_of(least, greatest)) is not None:
+                    bounds[name] = outer
+    lows, highs = ({name: outer[side] for name, outer in bounds.items()} for side in (0, 1))
+    return json.dumps({"numRecords": footer.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls})
 
 
-def of_bounds(rows: int, columns: Mapping[str, Bounds]) -> str:
-    """The statistics of a file, as a text for the log.
+def bounds_of(least: Any, greatest: Any) -> tuple[int | str, int | str] | None:
+    """Bounds as the log has them, of the least and the greatest value of a column; None if it has none.
 
     Integers, texts, dates and times have bounds. Floats have none, as Parquet leaves NaN out of them, which to Spark is
     greater than all numbers; nor have decimals, which are no exact numbers in JSON.
     """
-    lows = {name: _low(one.low) for name, one in columns.items()}
-    highs = {name: _high(one.high) for name, one in columns.items()}
-    known = [name for name in columns if lows[name] is not None and highs[name] is not None]
-    told = {
-        "numRecords": rows,
-        "minValues": {name: lows[name] for name in known},
-        "maxValues": {name: highs[name] for name in known},
-        "nullCount": {name: one.nulls for name, one in columns.items() if one.nulls is not None},
-    }
-    return json.dumps(told)
-
-
-def _columns(footer: pq.FileMetaData) -> Iterator[tuple[str, Bounds]]:
-    """The columns that are no part of another one."""
-    for number in range(footer.num_columns):
-        name = footer.schema.column(number).path
-        if "." in name:
-            continue
-        groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-        found = [(group.num_rows, group.column(number).statistics) for group in groups]
-        if any(one is None or not one.has_null_count for _, one in found):
-            yield name, Bounds(None, None, None)
-            continue
-        filled = [one for rows, one in found if one.null_count < rows]
-        yield name, Bounds(*_extremes(filled), sum(one.null_count for _, one in found))
-
-
-def _extremes(groups: Sequence[pq.Statistics]) -> tuple[Any, Any]:
-    if not groups or not all(one.has_min_max for one in groups):
-        return None, None
-    try:
-        return min(one.min for one in groups), max(one.max for one in groups)
-    except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
-        return None, None
-
-
-def known_values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column of a log; None for a date or a time that Python does not have."""
-    found: list[Any] = []
-    for one in column:
-        try:
-            found.append(one.as_py())
-        except (OverflowError, ValueError):
-            found.append(None)
-    return found
-
-
-def millisecond_up(value: dt.datetime) -> dt.datetime | None:
-    """A time a millisecond later, as the log cuts times off; None at the end of the year 9999, Python's last one."""
-    try:
-        return value + dt.timedelta(milliseconds=1)
-    except OverflowError:
-        return None
+    low, high = _low(least), _high(greatest)
+    return None if low is None or high is None else (low, high)
 
 
 def _low(value: Any) -> int | str | None:
@@ -144,9 +100,8 @@ def _high(value: Any) -> int | str | None:
         kept, left = value[: _LONGEST - 1], value[_LONGEST - 1 :]
         return None if left.startswith(_GREATEST) else kept + _GREATEST
     if isinstance(value, dt.datetime):
-        whole = value.replace(microsecond=value.microsecond // 1000 * 1000)
-        above = value if value == whole else millisecond_up(whole)
-        return None if above is None else _milliseconds(above)
+        cut_off = dt.timedelta(microseconds=value.microsecond % 1000)
+        return _milliseconds(value - cut_off + dt.timedelta(milliseconds=1) if cut_off else value)
     return _plain(value)
 
 

@@ -1,33 +1,67 @@
-"""The table of an output: made on first use, and held to the columns and the partitions that a result needs."""
+"""The Iceberg table of an output: it is made, held to what a result needs, and published in."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import cast
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    ValidationException,
+)
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _ConvertToIcebergWithoutIDs, visit_pyarrow
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
+    UnsupportedPyArrowTypeException,
+    _ConvertToIcebergWithoutIDs,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+    visit_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import Table
+from pyiceberg.table import ManifestGroupPlanner, Table
+from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import NestedField
+from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
 
-from skewless.errors import SpecError
+from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.staged_files import OutputPart
-from skewless_lake.staging import other_partitions, part_fields, require_columns
+from skewless_lake.formats import reason, told, written
+from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, TableRule
+from skewless_lake.staging import (
+    ResultFile,
+    create_file,
+    other_partitions,
+    part_fields,
+    require_columns,
+    short_texts,
+    write_all,
+    write_rows,
+)
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 #: Files of a table on an object store have some bits of a hash before their names: below one prefix, a store serves
 #: only so many requests a second.
 _SPREAD = {"write.object-storage.enabled": "true"}
-_ATTEMPTS = 10
 #: That pyiceberg 0.12 writes.
 _NEWEST_FORMAT = 2
 #: A Hive metastore that loses the race for a database removes its folder again, and the winner's tables with it. Not
@@ -74,32 +108,6 @@ def _sort_fields(schema: Schema, target: OutputPart) -> list[SortField]:
     ]
 
 
-def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
-    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so."""
-    name, catalog = _catalog(target)
-    wanted = _schema(pa.schema([*part_fields(target), *columns]), at := f"output {name}")
-    for attempt in range(_ATTEMPTS):
-        try:
-            table = catalog.load_table(name.identifier)
-        except NoSuchTableError:
-            table = _make(catalog, name, wanted, target)
-        _require_partitions(table, target)
-        try:
-            return _fit(table, target, wanted, at)
-        except CommitFailedException:  # somebody has changed the table just now
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError
-
-
-def fitting_table(target: OutputPart) -> Table | None:
-    """As ``find_table``, of a table that pyiceberg can write, and where a part is just the files of one partition."""
-    table = find_table(target)
-    if table is not None:
-        _require_partitions(table, target)
-    return table
-
-
 def make_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     """Make a namespace, unless it is there: whoever else makes it at once, what is in its folder stays."""
     if catalog.namespace_exists(namespace):
@@ -130,7 +138,18 @@ def _schema(columns: pa.Schema, at: str) -> Schema:
     return assign_fresh_schema_ids(Schema(*found))
 
 
-def _make(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart) -> Table:
+def _wanted(target: OutputPart, columns: pa.Schema) -> Schema:
+    return _schema(pa.schema([*part_fields(target), *columns]), _where(target))
+
+
+def _where(target: OutputPart) -> str:
+    return f"output {target.output.path}"
+
+
+def make_table(target: OutputPart, columns: pa.Schema) -> Table:
+    """Make it, unless another process is faster."""
+    name, catalog = _catalog(target)
+    schema = _wanted(target, columns)
     fields = [
         PartitionField(schema.find_field(part.name).field_id, 1000 + number, IdentityTransform(), part.name)
         for number, part in enumerate(part_fields(target))
@@ -148,8 +167,9 @@ def _make(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart)
         return catalog.load_table(name.identifier)
 
 
-def _require_partitions(table: Table, target: OutputPart) -> None:
-    at = f"output {TableName.parse(target.output.path)}"
+def require_fitting(table: Table, target: OutputPart) -> None:
+    """Refuse a table that pyiceberg does not write, or where a part is not just the files of one partition."""
+    at = _where(target)
     if table.format_version > _NEWEST_FORMAT:
         raise SpecError(
             at, "a table of format 1 or 2", f"one of format {table.format_version}",
@@ -157,13 +177,14 @@ def _require_partitions(table: Table, target: OutputPart) -> None:
         )  # fmt: skip
     schema = table.schema()
     # Format 1 leaves removed fields there as void ones; pyiceberg does not write to such tables.
-    found = [(schema.find_column_name(field.source_id), str(field.transform)) for field in table.spec().fields]
-    if found != [(part, "identity") for part in target.values]:
-        raise other_partitions(at, target, [f"{column} ({transform})" for column, transform in found])
+    partitions = [(schema.find_column_name(field.source_id), str(field.transform)) for field in table.spec().fields]
+    if partitions != [(part, "identity") for part in target.values]:
+        raise other_partitions(at, target, [f"{column} ({transform})" for column, transform in partitions])
 
 
-def _fit(table: Table, target: OutputPart, wanted: Schema, at: str) -> Table:
+def with_columns(table: Table, target: OutputPart, columns: pa.Schema) -> Table:
     """The table with all columns of a result."""
+    wanted, at = _wanted(target, columns), _where(target)
     have, want = ({field.name: _kind(field.field_type) for field in one.fields} for one in (table.schema(), wanted))
     required = {field.name for field in table.schema().fields if field.required}
     odd = require_columns(at, target, have, required, want)
@@ -185,3 +206,232 @@ def _fit(table: Table, target: OutputPart, wanted: Schema, at: str) -> Table:
 def _kind(kind: object) -> str:
     """A type without the numbers of its fields."""
     return re.sub(r"\b\d+: ", "", str(kind))
+
+
+NUMBERED = "snapshot"
+LOST = CHANGED = (CommitFailedException,)
+UNANSWERED = (CommitStateUnknownException,)
+#: Commits upon one and the same state of a table that may fail: others hold its lock, or pyiceberg passed over a file.
+_UPON_ONE_STATE = 10
+
+
+def where(table: Table) -> str:
+    """A table, as sentences about it begin."""
+    return f"table {'.'.join(table.name())}"
+
+
+def column_names(table: Table) -> list[str]:
+    """The names of a table's columns."""
+    return [field.name for field in table.schema().fields]
+
+
+def rules_of(table: Table) -> tuple[TableRule, ...]:
+    """What each row of a table must be: those who write its files hold to it."""
+    return tuple(TableRule(name=f"NOT NULL {field.name}") for field in table.schema().fields if field.required)
+
+
+def require_race(table: Table, target: OutputPart, failed: Counter[str], err: Exception) -> None:
+    """See ``formats.TableFormat``; states of a table are told by their metadata."""
+    del target
+    failed[table.metadata_location] += 1
+    if failed[table.metadata_location] > _UPON_ONE_STATE:
+        raise SpecError.saying(
+            where(table), f"its catalog does not commit to it ({reason(err)})",
+            "see what the catalog says of it, or publish into a table of its own",
+        ) from None  # fmt: skip
+
+
+def earlier_files(table: Table, target: OutputPart, number: int | None = None) -> list[DataFile]:
+    """The data files of a part in a snapshot, by default in the current one.
+
+    Raises:
+        SpecError: a file has rows of other parts too, as it is older than the table's partitions; or the part has
+            equality deletes, which pyiceberg does not read.
+    """
+    snapshot = table.current_snapshot() if number is None else table.snapshot_by_id(number)
+    if snapshot is None:
+        return []
+    condition: BooleanExpression = AlwaysTrue()
+    for column, value in target.values.items():
+        condition = And(condition, EqualTo(term=Reference(column), value=value))
+    # A scan would also work out, file by file and for longer than all the rest, what of the condition is left to check.
+    planner, found = ManifestGroupPlanner(table.metadata, table.io, condition), list[DataFile]()
+    for file in (one.data_file for of in planner.plan_manifest_entries(snapshot.manifests(table.io)) for one in of):
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            raise SpecError(
+                where(table), "rows that are deleted by position", "equality deletes",
+                "rewrite its data files by compaction, which applies them",
+            )  # fmt: skip
+        if file.content == DataFileContent.DATA:
+            found.append(file)
+    specs = table.specs()
+    for file in found:
+        whole = (field for field in specs[file.spec_id].fields if isinstance(field.transform, IdentityTransform))
+        names = {table.schema().find_column_name(field.source_id) for field in whole}
+        if not set(target.values) <= names:
+            raise SpecError(
+                where(table), f"a partition of its own for each {' and '.join(target.values)}",
+                f"{file.file_path}, which is older than the table's partitions and may have rows of several",
+                "rewrite the table's data files, or publish into a table of its own",
+            )  # fmt: skip
+    return found
+
+
+def commit_part(table: Table, target: OutputPart, files: Sequence[DataFile], about: Mapping[str, str]) -> int:
+    """Commit a snapshot upon the current one in which a part has just these files, and all others are as they were.
+
+    Raises:
+        CommitFailedException: another snapshot has become the current one, or pyiceberg has passed over a file.
+        RunDirectoryError: the part has other files than these by then.
+    """
+    base, before = table.current_snapshot(), earlier_files(table, target)
+    kept = {file.file_path for file in files}
+    # pyiceberg would apply the change to whatever is there by then: a part that was replaced in between would be there
+    # twice. So nothing is tried again here.
+    table.metadata = table.metadata.model_copy(
+        update={"properties": {**table.metadata.properties, "commit.retry.num-retries": "0"}}
+    )
+    there = {file.file_path for file in before}
+    try:
+        with (
+            table.transaction() as transaction,
+            transaction.update_snapshot(snapshot_properties=written(about)).overwrite() as change,
+        ):
+            for file in before:
+                if file.file_path not in kept:
+                    change.delete_data_file(file)
+            for file in files:
+                if file.file_path not in there:
+                    change.append_data_file(file)
+            made = change.snapshot_id
+    except (ValueError, BadRequestError) as err:
+        if "sequence number" not in str(err):
+            raise
+        # The next number is taken. Of most catalogs pyiceberg itself finds that, a REST catalog says it.
+        raise CommitFailedException(str(err)) from None
+    except ValidationException as err:
+        # Threads of pyiceberg share what they prune manifests by, so one may pass over a manifest with files that are
+        # to be replaced. It finds that they are missing then, and commits nothing.
+        raise CommitFailedException(str(err)) from None
+    after, expected_base = table.snapshot_by_id(made), base.snapshot_id if base else None
+    if after is None or after.parent_snapshot_id != expected_base:
+        raise RunDirectoryError(
+            f"snapshot {made} of {where(table)}", f"one upon the snapshot {expected_base}",
+            f"one upon {after and after.parent_snapshot_id}", "roll the table back, and begin a new run",
+        )  # fmt: skip
+    observed = {file.file_path for file in earlier_files(table, target, made)}
+    if observed != kept:
+        raise RunDirectoryError(
+            f"snapshot {made} of {where(table)}", f"just the {len(kept):,} files of the part",
+            f"{len(observed):,} files", "roll the table back to the snapshot before it, and begin a new run",
+        )  # fmt: skip
+    return made
+
+
+def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
+    schema = table.schema()
+    values = [
+        PartitionFieldValue(field, parts[str(schema.find_column_name(field.source_id))])
+        for field in table.spec().fields
+        if str(field.transform) == "identity"
+    ]
+    return PartitionKey(values, table.spec(), schema)
+
+
+def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
+    """A plan of statistics, with no bounds of dates and times."""
+    counted = MetricsMode(MetricModeTypes.COUNTS)
+    times = DateType | TimestampType | TimestamptzType
+    return {
+        number: replace(one, mode=counted) if isinstance(one.iceberg_type, times) else one
+        for number, one in plan.items()
+    }
+
+
+def stage(
+    table: Table, target: OutputPart, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
+) -> StagedResult:
+    """Write a result into files of the output's table, which no snapshot names yet."""
+    token = uuid.uuid4()
+    earlier_files(table, target)  # it is refused, if that is not just the files of one partition
+    key, places = _partition(table, target.values), table.location_provider()
+    paths = [places.new_data_location(f"{number:05d}-{token}.parquet", key) for number in range(len(files))]
+    begin(paths)
+    kind = pa.schema(map(short_texts, schema_to_pyarrow(table.schema(), include_field_ids=True)))
+    codec = table.properties.get("write.parquet.compression-codec", "zstd").replace("uncompressed", "none")
+    plan = compute_statistics_plan(table.schema(), table.properties)
+    numbers = parquet_path_to_id_mapping(table.schema())
+
+    def write(path: str, file: ResultFile) -> StagedFile:
+        with create_file(path) as stream:
+            footer = write_rows(stream, file, kind, target.values, codec)
+            size = stream.tell()
+        try:
+            about = data_file_statistics_from_parquet_metadata(footer, plan, numbers)
+        except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
+            about = data_file_statistics_from_parquet_metadata(footer, _without_times(plan), numbers)
+        statistics = json.dumps(about.to_serialized_dict(), default=bytes.hex)
+        return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=statistics)
+
+    written = write_all(paths, files, write)
+    return StagedResult(table=target.path, location=table.location(), files=tuple(written), rules=rules_of(table))
+
+
+def staged_files(table: Table, target: OutputPart, staged: StagedResult) -> list[DataFile]:
+    """The files as they were staged; nobody removes them while the table is there."""
+    key, order = _partition(table, target.values), sort_order_of(table, target)
+    return [
+        DataFile.from_args(
+            content=DataFileContent.DATA, file_path=file.path, file_format=FileFormat.PARQUET,
+            partition=key.partition, file_size_in_bytes=file.size_bytes, sort_order_id=order,
+            spec_id=table.spec().spec_id, equality_ids=None, key_metadata=None, **_statistics(file.statistics),
+        )
+        for file in staged.files
+    ]  # fmt: skip
+
+
+def _statistics(text: str) -> dict[str, Any]:
+    """What ``to_serialized_dict`` gave: JSON has texts for the numbers of columns, and for bytes."""
+    about = json.loads(text)
+    by_column = {name: values for name, values in about.items() if isinstance(values, dict)}
+    return about | {
+        name: {
+            int(column): bytes.fromhex(value) if name.endswith("_bounds") else value for column, value in values.items()
+        }
+        for name, values in by_column.items()
+    }
+
+
+def publications(table: Table, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
+    """The published snapshots that runs of ours have made, newest first, with what their summaries say."""
+    del target
+    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+        about = told(snapshot.summary.additional_properties if snapshot.summary else {})
+        if "part" in about:
+            yield snapshot.snapshot_id, about
+
+
+def latest_turn(table: Table, target: OutputPart) -> int:
+    """The latest turn in which a part was published; 0 if no summary says one."""
+    of_part = (about for _, about in publications(table, target) if about["part"] == target.part.name)
+    return max((int(about.get("turn", 0)) for about in of_part), default=0)
+
+
+def unnamed(table: Table, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
+    """Which files no snapshot names."""
+    del digest
+    left = {*others, *staged}
+    manifests = {
+        manifest.manifest_path: manifest for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)
+    }
+    for manifest in manifests.values():
+        left -= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
+    return sorted(left)
+
+
+def remove(target: OutputPart, paths: Collection[str]) -> None:
+    """Remove files; those that are gone are no error."""
+    if (table := find_table(target)) is not None:
+        for path in paths:
+            if table.io.new_input(path).exists():
+                table.io.delete(path)

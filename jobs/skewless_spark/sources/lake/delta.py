@@ -5,22 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import posixpath
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from functools import reduce
+from itertools import compress
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.documents.job import PinnedTable
-from skewless.errors import InputError, SpecError
+from skewless.errors import InputError
 from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.delta.log import Actions, commits, known_values, millisecond_up, said_in
+from skewless_lake.delta.delta_tables import patience
+from skewless_lake.delta.log import Actions, commits, said_in
 from skewless_lake.formats import first_line
-from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
+from skewless_spark.sources.lake.conditions import Condition, Conditions
 from skewless_spark.sources.lake.snapshot import (
     VECTOR,
     Commit,
@@ -32,9 +37,6 @@ from skewless_spark.sources.lake.snapshot import (
     text_of,
 )
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
 #: What a reader must be able to do for tables that ask for it. All others are refused.
 _FEATURES = frozenset(
     {"deletionVectors", "columnMapping", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
@@ -43,24 +45,18 @@ _FEATURES = frozenset(
 _MILLISECONDS = 1000
 _MODE, _PHYSICAL = "delta.columnMapping.mode", "delta.columnMapping.physicalName"
 #: What Spark's Delta put behind a text that it had cut off, until 2023. Characters beyond 16 bits are greater.
-_CUT_OFF, _GREATEST = "\ufffd", "\U0010ffff"
+_CUT_OFF = "\ufffd"
+_MILLISECOND, _TIMES = 1000, frozenset({"timestamp", "timestamp_ntz"})
+#: The types of bounds that are no integers.
+_ARROW = {
+    "string": pa.string(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
 
 
-def delta_snapshot(
-    given: Input, part: Part, location: str, conditions: Sequence[Condition] = ()
-) -> tuple[Snapshot, dict[str, bytes]]:
-    """The version that a spec names, with its files.
-
-    Args:
-        conditions: files whose bounds hold no row that passes them are left out.
-
-    Returns:
-        The snapshot, and its deletion vectors, packed.
-
-    Raises:
-        InputError: there is no such table or version, or it needs what cannot be done here.
-        SpecError: deltalake is not installed.
-    """
+def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: Conditions = lambda _: ()) -> Snapshot:
+    """The version that a spec names, with its files, see ``TableReader``."""
+    del root
     at = f"input {location}"
     if given.at == "{date}":
         table = _opened(location, _at_the_end_of(_opened(location, None, at), location, part.date, at), at)
@@ -74,15 +70,14 @@ def delta_snapshot(
     vectors = _vectors(table, at)
     outside = tuple(table.metadata().partition_columns)
     columns = _columns(table)
-    kinds = {one.name: one.kind for one in columns}
+    by_name = {column.name: column for column in columns}
     actions = pa.table(table.get_add_actions())
     files = _files(table, actions, outside, vectors)
-    chosen = [
-        file
-        for file, bounds in zip(files, _bounds(actions, columns, conditions), strict=True)
-        if possible(conditions, kinds, bounds)
-    ]
-    snapshot = Snapshot(
+    kept = np.ones(len(files), dtype=bool)
+    for condition in conditions({column.name: column.kind for column in columns}):
+        kept &= pc.fill_null(_may_pass(actions, by_name[condition.column], condition), True).to_numpy()
+    chosen = list(compress(files, kept))
+    return Snapshot(
         table=PinnedTable(
             kind="delta", name=location, snapshot=str(table.version()), left_out=len(files) - len(chosen)
         ),
@@ -91,8 +86,8 @@ def delta_snapshot(
         outside=outside,
         parted=outside,
         files=tuple(sorted(chosen, key=lambda file: file.path)),
+        vectors=vectors,
     )
-    return snapshot, vectors
 
 
 def _columns(table: DeltaTable) -> tuple[TableColumn, ...]:
@@ -116,44 +111,43 @@ def _kind(declared: str, kind: str, *, mapped: bool) -> str:
     return f"{UNSUPPORTED}{kind}, whose fields the table maps" if mapped and "struct<" in kind else kind
 
 
-def _bounds(
-    actions: pa.Table, columns: Sequence[TableColumn], conditions: Sequence[Condition]
-) -> Iterator[dict[str, Bounds]]:
-    """For each file, in the order of the actions, the bounds of the columns that conditions are about.
+def _may_pass(actions: pa.Table, column: TableColumn, condition: Condition) -> pa.ChunkedArray:
+    """Which files may hold rows that pass, by the value of their partition or their bounds; null is unknown.
 
     Values of partitions have the names of the table, bounds those of the files: a column may have another one's name.
     """
-    asked = {one.column.lower() for one in conditions}
-
-    def told(what: str, name: str) -> list[Any]:
-        if what not in actions.column_names or (place := actions[what].type.get_field_index(name)) < 0:
-            return [None] * len(actions)
-        return known_values(pc.struct_field(actions[what], [place]))
-
-    found = {}
-    for one in (one for one in columns if one.name.lower() in asked):
-        values = told("partition", one.name)
-        lows, highs = told("min", one.inner or one.name), told("max", one.inner or one.name)
-        found[one.name] = [
-            (_plain(value), _plain(value)) if value is not None else (_plain(low), _plain(high, up=True))
-            for value, low, high in zip(values, lows, highs, strict=True)
-        ]
-    for number in range(len(actions)):
-        yield {name: bounds[number] for name, bounds in found.items()}
-
-
-def _plain(value: Any, *, up: bool = False) -> Value | None:
-    """A bound as conditions have it. The log cuts times off to milliseconds, so an upper bound may be greater."""
-    if isinstance(value, dt.datetime):
-        exact = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
-        return millisecond_up(exact) if up else exact
-    if up and isinstance(value, str) and value.endswith(_CUT_OFF):
-        return value[:-1] + _GREATEST
-    return value if isinstance(value, int | str | dt.date) and not isinstance(value, bool) else None
+    kind = _ARROW.get(condition.kind, pa.int64())
+    low = high = _logged(actions, "partition", column.name)
+    if low is None:
+        low, high = (_logged(actions, what, column.inner or column.name) for what in ("min", "max"))
+    if low is None or high is None:
+        return pa.chunked_array([pa.nulls(len(actions), pa.bool_())])
+    if kind == pa.string():
+        high = pc.if_else(pc.ends_with(high, _CUT_OFF), None, high)
+    # The log cuts times off to milliseconds, so what was greatest may have been greater.
+    cut_off = _MILLISECOND if condition.kind in _TIMES else 0
+    passed: list[pa.ChunkedArray] = []
+    for value in condition.values:
+        least, greatest = pa.scalar(value, kind), pa.scalar(value - cut_off if isinstance(value, int) else value, kind)
+        below = (pc.less if condition.comparison == "<" else pc.less_equal)(low, least)
+        above = (pc.greater if condition.comparison == ">" else pc.greater_equal)(high, greatest)
+        if condition.comparison == "=":
+            passed.append(pc.and_kleene(below, above))
+        else:
+            passed.append(below if condition.comparison.startswith("<") else above)
+    return reduce(pc.or_kleene, passed)
 
 
-def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
+def _logged(actions: pa.Table, what: str, name: str) -> pa.ChunkedArray | None:
+    """What the log has of a column for each file."""
+    if what not in actions.column_names or (place := actions[what].type.get_field_index(name)) < 0:
+        return None
+    return pc.struct_field(actions[what], [place])
+
+
+def rewrites_of(snapshot: Snapshot, root: str) -> Iterator[Commit]:
     """The compactions that a version comes from, the newest first, as far as the log has them."""
+    del root
     try:
         for version, actions in commits(snapshot.location, int(snapshot.table.snapshot)):
             if version and _changes_no_row(actions):
@@ -172,12 +166,8 @@ def _files_at(snapshot: Snapshot, version: int) -> list[TableFile]:
     return _files(table, pa.table(table.get_add_actions()), snapshot.outside, _vectors(table, snapshot.at))
 
 
-def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
-    """The deletion vectors of a pinned version, packed, by the paths of their files.
-
-    Raises:
-        InputError: the version is gone.
-    """
+def vectors_of(table: PinnedTable) -> dict[str, bytes]:
+    """The deletion vectors of a pinned version, packed, by the paths of their files."""
     at = f"input {table.name}"
     return _vectors(_opened(table.name, int(table.snapshot), at), at)
 
@@ -204,13 +194,6 @@ def _at_the_end_of(table: DeltaTable, location: str, day: dt.date, at: str) -> i
 
 def _opened(location: str, version: int | None, at: str) -> DeltaTable:
     try:
-        from deltalake import DeltaTable  # noqa: PLC0415  # an extra
-        from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415
-    except ImportError:
-        raise SpecError.saying(at, "deltalake is not installed", "install skewless[delta]") from None
-    try:
-        from skewless_lake.delta.delta_tables import patience  # noqa: PLC0415
-
         return DeltaTable(location, version=version, storage_options=patience(location))
     except TableNotFoundError:
         raise InputError(at, "a Delta table", "none at this place", "check the path") from None
@@ -251,8 +234,6 @@ def _located(base: str, path: str) -> str:
 
 
 def _vectors(table: DeltaTable, at: str) -> dict[str, bytes]:
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415  # an extra
-
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
     found: dict[str, bytes] = {}

@@ -7,43 +7,41 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
+
+from pyiceberg import expressions as terms
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.expressions import And, BooleanExpression, LiteralPredicate
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
+from pyiceberg.types import BinaryType, FixedType, NestedField
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError
 from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
+from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.formats import first_line
-from skewless_spark.mapping.conditions import Condition, Value
 from skewless_spark.sources.formats.parquet import ids_within
+from skewless_spark.sources.lake.conditions import Condition, Conditions
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression, LiteralPredicate
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, Table
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.types import NestedField
-
 _MILLISECONDS = 1000
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # as conditions have times
-_LEAST_DAYS = 365
+_EPOCH = dt.date(1970, 1, 1)
+#: The beginning of 1971, as conditions have it.
+_LEAST = {"date": 365, "timestamp": 365 * 86_400_000_000, "timestamp_ntz": 365 * 86_400_000_000}
 
 
-def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[Condition] = ()) -> Snapshot:
-    """The snapshot that a spec names, with its files.
-
-    Args:
-        root: the data root, where the catalog ``local`` is.
-        conditions: files whose bounds hold no row that passes them are left out.
-
-    Raises:
-        InputError: there is no such table or snapshot, or it has files that cannot be read here.
-        SpecError: the catalog is not configured.
-    """
+def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: Conditions = lambda _: ()) -> Snapshot:
+    """The snapshot that a spec names, with its files, see ``TableReader``."""
+    del location
     name = given.path
     at = f"input {name}"
     table = _loaded(name, root, at)
@@ -63,7 +61,7 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
     )
     if number is None:
         return snapshot
-    whole, tasks = _left_in(table, number, snapshot, conditions)
+    whole, tasks = _left_in(table, number, snapshot, conditions(snapshot.kinds))
     pinned = snapshot.table.model_copy(update={"left_out": whole - len(tasks)})
     return replace(snapshot, table=pinned, files=_as_files(table, schema, tasks, snapshot))
 
@@ -72,8 +70,6 @@ def _left_in(
     table: Table, number: int, snapshot: Snapshot, conditions: Sequence[Condition]
 ) -> tuple[int, list[FileScanTask]]:
     """How many files a snapshot has, and those that may hold rows that pass, as pyiceberg finds by its metadata."""
-    from pyiceberg.expressions import And  # noqa: PLC0415
-
     terms = [term for one in conditions if (term := _predicate(table.schema(), snapshot, one)) is not None]
     if terms:
         with suppress(ValueError, OverflowError, TypeError, struct.error):  # bounds that nobody understands
@@ -86,48 +82,25 @@ def _left_in(
 
 
 def _predicate(schema: Schema, snapshot: Snapshot, condition: Condition) -> BooleanExpression | None:
-    """A condition as pyiceberg has it, by the column's name now; None where Spark may compare otherwise."""
-    from pyiceberg import expressions as terms  # noqa: PLC0415
+    """A condition as pyiceberg has it, by the column's name now; None if it has none.
 
-    columns = [one for one in snapshot.columns if one.name.lower() == condition.column.lower()]
-    name = schema.find_column_name(columns[0].field_id) if len(columns) == 1 and columns[0].field_id else None
-    values = [_number_or_text(one) for one in condition.values(columns[0].kind)] if name else []
-    if name is None or None in values:
+    None of times before 1971: older writers put a time before 1970 into the partition after its own.
+    """
+    number = next(column.field_id for column in snapshot.columns if column.name == condition.column)
+    name = schema.find_column_name(number) if number else None
+    least = _LEAST.get(condition.kind)
+    if name is None or (least is not None and any(cast("int", value) < least for value in condition.values)):
         return None
     kinds: dict[str, type[LiteralPredicate]] = {
         "=": terms.EqualTo, "<": terms.LessThan, "<=": terms.LessThanOrEqual,
         ">": terms.GreaterThan, ">=": terms.GreaterThanOrEqual,
     }  # fmt: skip
-    any_of = [kinds[condition.comparison](terms.Reference(name), cast("Any", value)) for value in values]
+    any_of = [kinds[condition.comparison](terms.Reference(name), cast("Any", value)) for value in condition.values]
     return terms.Or(*any_of) if any_of[1:] else any_of[0]
 
 
-def _number_or_text(value: Value | None) -> int | str | None:
-    """A value as metadata have it: a day or a moment is a number of days or microseconds since 1970.
-
-    None of times before 1971: older writers put a time before 1970 into the partition after its own.
-    """
-    if isinstance(value, dt.date):
-        moment = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
-        since = moment - _EPOCH
-        if since.days < _LEAST_DAYS:
-            return None
-        return since // dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else since.days
-    return value
-
-
-def _since_epoch(**much: int) -> dt.datetime | None:
-    """A moment; None if Python does not have it, such as one of the year 20,000."""
-    try:
-        return _EPOCH + dt.timedelta(**much)
-    except OverflowError:
-        return None
-
-
-def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
+def rewrites_of(snapshot: Snapshot, root: str) -> Iterator[Commit]:
     """The compactions that a snapshot comes from, the newest first, as far as older snapshots are kept."""
-    from pyiceberg.table.snapshots import Operation  # noqa: PLC0415
-
     table = _loaded(snapshot.table.name, root, snapshot.at)
     known = {one.snapshot_id: one for one in table.snapshots()}
     one = known.get(int(snapshot.table.snapshot))
@@ -144,6 +117,12 @@ def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
         one = before
 
 
+def vectors_of(table: PinnedTable) -> dict[str, bytes]:
+    """None: they are in files of their own."""
+    del table
+    return {}
+
+
 def _files(table: Table, schema: Schema, number: int, snapshot: Snapshot) -> tuple[TableFile, ...]:
     return _as_files(table, schema, _planned(table, number, snapshot), snapshot)
 
@@ -154,12 +133,8 @@ def _as_files(table: Table, schema: Schema, tasks: Sequence[FileScanTask], snaps
 
 
 def _loaded(name: str, root: str, at: str) -> Table:
-    from skewless_lake.catalogs import TableName, open_catalog  # noqa: PLC0415  # pyiceberg takes a second to import
-
     asked = TableName.parse(name)
     catalog = open_catalog(asked.catalog, root)
-    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError  # noqa: PLC0415
-
     try:
         return catalog.load_table(asked.identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
@@ -202,8 +177,6 @@ def _at_the_end_of(metadata: TableMetadata, day: dt.date, at: str) -> int:
 
 
 def _columns(schema: Schema) -> tuple[TableColumn, ...]:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
-
     fields = schema_to_pyarrow(schema)
     kinds = kinds_of(fields)
     return tuple(
@@ -226,8 +199,6 @@ def _default(column: NestedField) -> str | None:
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
     """The columns whose values themselves, or whose days or hours, partition the table now."""
-    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
-
     named = [
         schema.find_column_name(one.source_id)
         for one in table.spec().fields
@@ -255,8 +226,6 @@ def _planned(table: Table, number: int, snapshot: Snapshot) -> list[FileScanTask
 
 
 def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) -> TableFile:
-    from pyiceberg.manifest import FileFormat  # noqa: PLC0415
-
     odd = next((one for one in (task.file, *task.delete_files) if not _readable(one)), None)
     if task.file.file_format != FileFormat.PARQUET or odd is not None:
         refused = odd or task.file
@@ -275,17 +244,12 @@ def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) 
 
 
 def _readable(file: DataFile) -> bool:
-    from pyiceberg.manifest import DataFileContent, FileFormat  # noqa: PLC0415
-
     deletes = file.content == DataFileContent.POSITION_DELETES
     return file.file_format == FileFormat.PARQUET or (deletes and file.file_format == FileFormat.PUFFIN)
 
 
 def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]:
     """The values of the columns that partition a file as they are; a transformed value is no value of a column."""
-    from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
-    from pyiceberg.types import BinaryType, FixedType  # noqa: PLC0415
-
     values: dict[str, str | None] = {}
     for position, one in enumerate(table.specs()[file.spec_id].fields):
         name = schema.find_column_name(one.source_id)
@@ -300,15 +264,15 @@ def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | Non
 
 def _days(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]:
     """By the name of a column: the day that all rows of a file are of, as its hidden partition says."""
-    from pyiceberg.transforms import DayTransform, HourTransform  # noqa: PLC0415
-
     found: dict[str, str | None] = {}
     for position, one in enumerate(table.specs()[file.spec_id].fields):
         name, value = schema.find_column_name(one.source_id), file.partition[position]
         if name is not None and isinstance(one.transform, DayTransform | HourTransform):
             days = value // 24 if value is not None and isinstance(one.transform, HourTransform) else value
-            day = None if days is None else _since_epoch(days=days)
-            found[name] = str(day.date()) if day else None
+            try:
+                found[name] = None if days is None else str(_EPOCH + dt.timedelta(days=days))
+            except OverflowError:  # a day that Python does not have, such as one of the year 20,000
+                found[name] = None
     return found
 
 

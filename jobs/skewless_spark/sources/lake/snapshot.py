@@ -76,6 +76,7 @@ class Snapshot:
         outside: the partition columns that no file contains.
         parted: the columns whose values, or whose days, partition the table.
         ids: for files without field ids, the id of the column that each name in them stands for.
+        vectors: the deletion vectors that are in the table's log, packed, by the paths of their files.
     """
 
     table: PinnedTable
@@ -85,6 +86,7 @@ class Snapshot:
     parted: tuple[str, ...]
     files: tuple[TableFile, ...]
     ids: Mapping[str, int] = field(default_factory=dict)
+    vectors: Mapping[str, bytes] = field(default_factory=dict)
 
     def fields(self, names: Iterable[str]) -> dict[str, str]:
         """What each column is, whatever it is called: its id or its name in files, and its type."""

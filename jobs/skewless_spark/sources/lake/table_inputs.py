@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
 from skewless.documents.job import PinnedTable, Source, Unit
-from skewless.errors import InputError
+from skewless.errors import InputError, SpecError
 from skewless.run.objects.location import open_location
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.mapping.conditions import Condition
 from skewless_spark.sources.cutting import piece_bytes
 from skewless_spark.sources.formats.column_types import DECIMAL, UNSUPPORTED
 from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.sources.formats.parquet import FieldIds, Footer, footer_with_ids
 from skewless_spark.sources.identity import TABLE
-from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot, pinned_vectors
-from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapshot
+from skewless_spark.sources.lake.conditions import Conditions
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, Vectors, deleted_positions
 from skewless_spark.sources.listing import ListedFile, Listing, added_up, counted_units, nulls_in
 
@@ -35,33 +34,46 @@ _WIDENED = {
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
-class TableReader(NamedTuple):
-    """How tables of a format are read.
+class TableReader(Protocol):
+    """How tables of a format are read: a module, whose library is an extra."""
 
-    Attributes:
-        snapshot: what a run reads, of the spec's section ``input``, the part, the data root, the folder of a table that
-            has no name, and the conditions: files whose bounds hold no row that passes them are left out. And the
-            deletion vectors that are in the table's log.
-        rewrites: of a snapshot and the data root, the commits up to it that changed no row, the newest first.
-        vectors: the deletion vectors of what is pinned.
+    def snapshot_of(self, given: Input, part: Part, root: str, location: str, conditions: Conditions) -> Snapshot:
+        """What a run reads.
+
+        Args:
+            given: the spec's section ``input``.
+            root: the data root, where the catalog ``local`` is.
+            location: the folder of a table that has no name.
+            conditions: files whose bounds hold no row that passes them are left out.
+
+        Raises:
+            InputError: there is no such table or state of it, or it needs what cannot be done here.
+            SpecError: the catalog is not configured.
+        """
+
+    def rewrites_of(self, snapshot: Snapshot, root: str) -> Iterator[Commit]:
+        """The commits up to a snapshot that changed no row, the newest first, as far as the table has them."""
+
+    def vectors_of(self, table: PinnedTable) -> Vectors:
+        """The deletion vectors of a pinned table that are in its log."""
+
+
+#: The modules of the formats of ``skewless.spec.input.TABLES``.
+READERS = {"iceberg": "skewless_spark.sources.lake.iceberg", "delta": "skewless_spark.sources.lake.delta"}
+
+
+def reader_of(kind: str) -> TableReader:
+    """The reader of a format.
+
+    Raises:
+        SpecError: its library is not installed.
     """
-
-    snapshot: Callable[[Input, Part, str, str, Sequence[Condition]], tuple[Snapshot, Vectors]]
-    rewrites: Callable[[Snapshot, str], Iterator[Commit]]
-    vectors: Callable[[PinnedTable], Vectors]
-
-
-#: By the formats of ``skewless.spec.input.TABLES``.
-READERS = {
-    "iceberg": TableReader(
-        lambda given, part, root, _, conditions: (iceberg_snapshot(given, part, root, conditions), {}),
-        iceberg_rewrites, lambda _: {},
-    ),
-    "delta": TableReader(
-        lambda given, part, _, location, conditions: delta_snapshot(given, part, location, conditions),
-        lambda snapshot, _: delta_rewrites(snapshot), pinned_vectors,
-    ),
-}  # fmt: skip
+    try:
+        return cast("TableReader", import_module(READERS[kind]))
+    except ModuleNotFoundError as err:
+        raise SpecError.saying(
+            f"input of format {kind}", f"{err.name} is not installed", f"install skewless[{kind}]"
+        ) from None
 
 
 def table_version(file: TableFile) -> str:
@@ -101,23 +113,13 @@ class LakeTable:
 
     snapshot: Snapshot
     root: str
-    vectors: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def pinned(
-        cls, given: Input, part: Part, root: str, location: str, conditions: Sequence[Condition] = ()
+        cls, given: Input, part: Part, root: str, location: str, conditions: Conditions = lambda _: ()
     ) -> LakeTable:
-        """Pin a table now.
-
-        Args:
-            conditions: files whose bounds hold no row that passes them are left out.
-
-        Raises:
-            InputError: there is no such table or snapshot, or it cannot be read here.
-            SpecError: a package or a catalog is not set up.
-        """
-        snapshot, vectors = READERS[given.format].snapshot(given, part, root, location, conditions)
-        return cls(snapshot, root, vectors)
+        """Pin a table now, see ``TableReader.snapshot_of``."""
+        return cls(reader_of(given.format).snapshot_of(given, part, root, location, conditions), root)
 
     def listing(self, share: float, files: Sequence[TableFile] | None = None, nulls_of: Sequence[str] = ()) -> Listing:
         """Cut all files, or some, into units. Footers and deletes are read; nulls of some columns may be counted.
@@ -140,7 +142,7 @@ class LakeTable:
     def rewrites(self) -> Iterator[Commit]:
         """The commits up to the pinned one that say of themselves that they changed no row, the newest first."""
         table = self.snapshot.table
-        return READERS[table.kind].rewrites(self.snapshot, self.root) if table.snapshot else iter(())
+        return reader_of(table.kind).rewrites_of(self.snapshot, self.root) if table.snapshot else iter(())
 
     def _units(self, file: TableFile, piece: int, nulls_of: Sequence[str]) -> _OfFile:
         fs, inner_path = open_location(file.path)
@@ -160,7 +162,7 @@ class LakeTable:
         nulls = [None if file.deletes else nulls_in(footer, inside, told.get(one)) for one, inside in names.items()]
         if not (inner or file.deletes):
             return _OfFile(units, nulls, odd)
-        deleted = deleted_positions(file.path, file.deletes, self.vectors)
+        deleted = deleted_positions(file.path, file.deletes, self.snapshot.vectors)
         changed = {"inner": inner, "deletes": file.deletes}
         return _OfFile([unit.model_copy(update=changed | _left(unit, deleted)) for unit in units], nulls, odd)
 
