@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from skewless.errors import LostRaceError, RunDirectoryError, UnreachableError
 from skewless.publication.publish import Commit
@@ -18,9 +18,6 @@ from skewless.publication.records import Identity, Overtaken, identity_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
 from skewless_lake.staged_files import OutputPart, StagedResult, TableRule, rules_digest
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: The packages whose errors are told in our words, as the modules of their classes begin.
 _LIBRARIES = frozenset({"_internal", "deltalake", "obstore", "pyarrow", "pyiceberg", "requests", "sqlalchemy"})
@@ -109,10 +106,10 @@ class TableFormat(Protocol):
             SpecError: says why.
         """
 
-    def make_table(self, target: OutputPart, columns: pa.Schema) -> Any:
-        """The table for a result of these columns, if it is not there; that of another process if it is faster."""
+    def make_table(self, target: OutputPart, columns: Any) -> Any:
+        """The table for a result of these columns (of Arrow), if it is not there; that of another process if it is faster."""
 
-    def with_columns(self, table: Any, target: OutputPart, columns: pa.Schema) -> Any:
+    def with_columns(self, table: Any, target: OutputPart, columns: Any) -> Any:
         """The table with all columns of a result, if the spec has its schema evolve.
 
         Raises:
@@ -198,7 +195,7 @@ def fitting_table(tables: TableFormat, target: OutputPart) -> Any:
     return table
 
 
-def ready_table(tables: TableFormat, target: OutputPart, columns: pa.Schema) -> Any:
+def ready_table(tables: TableFormat, target: OutputPart, columns: Any) -> Any:
     """The table, ready for a result: made if it is not there, its schema evolved if the spec says so."""
 
     def ready() -> Any:
