@@ -107,7 +107,7 @@ class TableFormat(Protocol):
         """
 
     def make_table(self, target: OutputPart, columns: Any) -> Any:
-        """The table for a result of these columns (of Arrow), if it is not there; that of another process if it is faster."""
+        """The table for a result of these columns (of Arrow); that of another process if it is faster."""
 
     def with_columns(self, table: Any, target: OutputPart, columns: Any) -> Any:
         """The table with all columns of a result, if the spec has its schema evolve.
