@@ -32,7 +32,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
-from skewless_leases.balancing.decisions import assign
+from skewless_leases.decisions import assign
 from skewless_spark.sources.listing import list_input
 
 NAME = "growth"

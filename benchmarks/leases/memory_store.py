@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skewless_leases.stores.store import Versioned
+from skewless_leases.store import Versioned
 
 
 class MemoryStore:
@@ -31,9 +31,9 @@ class MemoryStore:
         del self._rows[key]
         return True
 
-    def scan(self, prefix: str) -> dict[str, Versioned]:
-        """All keys that begin so."""
-        return {key: row for key, row in self._rows.items() if key.startswith(prefix)}
+    def scan(self) -> dict[str, Versioned]:
+        """All keys."""
+        return dict(self._rows)
 
     def _version(self, key: str) -> str | None:
         row = self._rows.get(key)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.leases.agenda import Agenda, Pace
-from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.lease_tables import TimeSpans
 
 
 @dataclass

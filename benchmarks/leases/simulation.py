@@ -20,11 +20,10 @@ from benchmarks.leases.agenda import Agenda, Pace
 from benchmarks.leases.memory_store import MemoryStore
 from benchmarks.leases.reference_algorithm import Cache, ReferenceNode
 from benchmarks.result_files import Verdict, as_documents, machine, page_of, table
-from skewless_leases.balancing.member import Member
-from skewless_leases.liveness.heartbeat import Beat
-from skewless_leases.liveness.spans import TimeSpans
-from skewless_leases.ownership.fence import Grant
-from skewless_leases.stores.lease_tables import Look, look_at
+from skewless_leases.fence import Grant
+from skewless_leases.lease import Beat
+from skewless_leases.lease_tables import Look, TimeSpans, look_at
+from skewless_leases.worker import Member
 
 NAME = "leases"
 ORIGINAL, OWN_PACE, COUNTED, LEASES = "original", "ours, heartbeat in the worker", "ours, by count", "ours, by load"

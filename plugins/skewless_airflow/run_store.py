@@ -29,7 +29,7 @@ _LONGEST, _SUFFIX = 200, 9
 
 
 def spark_entry(name: str) -> Path:
-    """A file of ``skewless_spark.entries``, like ``run_steps.py``, for spark-submit.
+    """A file of ``skewless_spark.entries``, like ``pipeline.py``, for spark-submit.
 
     It is found in ``skewless_spark`` as that is installed here. Nothing of that package is imported.
     """

@@ -32,11 +32,18 @@ from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import check_shadow, other_side
-from skewless_spark.entries.pipeline import Watcher, finish_run, run_pipeline, run_stages
-from skewless_spark.entries.shared_runs import Cluster, parse_clusters, run_shared_stages
+from skewless_spark.entries.pipeline import (
+    Cluster,
+    Watcher,
+    finish_run,
+    parse_clusters,
+    run_pipeline,
+    run_shared_stages,
+    run_stages,
+)
+from skewless_spark.prepare.earlier_runs import find_stale, restating_spec
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import prepare, require_input
-from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for

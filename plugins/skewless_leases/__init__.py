@@ -4,32 +4,14 @@ An independent library over a small key-value interface, which a folder or an ob
 Spark nor Airflow. ``docs/leases.md`` tells how it works and what it is good for.
 """
 
-from skewless_leases.balancing.member import Member, Work
-from skewless_leases.balancing.worker import Worker
-from skewless_leases.lease_errors import FencedOutError, LeaseError, StoreError
-from skewless_leases.liveness.spans import TimeSpans
-from skewless_leases.ownership.fence import Grant, check, commit, keep, read, release
-from skewless_leases.ownership.lease import Lease, Turns
-from skewless_leases.stores import open_store
-from skewless_leases.stores.store import KeyValueStore, Versioned
+from skewless_leases.fence import Grant, Turns, check, commit, keep, read, release
+from skewless_leases.file_store import open_store
+from skewless_leases.lease import Lease
+from skewless_leases.lease_tables import TimeSpans
+from skewless_leases.store import FencedOutError, KeyValueStore, LeaseError, StoreError, Versioned
+from skewless_leases.worker import Member, Work, Worker
 
 __all__ = [
-    "FencedOutError",
-    "Grant",
-    "KeyValueStore",
-    "Lease",
-    "LeaseError",
-    "Member",
-    "StoreError",
-    "TimeSpans",
-    "Turns",
-    "Versioned",
-    "Work",
-    "Worker",
-    "check",
-    "commit",
-    "keep",
-    "open_store",
-    "read",
-    "release",
-]
+    "FencedOutError", "Grant", "KeyValueStore", "Lease", "LeaseError", "Member", "StoreError", "TimeSpans", "Turns",
+    "Versioned", "Work", "Worker", "check", "commit", "keep", "open_store", "read", "release",
+]  # fmt: skip

@@ -71,7 +71,7 @@ def test_only_steps_on_this_machine_share_a_driver_and_only_if_that_is_wanted(
     assert type(runner) is kind
     if isinstance(runner, DriverStep):
         assert runner._settings.submit[:3] == ("spark-submit", "--master", host)
-        assert "run_steps.py" not in " ".join(runner._settings.submit)
+        assert "pipeline.py" not in " ".join(runner._settings.submit)
 
 
 def test_a_step_whose_settings_are_its_own_has_a_process_of_its_own(
@@ -176,7 +176,7 @@ def test_the_command_for_yarn_and_kubernetes(
         operator.submit_job(Context())
         shown = words.format(wait=wait, mode=mode)
     noted = (tmp_path / "noted").read_text().splitlines()
-    assert noted == [*shown.split(), f"{entry}{spark_entry('run_steps.py')}", "stage", "--stage", "0"]
+    assert noted == [*shown.split(), f"{entry}{spark_entry('pipeline.py')}", "stage", "--stage", "0"]
     assert type(runner) is (ClusterStep if mode == "cluster" else SubmittedStep)
 
 

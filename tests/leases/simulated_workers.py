@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from benchmarks.leases.agenda import Agenda
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.balancing.decisions import Action
-from skewless_leases.balancing.member import Member
-from skewless_leases.liveness.heartbeat import Beat
-from skewless_leases.liveness.spans import TimeSpans
-from skewless_leases.ownership.fence import Grant, read
+from skewless_leases.decisions import Action
+from skewless_leases.fence import Grant, read
+from skewless_leases.lease import Beat
+from skewless_leases.lease_tables import TimeSpans
+from skewless_leases.worker import Member
 
 
 @dataclass

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from skewless_leases.balancing.decisions import Action, Challenge, Memory, Surrender, Take, decide
-from skewless_leases.liveness.spans import TimeSpans
-from skewless_leases.stores.lease_tables import Allocation, Grab, Look, Presence, Row
+from skewless_leases.decisions import Action, Challenge, Memory, Surrender, Take, decide
+from skewless_leases.lease_tables import Allocation, Grab, Look, Presence, Row, TimeSpans, look_at
 from tests.leases.simulated_workers import SimulatedWorkers
 
 CASES = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(encoding="utf-8"))
@@ -38,7 +37,7 @@ def looks(case: Mapping[str, Any]) -> list[Look]:
         Look(
             time,
             {
-                worker: Row(Presence(0 if worker in dead else beat, room.get(worker, 100), worker in gone), str(beat))
+                worker: Row(Presence(room.get(worker, 100), worker in gone), "0" if worker in dead else str(beat))
                 for worker in loads
             },
             allocations,
@@ -131,7 +130,7 @@ class Course:
         self.simulated.hung.add(name)
 
     def grabs(self, count: int) -> None:
-        assert len(self.simulated.store.scan("grab/")) == count
+        assert len(look_at(self.simulated.store, 0.0).grabs) == count
 
 
 @pytest.mark.parametrize("case", CASES["courses"], ids=lambda case: case["case"])

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.lease_errors import FencedOutError, LeaseError
-from skewless_leases.ownership import fence
-from skewless_leases.ownership.fence import LONGEST_VALUE_CHARACTERS, Grant
-from skewless_leases.stores.lease_tables import look_at
-from skewless_leases.stores.store import Versioned
+from skewless_leases import fence
+from skewless_leases.fence import LONGEST_VALUE_CHARACTERS, Grant
+from skewless_leases.lease_tables import look_at
+from skewless_leases.store import FencedOutError, LeaseError, Versioned
 
 PARTITION = "p"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skewless_leases import KeyValueStore, Lease, LeaseError, StoreError, Versioned, open_store, read
-from skewless_leases.stores.lease_tables import ALLOCATION
+from skewless_leases.lease_tables import ALLOCATION
 from tests.leases.holder import PARTITION, SPANS
 from tests.processes import Told, until
 
@@ -64,7 +64,7 @@ def test_a_second_one_waits_until_the_first_is_done_and_goes_on_from_what_it_com
     assert read(open_store(address), PARTITION).value == "done"
     second.tell("leave")
     second.process.wait(30)
-    rows = open_store(address).scan("")
+    rows = open_store(address).scan()
     assert list(rows) == [ALLOCATION + PARTITION]  # nothing of the workers is left
 
 
@@ -95,11 +95,11 @@ class AwayFor:
         self._store, self._looks = store, looks
         self.get, self.put, self.delete = store.get, store.put, store.delete
 
-    def scan(self, prefix: str) -> dict[str, Versioned]:
+    def scan(self) -> dict[str, Versioned]:
         self._looks -= 1
         if self._looks >= 0:
             raise StoreError("store", "an answer", "none")
-        return self._store.scan(prefix)
+        return self._store.scan()
 
 
 @pytest.mark.long

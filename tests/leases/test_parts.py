@@ -19,14 +19,23 @@ from hypothesis import strategies as st
 
 import skewless_leases
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.balancing.decisions import WORTH_A_MOVE, Memory, assign, decide
-from skewless_leases.balancing.member import Member
-from skewless_leases.balancing.worker import Worker
-from skewless_leases.lease_errors import LeaseError, StoreError
-from skewless_leases.liveness.heartbeat import Beat
-from skewless_leases.liveness.spans import Silences, TimeSpans
-from skewless_leases.ownership.fence import Grant, commit, read
-from skewless_leases.stores.lease_tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
+from skewless_leases.decisions import WORTH_A_MOVE, Memory, assign, decide
+from skewless_leases.fence import Grant, commit, read
+from skewless_leases.lease import Beat
+from skewless_leases.lease_tables import (
+    Allocation,
+    Grab,
+    Look,
+    Presence,
+    Row,
+    Silences,
+    TimeSpans,
+    decode,
+    encode,
+    look_at,
+)
+from skewless_leases.store import LeaseError, StoreError
+from skewless_leases.worker import Member, Worker
 from tests.leases.simulated_workers import Diary
 
 REFUSED_SPANS = [
@@ -121,7 +130,7 @@ def test_a_weight_that_is_no_number_is_refused(weight: float) -> None:
 
 
 def look(time_: float, beats: dict[str, int]) -> Look:
-    return Look(time_, {worker: Row(Presence(beat, 1), "1") for worker, beat in beats.items()}, {}, {})
+    return Look(time_, {worker: Row(Presence(1), str(beat)) for worker, beat in beats.items()}, {}, {})
 
 
 def test_silence_is_counted_from_the_first_look_at_an_unchanged_beat() -> None:
@@ -172,19 +181,7 @@ def test_a_grant_whose_answer_was_lost_is_found_at_the_next_look() -> None:
     commit(store, member.grants["p"], "mine")
 
 
-def test_a_heartbeat_that_is_started_anew_repeats_no_number() -> None:
-    store = MemoryStore()
-    beats = []
-    for _ in range(3):
-        beat = Beat(store, "me", 1)
-        for _ in range(3):
-            beat.once()
-            beats.append(look_at(store, 0.0).presences["me"].record.beat)
-    assert beats == sorted(beats)
-    assert len(set(beats)) >= 7  # the first call of each later one finds the record, and writes nothing
-
-
-@pytest.mark.parametrize("record", [Presence(3, 2), Presence(1, 0, True), Allocation(1, "ü"), Grab("x", 4)], ids=repr)
+@pytest.mark.parametrize("record", [Presence(2), Presence(0, True), Allocation(1, "ü"), Grab("x", 4)], ids=repr)
 def test_records_come_back_as_they_were(record: Presence | Allocation | Grab) -> None:
     assert decode(type(record), encode(record), "here") == record
 

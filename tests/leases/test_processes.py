@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from skewless_leases.balancing.worker import Worker
-from skewless_leases.lease_errors import LeaseError, StoreError
-from skewless_leases.ownership.fence import Grant, commit, read
-from skewless_leases.stores import open_store
-from skewless_leases.stores.file_store import FileStore
-from skewless_leases.stores.lease_tables import look_at
+from skewless_leases import open_store
+from skewless_leases.fence import Grant, commit, read
+from skewless_leases.file_store import FileStore
+from skewless_leases.lease_tables import look_at
+from skewless_leases.store import LeaseError, StoreError
+from skewless_leases.worker import Worker
 from tests.leases.holder import SPANS
 from tests.leases.simulated_workers import Diary
 from tests.processes import PATIENCE_SECONDS, until

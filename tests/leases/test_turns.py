@@ -8,9 +8,8 @@ import sys
 import pytest
 
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.lease_errors import LeaseError
-from skewless_leases.ownership.lease import Standing, Turns
-from skewless_leases.stores.store import Versioned
+from skewless_leases.fence import Standing, Turns
+from skewless_leases.store import LeaseError, Versioned
 from tests.processes import side_by_side
 
 
@@ -104,17 +103,17 @@ def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
 
 DRAWING = """
 import sys
-from skewless_leases.stores import open_store
-from skewless_leases.stores.store import Versioned
-from skewless_leases.ownership.lease import Turns
+from skewless_leases import open_store
+from skewless_leases.store import Versioned
+from skewless_leases.fence import Turns
 turns = Turns(open_store(sys.argv[1]))
 print(*[turns.draw() for _ in range(50)])
 """
 CLAIMING = """
 import sys
-from skewless_leases.stores import open_store
-from skewless_leases.stores.store import Versioned
-from skewless_leases.ownership.lease import Turns
+from skewless_leases import open_store
+from skewless_leases.store import Versioned
+from skewless_leases.fence import Turns
 turns = Turns(open_store(sys.argv[1]))
 claimed = 0
 for turn in range(int(sys.argv[2]), 120, 3):

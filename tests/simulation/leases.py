@@ -6,10 +6,10 @@ from functools import partial
 from typing import NamedTuple
 
 from skewless_leases import FencedOutError, LeaseError, StoreError, Turns, open_store
-from skewless_leases.balancing.member import Member
-from skewless_leases.liveness.heartbeat import Heartbeat
-from skewless_leases.liveness.spans import TimeSpans
-from skewless_leases.ownership.fence import Grant, commit, read
+from skewless_leases.fence import Grant, commit, read
+from skewless_leases.lease import Heartbeat
+from skewless_leases.lease_tables import TimeSpans
+from skewless_leases.worker import Member
 from tests.simulation.scenario import Scenario
 
 SPANS = TimeSpans(normal_lease=8.0, maximum_lease=20.0, maximum_shutdown=4.0, minimum_grab=2.0, held_delay=0.1)

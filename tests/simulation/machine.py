@@ -17,9 +17,7 @@ from fsspec import asyn
 
 from skewless.publication import places
 from skewless.run.objects import client
-from skewless_leases.liveness import heartbeat
-from skewless_leases.ownership import lease
-from skewless_leases.stores import object_store
+from skewless_leases import lease, object_store
 from tests.simulation.bucket import Bucket, Store, at_once
 from tests.simulation.disk import Disk, mounted
 from tests.simulation.world import Process, World
@@ -43,8 +41,7 @@ class Machine:
             (os, "getpid", lambda: 1),
             (places, "ctypes", self._libc()),
             (lease, "time", clock),
-            (heartbeat, "time", clock),
-            (heartbeat, "threading", SimpleNamespace(Event=lambda: _Event(world), Thread=partial(_Thread, world))),
+            (lease, "threading", SimpleNamespace(Event=lambda: _Event(world), Thread=partial(_Thread, world))),
             *((module, "obstore", self.bucket) for module in (client, object_store)),
             (client, "from_url", lambda *_, **__: self.store),
             (client, "_trusted", []),

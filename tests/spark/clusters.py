@@ -14,8 +14,8 @@ from pathlib import Path
 from skewless.documents.commit import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_leases import open_store
-from skewless_leases.stores.lease_tables import Look, look_at
-from skewless_spark.sharing.participation import lease_address
+from skewless_leases.lease_tables import Look, look_at
+from skewless_spark.sharing.shared_stage import lease_address
 from tests.packages import install
 
 #: Long enough for a Spark to start beside others; a condition that is met later than this is not met.
@@ -92,7 +92,7 @@ class ClusterProcess:
         self._log = self.log.open("w")
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "skewless_spark.entries.run_steps", "share", "--run-dir", run.root),
+                *(sys.executable, "-m", "skewless_spark.entries.pipeline", "share", "--run-dir", run.root),
                 *("--cluster", name, "--master", "local[1]"),
             ],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PACE_ROW_SECONDS": str(row_seconds)},

@@ -23,8 +23,7 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import run_view, views
-from skewless_spark.session.spark_jobs import JobsSeen
-from skewless_spark.session.step_measures import StepProgress
+from skewless_spark.session.step_measures import JobsSeen, StepProgress
 from tests.spark.scenario import shown
 from tests.unit.synthetic import job, report
 

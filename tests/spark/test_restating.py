@@ -21,8 +21,8 @@ from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless.standing.states_store import StatesStore
 from skewless_spark.entries.pipeline import run_stages
+from skewless_spark.prepare.earlier_runs import find_stale, restating_spec
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.merge import merge_states
 from tests.spark.scenario import Told, as_rows, result_of, shown, window_of
 from tests.spark.test_window import DAY, Lake

@@ -14,7 +14,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
-from skewless_spark.entries.run_steps import STEPS, main
+from skewless_spark.entries.pipeline import STEPS, main
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 
 _PROJECT = Path(__file__).parents[2]

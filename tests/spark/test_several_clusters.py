@@ -23,7 +23,7 @@ from skewless.spec.spec import JobSpec
 from skewless_leases import Grant
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
-from skewless_spark.sharing.participation import ROUTING, Claims, lease_address
+from skewless_spark.sharing.shared_stage import ROUTING, Claims, lease_address
 from tests.spark.clusters import ClusterProcess, await_that, leases, shares
 from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, without_times, write_input
 from tests.spark.test_command import command
@@ -177,9 +177,9 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
         sleeper.signal(signal.SIGCONT)
         assert sleeper.ended_well(), sleeper.log.read_text()
         assert other.ended_well(), other.log.read_text()
-    assert after.fence(held) > before.fence(held)
+    assert after.of(held).fence > before.of(held).fence
     assert SharedTask.from_sealed(after.committed()[held].encode()).cluster == "other"
-    assert f"partition {held}: expected fencing number {before.fence(held)} of sleeper-" in sleeper.log.read_text()
+    assert f"partition {held}: expected fencing number {before.of(held).fence} of sleeper-" in sleeper.log.read_text()
     assert leases(run, 0).committed()[held] == after.committed()[held]
     assert sums_in_the_states(run) == plain_sums()
 

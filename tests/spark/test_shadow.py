@@ -21,8 +21,8 @@ from skewless.spec.reading import parse_spec
 from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare import freezing
+from skewless_spark.prepare.earlier_runs import restating_spec
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.prepare.restating import restating_spec
 from skewless_spark.result.merge import publish_now
 from skewless_spark.sources.listing import list_input
 from tests.tiers import mostly_long

@@ -8,9 +8,8 @@ import pytest
 
 from skewless.errors import DocumentError, LostRaceError
 from skewless.run.directory import MANIFEST, RunDirectory
-from skewless_leases import FencedOutError, open_store
-from skewless_leases.ownership import fence
-from skewless_leases.stores.lease_tables import look_at
+from skewless_leases import FencedOutError, fence, open_store
+from skewless_leases.lease_tables import look_at
 from skewless_spark.session.step_lease import OWNER, leased_step
 from tests.leases.conftest import bucket, s3_server
 from tests.unit import synthetic
@@ -59,8 +58,8 @@ def test_a_step_is_committed_under_its_lease(run: RunDirectory, address: str) ->
         attempt.commit([], {"rows": 1})
         assert look_at(open_store(address), 0.0).committed() == {STEP: attempt.ident}
     look = look_at(open_store(address), 0.0)
-    assert look.holder(STEP) is None
-    assert look.fence(STEP) == 1
+    assert look.of(STEP).holder is None
+    assert look.of(STEP).fence == 1
     assert not look.presences
 
 

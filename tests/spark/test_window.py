@@ -31,7 +31,7 @@ from skewless_cli import run_view, views
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.windows import kept_states
 from tests.spark.scenario import as_rows, result_of, shown, spec_of, turn_bit_of_largest_page, window_of

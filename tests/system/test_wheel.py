@@ -88,7 +88,7 @@ def test_airflow_lists_the_plugin_and_the_provider(installed: Environment) -> No
 ENTRY = """
 from skewless_airflow.run_store import spark_entry
 import sys
-print(spark_entry("run_steps.py"))
+print(spark_entry("pipeline.py"))
 assert "skewless_spark" not in sys.modules
 """
 

@@ -71,14 +71,10 @@ PLANTED = [
     ("skewless_airflow.run_store", "import skewless_airflow.operators", "The rooms of the Airflow face"),
     ("skewless_airflow", "import pyarrow", "The Airflow face knows no Spark"),
     ("skewless_cli", "import examples", "Nothing in the wheel"),
-    ("skewless_leases.balancing.decisions", "import time", "What is decided about leases"),
-    ("skewless_leases.liveness.spans", "import skewless_leases.ownership.lease", "What is decided about leases"),
-    ("skewless_leases.ownership", "import skewless_leases.balancing", "Leases and fences need"),
-    (
-        "skewless_leases.stores.lease_tables",
-        "import skewless.routing.hashing",
-        "The leases know neither Spark nor Airflow",
-    ),
+    ("skewless_leases.decisions", "import time", "What is decided about leases"),
+    ("skewless_leases.lease_tables", "import skewless_leases.lease", "What is decided about leases"),
+    ("skewless_leases.fence", "import skewless_leases.decisions", "Leases and fences need"),
+    ("skewless_leases.lease_tables", "import skewless.routing.hashing", "The leases know neither Spark nor Airflow"),
 ]
 
 

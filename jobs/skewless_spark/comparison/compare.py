@@ -5,7 +5,6 @@ It serves ``skewless compare``, also with a fresh computation, and the last step
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -26,19 +25,17 @@ from pyspark.sql.types import (
 )
 
 from skewless.documents.comparison import Comparison, DifferingKey, Sides
-from skewless.errors import InputError, LostRaceError, RunDirectoryError, without_secrets
-from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, RESULT_STEP, RunDirectory
+from skewless.errors import InputError, RunDirectoryError, without_secrets
+from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless_lake.replays import keep_savings
 from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.comparison.other_side import FIELD, OtherSide, other_side, results_of_all_rows
-from skewless_spark.session.step_lease import leased_step
+from skewless_spark.session.step_lease import once
 from skewless_spark.sources.uris import quoted
 from skewless_spark.states.committed_files import RESULT, read_files
 from skewless_spark.states.job_columns import JobColumns
-
-log = logging.getLogger(__name__)
 
 #: So many keys that differ are named by a run in the shadow of another job.
 EXAMPLES = 10
@@ -63,21 +60,16 @@ def compare_shadow(spark: SparkSession, run: RunDirectory) -> Comparison:
         raise RunDirectoryError.saying(
             f"run {run}", "it was begun with a spec without shadow, so its result is to be published", "begin a new run"
         )
-    comparison = run.comparison()
-    if comparison is None:
-        with leased_step(run, COMPARISON_STEP) as fence:
-            comparison = run.comparison()
-            if comparison is None:
-                theirs = other_side(spark, shadow.other, job, compared_columns(run, spark), FIELD)
-                comparison = compare(spark, run, theirs, shadow.tolerance, EXAMPLES)
-                attempt = run.new_attempt(COMPARISON_STEP, fence)
-                attempt.write(COMPARISON_REPORT, comparison)
-                try:
-                    attempt.commit([], {"keys": comparison.keys, "differ": comparison.differ})
-                except LostRaceError as err:
-                    log.warning("%s", err)
-                    commit = run.committed(COMPARISON_STEP)
-                    comparison = run.committed_document(commit, COMPARISON_REPORT, Comparison)
+
+    def compared(fence: Fence | None) -> Comparison:
+        theirs = other_side(spark, shadow.other, job, compared_columns(run, spark), FIELD)
+        comparison = compare(spark, run, theirs, shadow.tolerance, EXAMPLES)
+        attempt = run.new_attempt(COMPARISON_STEP, fence)
+        attempt.write(COMPARISON_REPORT, comparison)
+        attempt.commit([], {"keys": comparison.keys, "differ": comparison.differ})
+        return comparison
+
+    comparison = once(run, COMPARISON_STEP, run.comparison, compared)
     keep_savings(run)
     comparison.require_allowed(shadow, f"comparison of {run}")
     return comparison

@@ -17,8 +17,7 @@ from skewless.errors import InputError, SpecError
 from skewless.spec.part import resolve_path
 from skewless.spec.shadow import FRESH, input_of, is_query
 from skewless.spec.spec import JobSpec
-from skewless_spark.aggregates.keys import KEY_TYPES
-from skewless_spark.prepare.freezing import freeze, listed
+from skewless_spark.prepare.freezing import listed, reading, refuse_twins
 from skewless_spark.result.merge import evaluated_rows
 from skewless_spark.session.session import build_session, session_in_jvm
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
@@ -75,18 +74,21 @@ def other_side(spark: SparkSession, named: str, job: Job, ours: Mapping[str, str
     raw: dict[str, Any] = {"name": "other", "input": input_of(named), "output": {"path": "/unused"}}
     if raw["input"]["format"] in _UNTYPED:
         raw["input"]["columns"] = dict(ours)
-    spec = _spec_of(raw, next(iter(ours)), {}, where)
     try:
-        listing = listed(spark, spec, job.part, job.root, where)
+        spec = JobSpec.model_validate({**raw, "key": [next(iter(ours))], "aggregates": {"n": "count"}})
+        path, listing = listed(spark, spec, job.part, job.root, where)
+    except ValidationError as err:
+        raise sentence_of(err, JobSpec, where, SpecError) from None
     except InputError as err:  # which takes it for the job's own input
         raise InputError(f"{where}, {err.where}", err.required, err.came, err.hint) from None
-    types = {**listing[1].source.columns, **listing[1].source.partition_columns}
-    read = [name for name in ours if name in types and not types[name].startswith(UNSUPPORTED)]
-    key = next((name for name in read if types[name].split("(")[0] in KEY_TYPES), None)
-    if key is None:
+    types = {**listing.source.columns, **listing.source.partition_columns}
+    read = tuple(name for name in ours if name in types and not types[name].startswith(UNSUPPORTED))
+    if not read:
         raise InputError(f"{where} {named}", f"a result with columns {', '.join(ours)}", ", ".join(types) or "none")
-    spec = _spec_of(raw, key, dict.fromkeys(read, "count"), where)
-    other = freeze(spec, job.part.date, job.root, where, hour=job.part.hour, found=listing)
+    refuse_twins(read, types, f"{where} {named}")
+    # Read as the input of a job whose columns are all known: it groups nothing.
+    known = {"key_types": {}, "column_types": {name: types[name] for name in read}, "window": None}
+    other = reading(job.model_copy(update={"spec": spec, "input_path": path, **known}), listing, read)
     rows = read_units(spark, other, range(len(other.units)), read, located=False).drop("origin")
     return OtherSide(rows.toDF(*read), types, name, where)
 
@@ -117,14 +119,6 @@ def _of_query(spark: SparkSession, query: str, ours: Mapping[str, str], where: s
     if len(types) < len(rows.columns):
         raise InputError(f"{where}, the query", "columns whose names differ", ", ".join(rows.columns))
     return OtherSide(rows.select(*(F.col(quoted(name)) for name in types if name in ours)), types, query, where)
-
-
-def _spec_of(raw: dict[str, Any], key: str, counted: Mapping[str, str], where: str) -> JobSpec:
-    counts = {f"n{number}": {"function": how, "column": name} for number, (name, how) in enumerate(counted.items())}
-    try:
-        return JobSpec.model_validate({**raw, "key": [key], "aggregates": {"n": "count", **counts}})
-    except ValidationError as err:
-        raise sentence_of(err, JobSpec, where, SpecError) from None
 
 
 def results_of_all_rows(spark: SparkSession, job: Job) -> DataFrame:

@@ -35,7 +35,7 @@ from skewless_spark.branches import branches_of, evaluate, merge_in_order, union
 from skewless_spark.branches.native import Native, slot_of_key
 from skewless_spark.branches.python import Python
 from skewless_spark.engines.engine import Engine, few_partitions
-from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
+from skewless_spark.session.step_measures import SILENT, JobsSeen, Told
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.measured_stage import key_histogram, report_of, split_loads
 from skewless_spark.stage.queue import Stage, unrouted_queue

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import StageReport
-from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.cutting import split_bytes
 from skewless_spark.sources.unit_reading import placing_settings, scanned_bytes
 from skewless_spark.sources.uris import ROW_INDEX

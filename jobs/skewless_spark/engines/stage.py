@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
-from skewless.errors import LostRaceError
 from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.run.step_times import timed
 from skewless_spark.branches.tasks import kinds_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.session.session import require_writer, under_settings
-from skewless_spark.session.spark_jobs import JobsSeen
-from skewless_spark.session.step_lease import leased_step
-from skewless_spark.session.step_measures import RUN_QUERY
+from skewless_spark.session.step_lease import once
+from skewless_spark.session.step_measures import RUN_QUERY, JobsSeen
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import Tally
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.committed_files import BACKLOG, write_files, written
 from skewless_spark.states.job_columns import JobColumns
-
-log = logging.getLogger(__name__)
 
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
@@ -46,13 +41,7 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
         FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
     step = stage_step(stage)
-    if run.commit_of(step):
-        return run.report(stage)
-    with ExitStack() as held:
-        with timed("take the lease"):
-            fence = held.enter_context(leased_step(run, step))
-        # The previous holder of the lease may have committed the stage.
-        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence)
+    return once(run, step, lambda: run.report(stage) if run.commit_of(step) else None, partial(_run, spark, run, stage))
 
 
 def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | None) -> StageReport:
@@ -105,11 +94,7 @@ def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Seq
     on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
     require_kept(stage.columns.job, report, stage.backlog_rows, on_disk)
     attempt.write(STAGE_REPORT, report)
-    try:
-        attempt.commit(files, _counts(report))
-    except LostRaceError as err:
-        log.warning("%s", err)
-        return stage.run.report(report.stage)
+    attempt.commit(files, _counts(report))
     return report
 
 

@@ -1,34 +1,62 @@
-"""The whole pipeline in one Spark session: the same steps that Airflow runs one by one."""
+"""All steps of a run: the whole pipeline in one Spark session, and one step by ``pipeline.py STEP --run-dir RUN ...``.
+
+The clusters that ``skewless run --cluster`` starts, one process each, do its stages. The run survives their loss.
+
+A step that fails leaves one sentence in the run directory, where Airflow finds it, and ends with the exit code of its
+error. The stack trace goes to the log, above that sentence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
-
-from pyspark.sql import SparkSession
+import argparse
+import datetime as dt
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
+from skewless.documents.job import SentSpec
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
+from skewless.documents.step_documents import Failure
+from skewless.errors import SkewlessError, SpecError
 from skewless.planner.planner import plan_next_stage
 from skewless.publication.publish import require_passed
 from skewless.publication.records import Publication
-from skewless.run.directory import RunDirectory
-from skewless.run.step_names import COMPARE, PUBLISH, last_step_of
+from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
+from skewless.run.folder import RUN_GROUP
+from skewless.run.step_names import last_step_of
+from skewless.run.step_times import timed
+from skewless.spec.options import parse_options, refuse_more_waves, with_options
+from skewless.spec.part import part_named
+from skewless.spec.reading import load_spec
 from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.engines.stage import run_stage
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states, publish_now
-from skewless_spark.session.step_measures import spark_jobs, spark_step
+from skewless_spark.session.session import build_session
+from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from skewless_spark.session.step_measures import StepProgress, announce, queued_rows, say, spark_jobs, spark_step
+from skewless_spark.sharing import share_stage, share_stages
+
+if TYPE_CHECKING:  # a PySpark that is not whole is told by our own package, which looks at it first
+    from pyspark.sql import SparkSession
+
 
 #: Is told of each stage once it is committed and the decision after it has been made.
 Watcher = Callable[[StageReport, Decision], None]
-
-
-def unwatched(_report: StageReport, _decision: Decision) -> None:
-    """The watcher of a run that nobody follows."""
 
 
 class Finished(NamedTuple):
@@ -45,23 +73,7 @@ class Finished(NamedTuple):
         return self.outcome
 
 
-def _publish(_spark: SparkSession, run: RunDirectory) -> Publication:
-    return publish_now(run)
-
-
-def _compare(spark: SparkSession, run: RunDirectory) -> Comparison:
-    with spark_jobs(spark):
-        return compare_shadow(spark, run)
-
-
-#: What the last step of a run does, by its name.
-LAST_STEPS: Mapping[str, Callable[[SparkSession, RunDirectory], Publication | Comparison]] = {
-    PUBLISH.name: _publish,
-    COMPARE.name: _compare,
-}
-
-
-def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher = unwatched) -> Finished:
+def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher = lambda *_: None) -> Finished:
     """Run a prepared job to its end, starting after its last commit."""
     import_soon()
     run_stages(spark, run, watcher)
@@ -80,12 +92,15 @@ def finish_run(spark: SparkSession, run: RunDirectory) -> Finished:
     with spark_step(run, "validate"), spark_jobs(spark):
         quality = validate(spark, run)
     require_passed(run, quality)
-    last = last_step_of(run.job().spec).name
-    with spark_step(run, last):
-        return Finished(quality, LAST_STEPS[last](spark, run))
+    last = last_step_of(run.job().spec)
+    with spark_step(run, last.name):
+        if last.publishes:
+            return Finished(quality, publish_now(run))
+        with spark_jobs(spark):
+            return Finished(quality, compare_shadow(spark, run))
 
 
-def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher = unwatched) -> None:
+def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher = lambda *_: None) -> None:
     """Run the stages of a prepared job and decide after each, until no further stage is needed."""
     stage = 0
     while True:
@@ -97,3 +112,266 @@ def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher = unwatc
         if decision.next_plan is None:
             return
         stage += 1
+
+
+#: Seconds that a cluster's process has to end, before it is killed.
+_END_SECONDS = 10.0
+_POLL_SECONDS = 0.2
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
+
+
+class Cluster(NamedTuple):
+    """A Spark cluster: a name for people, and the address of its master."""
+
+    name: str
+    master: str
+
+
+class NoClusterError(SkewlessError):
+    """All clusters that shared a run have ended before the run."""
+
+
+def cluster_name(name: str) -> str:
+    """The name of a cluster, checked: leases and files have it in their names.
+
+    Raises:
+        SpecError: it is too long, or has other characters.
+    """
+    if not re.fullmatch(_NAME, name):
+        raise SpecError(
+            "option --cluster", "a name of at most 50 letters, digits, dots, hyphens and underscores", repr(name[:80])
+        )
+    return name
+
+
+def parse_clusters(options: Sequence[str]) -> list[Cluster]:
+    """Clusters from options of the form ``NAME=MASTER``.
+
+    Raises:
+        SpecError: an option has another form, or a name occurs twice.
+    """
+    clusters: list[Cluster] = []
+    for text in options:
+        name, _, master = text.partition("=")
+        if not master:
+            raise SpecError("option --cluster", "NAME=MASTER, like east=spark://east:7077", repr(text[:120]))
+        if any(cluster.name == name for cluster in clusters):
+            raise SpecError("option --cluster", "a name of its own for each cluster", f"{name!r} twice")
+        clusters.append(Cluster(cluster_name(name), master))
+    return clusters
+
+
+def stay_with(parent: int) -> None:
+    """End this process as soon as its parent process is not the one with this id any more."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: Watcher) -> Cluster:
+    """Let clusters run the stages of a prepared job together, until no further stage is needed.
+
+    Returns:
+        The first of the clusters that are still running at the end.
+
+    Raises:
+        NoClusterError: all of them have ended; it says why the last one did.
+    """
+    stage, processes = 0, list[_Process]()
+    with ExitStack() as started:
+        while True:
+            all_left = all(process.has_left for process in processes)  # before a look at what they have done
+            while run.exists(f"decisions/{stage + 1:04d}.json"):
+                decision = run.decision(stage + 1)
+                watcher(run.report(stage), decision)
+                if decision.next_plan is None:
+                    return next((process.cluster for process in processes if not process.has_left), clusters[0])
+                stage += 1
+            if processes and all_left:
+                raise processes[-1].refusal()
+            for cluster in clusters[len(processes) :]:
+                processes.append(_Process(run, cluster))
+                started.callback(processes[-1].end)
+            time.sleep(_POLL_SECONDS)
+
+
+class _Process:
+    def __init__(self, run: RunDirectory, cluster: Cluster) -> None:
+        self.cluster, self._run = cluster, run
+        self._failure = f"share-{cluster.name}-{secrets.token_hex(4)}"
+        command = [
+            sys.executable, "-P", "-m", "skewless_spark.entries.pipeline", "share",
+            "--run-dir", run.path("").rstrip("/"), "--cluster", cluster.name, "--master", cluster.master,
+            "--failure-name", self._failure, "--stay-with", str(os.getpid()),
+        ]  # fmt: skip
+        # Standard output belongs to the run itself; failures go to standard error.
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603  # our own
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the process has ended with an error; at the end of the stages it exits with 0."""
+        return self._process.poll() not in {None, 0}
+
+    def refusal(self) -> NoClusterError:
+        """Why the process ended, from its failure document if it wrote one."""
+        name = f"failures/{self._failure}.json"
+        failure = self._run.read(name, Failure) if self._run.exists(name) else None
+        reason = failure.sentence if failure else f"exit code {self._process.returncode}"
+        err = NoClusterError(
+            f"run {self._run}",
+            "a cluster that runs its stages to their end",
+            f"none any more; {self.cluster.name}: {reason}",
+        )
+        err.exit_code = failure.exit_code if failure else 1  # type: ignore[misc]
+        return err
+
+    def end(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextmanager
+def _session(
+    run: RunDirectory, step: str, master: str | None = None, queued: int | None = None
+) -> Iterator[SparkSession]:
+    """The Spark session of a step, with its progress in the log, and its UI, so that Airflow can link to it."""
+    with spark_step(run, step):
+        with timed("start or find the session"):
+            spark = build_session(f"skewless {run.job().spec.name} {step}", master)
+        announce(spark)
+        with spark_jobs(spark), StepProgress(spark, step, queued):
+            yield spark
+
+
+def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    """Freeze a run: spec, date, listed input, waves, plan 0."""
+    if run.exists("job.json") and run.exists("plans/0000.json"):
+        # The run is frozen. Its spec may have been edited since; the edit counts for the next run.
+        job = run.job()
+    else:
+        where = f"spec {arguments.spec or run.path(SPEC_DOCUMENT)}"
+        reviewed = load_spec(arguments.spec) if arguments.spec else run.read(SPEC_DOCUMENT, SentSpec).spec
+        # The sender has checked the options, but only the reviewed spec decides what a job may do: check again.
+        spec = with_options(reviewed, parse_options(arguments.options, "option --options"), f"options of {where}")
+        refuse_more_waves(spec, arguments.most_waves, where)
+        part = part_named(
+            arguments.date.isoformat(), arguments.hour, spec.schedule.timezone, spec.schedule.unit, "option --"
+        )
+        with spark_step(run, "prepare"):
+            job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
+    return "; ".join(filter(None, (f"{job.extent}, {len(job.waves)} waves", job.skipped_words)))
+
+
+def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    """Run one stage and commit it."""
+    step = f"stage {arguments.stage}"
+    with _session(run, step, queued=queued_rows(run, arguments.stage)) as spark:
+        report = run_stage(spark, run, arguments.stage)
+    return (
+        f"stage {report.stage}: {report.admitted_rows:,} rows admitted, {report.backlog_in_rows:,} from the backlog "
+        f"({report.forwarded_rows:,} forwarded), {report.processed_rows:,} processed, "
+        f"{report.backlog_rows:,} left over; max/mean {report.balance_words}"
+    )
+
+
+def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    """Take part in a stage, or in all of them, beside other clusters."""
+    cluster, stage = cluster_name(arguments.cluster), arguments.stage
+    if arguments.stay_with is not None:
+        stay_with(arguments.stay_with)
+    step = f"{'stages' if stage is None else f'stage {stage}'} on {cluster}"
+    with _session(run, step, arguments.master) as spark:
+        if stage is None:
+            share_stages(spark, run, cluster)
+            return f"cluster {cluster}: all stages are committed"
+        report = share_stage(spark, run, stage, cluster)
+    return f"cluster {cluster}: stage {stage} is committed, {report.processed_rows:,} rows processed by all clusters"
+
+
+def _merge(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Merge the partial states of all stages and commit the result."""
+    with _session(run, "merge") as spark:
+        commit = merge_states(spark, run)
+    return f"merged: {commit.counts['keys']:,} keys from {commit.counts['rows']:,} rows"
+
+
+def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Validate ledger and result; exits with 3 if an expectation failed."""
+    import_soon()
+    with _session(run, "validate") as spark:
+        report = validate(spark, run)
+    require_passed(run, report)
+    warnings = report.warnings(len(run.job().spec.quality.expectations))
+    passed = f"{sum(check.success for check in report.checks)} of {len(report.checks)} checks passed"
+    return "; ".join([passed, *warnings]) if warnings else f"all {len(report.checks)} checks passed"
+
+
+def _compare(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Compare the result with another job's; exits with 3 if the spec forbids differences."""
+    with _session(run, "compare") as spark:
+        return compare_shadow(spark, run).verdict
+
+
+#: What each step does, and its arguments beside those of all steps, as ``argparse`` takes them.
+STEPS: dict[str, tuple[Callable[[RunDirectory, argparse.Namespace], str], Mapping[str, Mapping[str, Any]]]] = {
+    "prepare": (_prepare, {
+        "--spec": {"help": "the job spec, a YAML file; by default the document that the run begins with"},
+        "--options": {"default": "{}", "help": "this run's values for the spec's options, a JSON object"},
+        "--most-waves": {"type": int, "help": "the largest number of waves that the caller has stages for"},
+        "--date": {"required": True, "type": dt.date.fromisoformat, "help": "the day to compute, YYYY-MM-DD"},
+        "--hour": {"help": "the hour of that day, for an hourly job: 00 to 23, or 02b"},
+        "--root": {"required": True, "help": "where relative paths of the spec start"},
+    }),
+    "stage": (_stage, {"--stage": {"required": True, "type": int, "help": "the number of the stage, from 0"}}),
+    "share": (_share, {
+        "--stage": {"type": int, "help": "the number of the stage; by default all stages are shared"},
+        "--cluster": {"required": True, "help": "a name for this cluster, for what is recorded"},
+        "--master": {"help": "the cluster's Spark master; by default the one that spark-submit sets"},
+        "--stay-with": {"type": int, "metavar": "PID", "help": "end when the parent process is not PID any more"},
+    }),
+    "merge": (_merge, {}),
+    "validate": (_validate, {}),
+    "compare": (_compare, {}),
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line, run the step that it names, and print the sentence that the step returns."""
+    for stream in (sys.stdout, sys.stderr):  # a log that lacks a character is no failure
+        cast("Any", stream).reconfigure(errors="backslashreplace")
+    # Whoever asks it to end lets it give back its lease, so that the next try need not wait.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    parser = argparse.ArgumentParser(description="Run one step of a run.")
+    commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    for name, (step, options) in STEPS.items():
+        command = commands.add_parser(name, help=step.__doc__, description=step.__doc__)
+        command.add_argument("--run-dir", required=True, help="the run directory")
+        command.add_argument("--failure-name", default="", help="write a failure to failures/NAME.json of it")
+        for flag, how in options.items():
+            command.add_argument(flag, **how)
+    parsed = parser.parse_args(arguments)
+    run = RunDirectory(parsed.run_dir, os.environ.get(RUN_GROUP, ""))
+    try:
+        say(STEPS[parsed.step][0](run, parsed))
+    except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
+        failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))
+        if not isinstance(err, SkewlessError):
+            traceback.print_exc()
+        sys.stderr.write(f"skewless: {failure.sentence}\n")
+        if parsed.failure_name:
+            # What keeps the step from writing may keep this from being written too; the log has the sentence.
+            with suppress(SkewlessError):
+                run.write_once(f"failures/{parsed.failure_name}.json", failure)
+        sys.exit(failure.exit_code)
+
+
+if __name__ == "__main__":
+    main()

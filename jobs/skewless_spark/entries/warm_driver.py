@@ -26,8 +26,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 
@@ -35,7 +34,7 @@ from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.session import build_session, start_java
 
 #: What runs a step; imported once the JVM is on its way.
-STEPS = "skewless_spark.entries.run_steps"
+STEPS = "skewless_spark.entries.pipeline"
 #: The step before which no session is needed.
 PREPARE = "prepare"
 #: Of the environment only variables with this prefix differ from step to step.
@@ -60,10 +59,8 @@ def main() -> None:
     # The JVM starts beside the imports.
     threading.Thread(target=_start_java, daemon=True).start()
     importlib.import_module(STEPS)
-    with (
-        Driver(arguments.folder) as driver,
-        contextlib.suppress(OSError, ValueError),
-    ):  # a task that died in its request
+    driver = Driver(arguments.folder)
+    with driver.listener, contextlib.suppress(OSError, ValueError):  # a task that died in its request
         driver.serve(arguments.idle_seconds)
     _remove(arguments.folder)
 
@@ -74,18 +71,10 @@ class Driver:
     def __init__(self, folder: Path) -> None:
         self._logged = 0  # bytes of the log that belong to steps that have ended
         self._spark: threading.Thread | None = None
-        self._listener = socket.socket(socket.AF_UNIX)
+        self.listener = socket.socket(socket.AF_UNIX)
         with short_address(folder) as address:
-            self._listener.bind(address)
-        self._listener.listen(1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listener.close()
+            self.listener.bind(address)
+        self.listener.listen(1)
 
     def serve(self, idle_seconds: float) -> None:
         """Run the steps that tasks ask for, until there is none to come."""
@@ -94,17 +83,25 @@ class Driver:
         while True:
             if not java:
                 java = _java()
-            ready, _, _ = select.select([self._listener.fileno(), *java, *owner], [], [], idle_seconds)
-            if ready != [self._listener.fileno()]:
+            ready, _, _ = select.select([self.listener.fileno(), *java, *owner], [], [], idle_seconds)
+            if ready != [self.listener.fileno()]:
                 return
-            with self._listener.accept()[0] as task, task.makefile("rw", encoding="utf-8") as lines:
+            with self.listener.accept()[0] as task, task.makefile("rw", encoding="utf-8") as lines:
                 lines.write(json.dumps({"log_from": self._logged}) + "\n")
                 lines.flush()
                 request = json.loads(lines.readline())
                 for descriptor in owner:
                     os.close(descriptor)
                 owner = [os.pidfd_open(request["owner"])]
-                code = self._watched(task, request)
+                over, ended = os.pipe()
+                watcher = threading.Thread(target=_stay_with, args=(task, over), daemon=True)
+                watcher.start()
+                try:
+                    code = self._step(request)
+                finally:
+                    os.close(ended)
+                    watcher.join()
+                    os.close(over)
                 self._logged = os.fstat(1).st_size
                 lines.write(json.dumps({"exit_code": code, "log_until": self._logged}) + "\n")
             if code or request["last"]:
@@ -114,22 +111,18 @@ class Driver:
 
                 SparkSession.builder.getOrCreate().catalog.clearCache()  # sessions share it
 
-    def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
-        over, done = os.pipe()
-        watcher = threading.Thread(target=_stay_with, args=(task, over), daemon=True)
-        watcher.start()
-        try:
-            return self._step(request)
-        finally:
-            os.close(done)
-            watcher.join()
-            os.close(over)
-
     def _step(self, request: Mapping[str, Any]) -> int:
         for name in [name for name in os.environ if name.startswith(STEP_VARIABLES)]:
             del os.environ[name]
         os.environ.update(request["environment"])
-        self._prepare_next(first=request["arguments"][0] == PREPARE)
+        # Beside a step, what the next ones need starts: Spark beside ``prepare``, Great Expectations beside a stage.
+        if request["arguments"][0] != PREPARE:
+            if self._spark is not None:
+                self._spark.join()
+            import_soon()
+        elif self._spark is None:
+            self._spark = threading.Thread(target=_start_spark, daemon=True)
+            self._spark.start()
         try:
             importlib.import_module(STEPS).main(request["arguments"])
         except SystemExit as err:
@@ -141,16 +134,6 @@ class Driver:
             sys.stdout.flush()
             sys.stderr.flush()
         return 0
-
-    def _prepare_next(self, *, first: bool) -> None:
-        """Start beside a step what the next ones need: Spark beside ``prepare``, Great Expectations beside a stage."""
-        if first and self._spark is None:
-            self._spark = threading.Thread(target=_start_spark, daemon=True)
-            self._spark.start()
-        elif not first:
-            if self._spark is not None:
-                self._spark.join()
-            import_soon()
 
 
 def _java() -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -61,14 +62,12 @@ def needs_session(spec: JobSpec) -> bool:
 
 
 def freeze(
-    spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None,
-    found: tuple[str, Listing] | None = None, master: str | None = None,
+    spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None, master: str | None = None
 ) -> Job:  # fmt: skip
     """List the input, check the spec against its columns, and cut the waves.
 
     Args:
         master: of Spark, if it is needed and this process has no session.
-        found: of a job without a window, where its input is, and its listing, if it was listed (``listed``).
 
     Raises:
         SpecError: the spec cannot be run.
@@ -82,18 +81,16 @@ def freeze(
     of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     while True:
         try:
-            return _frozen(spec, part, root, where, spark, of_parts, found, master)
+            return _frozen(spec, part, root, where, spark, of_parts, master)
         except WiderColumns as wider:  # in older parts than the newest; each time they are wider
             of_parts = of_parts and of_parts.with_types(wider.types)
 
 
 def _frozen(
     spec: JobSpec, part: Part, root: str, where: str, spark: SparkSession | None, of_parts: WindowInput | None,
-    seen: tuple[str, Listing] | None, master: str | None,
+    master: str | None,
 ) -> Job:  # fmt: skip
-    if of_parts:
-        seen = of_parts.path, of_parts.sample
-    input_path, listing = seen or listed(spark, spec, part, root, where)
+    input_path, listing = (of_parts.path, of_parts.sample) if of_parts else listed(spark, spec, part, root, where)
     at = f"{where}, input {input_path}"
     arguments = argument_columns(spec)
     used = list(dict.fromkeys([*spec.key, *arguments]))
@@ -109,8 +106,8 @@ def _frozen(
     for column in spec.key:
         _check_key(column, types, at)
     algebra = check_types(spec, types, at)
-    _refuse_twins(used, types, at)
-    _refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
+    refuse_twins(used, types, at)
+    refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
     output_path = output_location(spec, part, root, where)
     check_output(output_path, input_path, listing, where)
     if spec.lengths:
@@ -199,9 +196,14 @@ def _facts(job: Job, listing: Listing, kept_rows: int, units: tuple[Unit, ...], 
     columns = () if left_out else uncounted(job, facts, listing)
     if not columns:
         return facts
+    return counted(reading(job, replace(listing, units=units), columns), facts, columns, kept_rows, master)
+
+
+def reading(job: Job, listing: Listing, columns: tuple[str, ...]) -> Job:
+    """A job without a map that reads some columns of the files of a listing."""
     source = _read_of(listing.source, columns)
-    units = _of_read_columns(ReadColumns.of(job.spec, source).fitted(replace(listing, units=units)), source)
-    return counted(job.model_copy(update={"source": source, "units": units}), facts, columns, kept_rows, master)
+    units = _of_read_columns(ReadColumns.of(job.spec, source).fitted(listing), source)
+    return job.model_copy(update={"source": source, "units": units})
 
 
 def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
@@ -235,7 +237,7 @@ def _check_key(column: str, types: dict[str, str], at: str) -> None:
         raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
 
 
-def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
+def refuse_twins(used: Sequence[str], types: dict[str, str], at: str) -> None:
     """Refuse names that Spark confuses: it ignores case, has a column ``_metadata``, and sees ours beside them."""
     for column in used:
         twin = next((name for name in types if name != column and name.lower() == column.lower()), None)

@@ -11,15 +11,7 @@ from skewless.documents.quality import Check, InputChecks
 from skewless.errors import QualityError, SkewlessError, SpecError
 from skewless.history.input_checks import input_checks
 from skewless.planner.engine_choice import combined_unseen, first_choice
-from skewless.planner.first_plan import (
-    first_decision,
-    first_plan,
-    first_ring,
-    plain_plan,
-    plans_from,
-    sampled_plan,
-    warm_plan,
-)
+from skewless.planner.first_plan import first_decision, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeySample
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import INPUT_CHECKS, RunDirectory
@@ -30,8 +22,8 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import pin
 from skewless_lake.publication import drawn_turn, latest_turn
 from skewless_spark.prepare import earlier_runs
+from skewless_spark.prepare.earlier_runs import skipped_parts
 from skewless_spark.prepare.freezing import check_spec, freeze
-from skewless_spark.prepare.restating import skipped_parts
 from skewless_spark.prepare.sampled_keys import sample_keys
 from skewless_spark.sources.locations import check_apart, check_kept, input_location, output_location
 
@@ -63,8 +55,7 @@ def prepare(
         output_path = output_location(spec, part, root, where)
         check_apart(output_path, input_location(spec, part, root, where), where)
         check_kept(spec, root, {"run directory": str(run)}, where)
-        before = earlier_runs.newest(run, spec)
-        first_ring(spec.routing, where)
+        warm_from = earlier_runs.newest_in_tasks(run, spec, 2)
         publishes, job, shown = last_step_of(spec).publishes, None, 0
         # Again if a prune came in between, or a later run that has published: the turn is drawn before the listing.
         while job is None or 0 < job.turn <= shown or (job.window is not None and not pin(job.window, run)):
@@ -73,7 +64,6 @@ def prepare(
             shown = latest_turn(job) if publishes else 0
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
-        warm_from = tuple(earlier.location for earlier in before if earlier.routed)[:2]
         run.begin(job.model_copy(update={"warm_from": warm_from, "skipped": skipped}))
     job = _same(run, spec, part, root)
     if job.facts is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import StorageLevel
@@ -14,7 +14,6 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.quality import InputChecks, QualityReport
-from skewless.errors import LostRaceError
 from skewless.history.bands import failed_checks, figures_of, judged
 from skewless.run.directory import INPUT_CHECKS, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.run.step_names import last_step_of
@@ -35,13 +34,12 @@ from skewless_spark.quality.report import write_reports
 from skewless_spark.quality.verdict import NEVER_NULL, Verdict, column_figures
 from skewless_spark.result.table_staging import stage
 from skewless_spark.session.session import planned_once
-from skewless_spark.session.step_lease import leased_step
+from skewless_spark.session.step_lease import once
 from skewless_spark.states.committed_files import RESULT, read_files
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
-log = logging.getLogger(__name__)
 
 #: In the ``meta`` of an expectation, while it is validated: its position among all.
 _POSITION = "skewless position"
@@ -62,10 +60,7 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
         SpecError: the frozen spec has an expectation that may not be run.
         FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
-    if (report := run.quality()) is not None:
-        return report
-    with leased_step(run, QUALITY_STEP) as fence:
-        return run.quality() or _validate(spark, run, fence)
+    return once(run, QUALITY_STEP, run.quality, partial(_validate, spark, run))
 
 
 def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
@@ -123,11 +118,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         stage(run, attempt, files, rules)
     attempt.write(QUALITY_REPORT, report)
     reports = write_reports(attempt, job, report, validation.document)
-    try:
-        attempt.commit([*files, *reports], {"checks": len(checks), "failed": sum(check.fails for check in checks)})
-    except LostRaceError as err:
-        log.warning("%s", err)
-        return run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
+    attempt.commit([*files, *reports], {"checks": len(checks), "failed": sum(check.fails for check in checks)})
     return report
 
 

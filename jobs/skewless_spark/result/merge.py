@@ -14,7 +14,6 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import require_all_processed
 from skewless.documents.stage_report import StageReport
-from skewless.errors import LostRaceError
 from skewless.publication.records import Publication
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunDirectory, stage_step
 from skewless.spec.result import WINDOW_COLUMN
@@ -27,7 +26,7 @@ from skewless_spark.result.copies import FOLDER, write_copies
 from skewless_spark.result.output_formats import published_files, sorted_results
 from skewless_spark.session.session import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
-from skewless_spark.session.step_lease import leased_step
+from skewless_spark.session.step_lease import once
 from skewless_spark.stage.routes import TASK, split_keys
 from skewless_spark.states.committed_files import (
     BACKLOG,
@@ -62,11 +61,8 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
         LedgerError: input or backlog has not been processed, so the result would lack rows.
         FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
-    if commit := run.commit_of(RESULT_STEP):
-        return commit
-    with leased_step(run, RESULT_STEP) as fence:
-        if commit := run.commit_of(RESULT_STEP):
-            return commit
+
+    def merged(fence: Fence | None) -> StepCommit:
         try:
             return _merge(spark, run, fence)
         except Exception as err:
@@ -75,6 +71,8 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
                 raise
             log.warning("the merge begins anew: %s", sentence_for(err))
             return _merge(spark, run, fence)
+
+    return once(run, RESULT_STEP, lambda: run.commit_of(RESULT_STEP), merged)
 
 
 def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepCommit:
@@ -88,12 +86,8 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
         counts = _counts(_write(spark, attempt, columns, results, sum(report.processed_rows for report in reports)))
     else:
         counts = _write_windows(spark, run, attempt, columns, reports)
-    try:
-        files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
-        return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
-    except LostRaceError as err:
-        log.warning("%s", err)
-        return run.committed(RESULT_STEP)
+    files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
+    return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
 
 
 def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:

@@ -10,7 +10,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,18 +35,11 @@ if TYPE_CHECKING:
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 64 << 20
 #: Batches to batches, as ``mapInArrow`` takes it.
 ToBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
-@contextmanager
-def planned_once(spark: SparkSession) -> Iterator[None]:
+def planned_once(spark: SparkSession) -> AbstractContextManager[None]:
     """Without adaptive execution, for queries whose partitions are known: it runs a job for each exchange and cache."""
-    before = str(spark.conf.get(_ADAPTIVE))
-    spark.conf.set(_ADAPTIVE, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_ADAPTIVE, before)
+    return under_settings(spark, {"spark.sql.adaptive.enabled": "false"})
 
 
 @contextmanager
@@ -58,11 +52,11 @@ def under_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
     try:
         yield
     finally:
-        for name, given in before.items():
-            if given is None:
+        for name, value_before in before.items():
+            if value_before is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, given)
+                spark.conf.set(name, value_before)
 
 
 def map_in_batches(rows: DataFrame, function: ToBatches, schema: StructType | str) -> DataFrame:
@@ -80,7 +74,7 @@ def bounded(function: ToBatches) -> ToBatches:
 
 def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The rows of a batch within ``BATCH_ROWS`` and ``BATCH_BYTES``: as halves of halves, since rows are unlike."""
-    if batch.num_rows > 1 and (batch.num_rows > BATCH_ROWS or _bytes(batch) > BATCH_BYTES):
+    if batch.num_rows > 1 and (batch.num_rows > BATCH_ROWS or sum(map(_decoded_bytes, batch.columns)) > BATCH_BYTES):
         half = batch.num_rows // 2
         yield from cut_batch(batch.slice(0, half))
         yield from cut_batch(batch.slice(half))
@@ -88,12 +82,8 @@ def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _bytes(batch: pa.RecordBatch) -> int:
-    """The bytes of a batch, with the values of dictionaries in their places."""
-    return sum(_decoded_bytes(column) for column in batch.columns)
-
-
 def _decoded_bytes(column: pa.Array) -> int:
+    """The bytes of a column, with the values of dictionaries in their places."""
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     try:
@@ -202,18 +192,11 @@ def session_in_jvm(spark: SparkSession) -> Any:
 
 #: What Spark says of a scheme that it has no file system for, or whose file system is not installed.
 _MISSING = ("UnsupportedFileSystemException", "No FileSystem for scheme", "ClassNotFoundException")
-#: What was found, by scheme: the answer stays the same as long as a process has its JVM.
-_found: dict[str, bool] = {}
 
 
 def spark_reads(spark: SparkSession, location: str) -> bool:
     """Whether Spark has a file system for a path. For one on no object store it is expected to have one."""
-    if not is_object(location):
-        return True
-    scheme = location.partition("://")[0]
-    if scheme not in _found:
-        _found[scheme] = _has_file_system(spark, scheme)
-    return _found[scheme]
+    return not is_object(location) or _has_file_system(spark, location.partition("://")[0])
 
 
 def require_writer(spark: SparkSession, location: str, kind: str) -> None:
@@ -229,6 +212,7 @@ def require_writer(spark: SparkSession, location: str, kind: str) -> None:
         )  # fmt: skip
 
 
+@lru_cache(maxsize=8)
 def _has_file_system(spark: SparkSession, scheme: str) -> bool:
     configuration = session_in_jvm(spark).sessionState().newHadoopConf()
     try:

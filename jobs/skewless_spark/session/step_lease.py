@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import LostRaceError
 from skewless.run.directory import Fence, RunDirectory
 from skewless.run.objects.location import is_object
+from skewless.run.step_times import timed
 from skewless_leases import FencedOutError, Lease, TimeSpans, commit, read
 
+log = logging.getLogger(__name__)
+
+Outcome = TypeVar("Outcome")
 #: The lease of a step is below its folder, so that whoever removes the folder to repeat the step removes it too.
 OWNER = "owner"
 #: Committed as the lease is given back, if the step has its COMMIT.json: once that is removed, it can be repeated.
 _NOBODY = ""
 #: Characters of the host name in the name of a lease's holder, enough to recognize the machine.
 _HOST_CHARACTERS = 40
+
+
+def once(
+    run: RunDirectory, step: str, committed: Callable[[], Outcome | None], work: Callable[[Fence | None], Outcome]
+) -> Outcome:
+    """The outcome of a step, which is done now, under its lease, unless it is committed already.
+
+    Args:
+        committed: the outcome that is committed, by whichever attempt; None if none is.
+        work: does the step and commits it, under a fence.
+
+    Raises:
+        FencedOutError: this attempt lost its lease, and its successor has not committed yet.
+    """
+    if (outcome := committed()) is not None:
+        return outcome
+    with ExitStack() as held:
+        with timed("take the lease"):
+            fence = held.enter_context(leased_step(run, step))
+        # The previous holder of the lease may have committed the step.
+        outcome = committed()
+        try:
+            return work(fence) if outcome is None else outcome
+        except LostRaceError as err:
+            log.warning("%s", err)
+            if (outcome := committed()) is None:
+                raise
+            return outcome
 
 
 @contextmanager

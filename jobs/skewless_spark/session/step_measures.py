@@ -1,29 +1,167 @@
-"""The progress of a step, as lines in its log.
+"""What a step costs, by Spark's own record of the jobs of a session, and its progress as lines in its log.
 
-The bill has the core-seconds that were held, used and lost to skew. No job is run for it.
+The record is the status store of the session's JVM, which exists with and without a UI; reading it costs no job. Facts
+are named as in Spark's REST interface. The bill has the core-seconds that were held, used and lost to skew.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import psutil
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from skewless.documents.stage_report import SparkWork
 from skewless.documents.step_documents import StepBill
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import StepClock, current_clock, timed_step
-from skewless_spark.session.session import session_in_jvm
-from skewless_spark.session.spark_jobs import SILENT, JobsSeen, Told
+from skewless_spark.session.session import jvm_of, session_in_jvm
+
+log = logging.getLogger(__name__)
+
+#: Spark records its jobs a moment after they have ended.
+_PATIENCE_SECONDS = 2.0
+_PAUSE_SECONDS = 0.05
+#: Spark tags each job with the SQL execution that started it.
+_EXECUTION = re.compile(r"-execution-root-id-(\d+)\Z")
+#: The index of Spark's store that has tasks by their end (``TaskIndexNames.COMPLETION_TIME``).
+_BY_END = "ct"
+#: An answer of more than 8 KiB, which seven tasks have, is sent in pieces, and the last waits 40 ms for a reply to the
+#: others. So a long text is asked for in parts of so many characters; beyond ``_MANY``, that is not quicker.
+_PART, _MANY = 7_000, 300_000
+#: Errors of a JVM that does not answer, or answers in a form we do not know.
+SILENT = (Py4JError, PySparkException, OSError, ValueError, KeyError, TypeError, AttributeError)
+
+Told = dict[str, Any]
+#: Stands for a stage about which nothing is known.
+NOTHING: Told = {"inputRecords": -1, "shuffleReadRecords": 0}
+
+
+class JobsSeen:
+    """The jobs that a session runs from now on.
+
+    Where Spark does not answer, ``jobs`` and ``work`` know nothing, and all else raises one of ``SILENT``.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context: Any = session_in_jvm(spark).sparkContext()
+        self._store: Any = self._context.statusStore()
+        self._jvm: Any = jvm_of(spark)
+        self._before = self._last()
+
+    def jobs(self) -> list[Told]:
+        """The jobs since, once Spark has recorded that they have ended; empty if they are not known."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        try:
+            while True:
+                self._context.listenerBus().waitUntilEmpty()
+                jobs = [self._told(self._store.job(number)) for number in range(self._before + 1, self._last() + 1)]
+                if all(job["status"] != "RUNNING" for job in jobs):
+                    return jobs
+                if time.monotonic() > until:
+                    return []
+                time.sleep(_PAUSE_SECONDS)
+        except SILENT as err:
+            log.info("jobs of Spark are not known: %s", err)
+            return []
+
+    def stages(self, jobs: Sequence[Told]) -> list[Told]:
+        """The stages of these jobs, by their number; ``NOTHING`` for one that was skipped."""
+        return [self._stage(number) for number in sorted({stage for job in jobs for stage in job["stageIds"]})]
+
+    def tasks(self, stage: Told) -> list[Told]:
+        """The tasks of a stage."""
+        attempts = int(stage["numTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])
+        return self._told_in_parts(self._store.taskList(stage["stageId"], stage["attemptId"], attempts))
+
+    def tries(self, jobs: Sequence[Told]) -> list[Told]:
+        """All attempts at the stages of these jobs; a skipped stage has none."""
+        numbers = sorted({stage for job in jobs for stage in job["stageIds"]})
+        told = (self._told(self._store.stageData(number, False, None, False, None)) for number in numbers)
+        return [one for tries in told for one in tries]
+
+    def last_ends(self, stage: Told, most: int) -> list[float]:
+        """When the tasks of a stage ended that ended last, seconds since 1970, at most so many."""
+        by_end = self._jvm.scala.Some(_BY_END)
+        listed = self._store.taskList(stage["stageId"], stage["attemptId"], 0, most, by_end, False, None)
+        tasks = self._told_in_parts(listed)
+        return [(task["launchTime"] + task["duration"]) / 1000.0 for task in tasks]
+
+    def executors(self) -> list[Told]:
+        """All executors of the session, those that are gone among them."""
+        return self._told_in_parts(self._store.executorList(False))
+
+    @property
+    def task_cores(self) -> int:
+        """Cores that a task takes."""
+        return int(self._context.conf().get("spark.task.cpus", "1"))
+
+    @property
+    def silent(self) -> bool:
+        """Whether jobs have run since of which nothing is known."""
+        return self._last() > self._before and not self.jobs()
+
+    def work(self) -> SparkWork | None:
+        """What the jobs since have cost; None if that is not known."""
+        jobs = self.jobs()
+        try:
+            stages = [stage for stage in self.stages(jobs) if stage is not NOTHING]
+            tags = [tag for job in jobs for tag in job["jobTags"] or ()]
+            executions = {execution[1] for tag in tags if (execution := _EXECUTION.search(tag))}
+            work = SparkWork(
+                executions=len(executions),
+                jobs=len(jobs),
+                tasks=sum(int(stage["numCompleteTasks"]) for stage in stages),
+                shuffle_bytes_written=sum(int(stage["shuffleWriteBytes"]) for stage in stages),
+                shuffle_bytes_read=sum(int(stage["shuffleReadBytes"]) for stage in stages),
+            )
+        except SILENT as err:
+            log.info("the work of Spark is not known: %s", err)
+            return None
+        return work if jobs else None
+
+    def _last(self) -> int:
+        """The number of the latest job, -1 before the first."""
+        return int(self._context.dagScheduler().numTotalJobs()) - 1
+
+    def _stage(self, number: int) -> Told:
+        try:
+            return cast("Told", self._told(self._store.lastStageAttempt(number)))
+        except Py4JError:  # Spark keeps nothing about a skipped stage
+            return NOTHING
+
+    def _told_in_parts(self, listed: Any) -> list[Told]:
+        buffer = self._jvm.java.io.StringWriter()
+        _mapper(self._jvm).writeValue(buffer, listed)
+        text, length = buffer.getBuffer(), int(buffer.getBuffer().length())
+        size = _PART if length < _MANY else length
+        parts = (text.substring(at, min(at + size, length)) for at in range(0, length, size))
+        return cast("list[Told]", json.loads("".join(parts)))
+
+    def _told(self, value: Any) -> Any:
+        # One text, since a call to the JVM for each figure of each task would take seconds.
+        return json.loads(_mapper(self._jvm).writeValueAsString(value))
+
+
+@lru_cache(maxsize=1)
+def _mapper(jvm: Any) -> Any:
+    """Writes values of the JVM as JSON. It learns their classes as it goes, and so there is one for each JVM."""
+    jackson = jvm.com.fasterxml.jackson
+    return jackson.databind.ObjectMapper().registerModule(jackson.module.scala.DefaultScalaModule())
+
 
 #: Our own lines begin with this mark; all other lines are Spark's.
 MARK = "skewless: "
@@ -97,8 +235,6 @@ class StepProgress:
                 return
 
 
-log = logging.getLogger(__name__)
-
 #: From the call that writes the outcome of a query to its return.
 RUN_QUERY = "run the query"
 _BEGUN = {"process": False}
@@ -108,8 +244,10 @@ _BEGUN = {"process": False}
 def spark_step(run: RunDirectory, step: str) -> Iterator[StepClock]:
     """Measure a step of Spark. The first one of a process begins with the process, or with the JVM that started it."""
     now = time.time()
-    began = None if _BEGUN["process"] else process_start()
-    _BEGUN["process"] = True
+    began = None
+    if not _BEGUN["process"]:  # under spark-submit, its JVM has begun before it
+        starter = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
+        began, _BEGUN["process"] = psutil.Process(starter).create_time(), True
     with timed_step(run, step, time.time, began) as clock:
         if began is not None:
             clock.add("start the process, import", began, now)
@@ -129,20 +267,11 @@ def spark_jobs(spark: SparkSession) -> Iterator[None]:
     finally:
         jobs = seen.jobs()
         for job in jobs:
-            started, ended = job_times(job)
+            # When it was submitted and when it ended, 0 where Spark does not tell.
+            started, ended = (float(job.get(moment) or 0) / 1000 for moment in ("submissionTime", "completionTime"))
             clock.add("Spark job", started, ended, int(job["numCompletedTasks"]))
         clock.split_off("plan the query", RUN_QUERY, "Spark job")
         clock.bill = bill_of(seen, jobs, clock.started, clock.now())
-
-
-def job_times(job: Told) -> tuple[float, float]:
-    """When a job was submitted and when it ended, seconds since 1970; 0 where Spark does not tell."""
-    return float(job.get("submissionTime") or 0) / 1000, float(job.get("completionTime") or 0) / 1000
-
-
-def process_start() -> float:
-    """When this process was started, or under spark-submit its JVM, seconds since 1970."""
-    return psutil.Process(os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()).create_time()
 
 
 class _Executor(NamedTuple):
@@ -181,7 +310,9 @@ def _bill(seen: JobsSeen, jobs: Sequence[Told], began: float, ended: float) -> S
     skew_seconds = 0.0
     for last, ends in _without_break(seen, tries, sum(executor.cores for executor in executors) // each):
         there = sum(executor.cores for executor in executors if executor.added < last <= executor.removed)
-        skew_seconds += each * _waited(last, ends, there // each)
+        # For how long slots had no task left: the tasks that ended last ran side by side, one on each of them.
+        if slots := there // each:
+            skew_seconds += each * sum(last - end for end in sorted(ends)[-slots:])
     used_millis = sum(int(stage["executorRunTime"]) + int(stage["executorDeserializeTime"]) for stage in tries)
     return StepBill(
         attempts=(),
@@ -209,11 +340,6 @@ def _without_break(seen: JobsSeen, tries: Sequence[Told], slots: int) -> list[tu
             last, ends = max(before, last), others + ends
         busy.append((last, ends))
     return busy
-
-
-def _waited(last: float, ends: Sequence[float], slots: int) -> float:
-    """For how long slots had no task left: the tasks that ended last ran side by side, one on each of them."""
-    return sum(last - end for end in sorted(ends)[-slots:]) if slots else 0.0
 
 
 def _tasks(stage: Told) -> int:

@@ -5,6 +5,6 @@ leases, reduce them as an unshared stage does, and commit each task through its 
 the tasks and commits the stage.
 """
 
-from skewless_spark.sharing.participation import share_stage, share_stages
+from skewless_spark.sharing.shared_stage import share_stage, share_stages
 
 __all__ = ["share_stage", "share_stages"]

@@ -23,7 +23,7 @@ from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Ru
 
 
 class Standing(Protocol):
-    """Who has claimed and finished the latest turns of a day; see ``skewless_leases.ownership.lease``."""
+    """Who has claimed and finished the latest turns of a day; see ``skewless_leases.fence``."""
 
     @property
     def claimed(self) -> int:

@@ -57,7 +57,7 @@ _APPLICATION = re.compile(r"^skewless: spark application (?P<id>\S+) at (?P<addr
 
 
 class SkewlessSparkOperator(SparkSubmitOperator):
-    """Runs one of ``skewless_spark.entries.run_steps`` and trusts its commit, not its exit code.
+    """Runs one of ``skewless_spark.entries.pipeline`` and trusts its commit, not its exit code.
 
     A Spark task can succeed although its job failed (apache/airflow#49717), so what counts is whether the step has
     committed. When it fails, the task ends with the error that the step wrote, and is tried again only where that can
@@ -90,7 +90,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     ) -> None:
         spark = spark or SparkSettings()
         super().__init__(
-            application=str(spark_entry("run_steps.py")),
+            application=str(spark_entry("pipeline.py")),
             conf={
                 "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
                 "spark.ui.showConsoleProgress": "false",

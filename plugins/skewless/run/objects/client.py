@@ -43,7 +43,6 @@ ANSWER_SECONDS, CONNECT_SECONDS = 60.0, 10.0
 TRIES = 8
 #: The last part of the names of the objects of which two writers compete; they are removed at once.
 PROBE = ".skewless-probe-"
-TWO_FIRST_WRITERS = "two writers of one object have both won, as the store ignores the condition If-None-Match"
 
 #: The clients of buckets that were found to honour the condition that there is no object.
 _trusted: list[Any] = []
@@ -155,18 +154,15 @@ def require_first_writer(place: str, store: Any, folder: str) -> None:
     """Let two writers compete in a bucket, once for each client; a ``RunDirectoryError`` if both have won."""
     if any(store is other for other in _trusted):
         return
-    if not refuses_second_writer(store, folder):
-        hint = "choose a store that honours it, or a folder of a shared file system"
-        raise RunDirectoryError.saying(place, TWO_FIRST_WRITERS, hint)
-    _trusted.append(store)
-
-
-def refuses_second_writer(store: Any, folder: str) -> bool:
-    """Let two writers of one object in a folder compete: whether the store honours the condition."""
     key = posixpath.join(folder, f"{PROBE}{secrets.token_hex(8)}")
     won = [create(store, key, content) for content in (b"first", b"second")]
     delete(store, [key])
-    return won == [True, False]
+    if won != [True, False]:
+        raise RunDirectoryError.saying(
+            place, "two writers of one object have both won, as the store ignores the condition If-None-Match",
+            "choose a store that honours it, or a folder of a shared file system",
+        )  # fmt: skip
+    _trusted.append(store)
 
 
 #: A file that is not larger is read in one request, and is in memory until it is uploaded.

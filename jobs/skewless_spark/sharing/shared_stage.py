@@ -1,36 +1,135 @@
-"""A cluster's part in shared stages: it does the work that it has leases for, until each stage is committed."""
+"""A stage that several Spark clusters share: rows routed, tasks done by who has their leases, and all counted."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
+from queue import Empty, PriorityQueue
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from skewless.documents.commit import RoutedRows, SharedTask
+from skewless.documents.commit import (
+    ROUTED_ROWS,
+    STAGE_SHARES,
+    CommittedFile,
+    RoutedRows,
+    SharedTask,
+    StageShares,
+    StepCommit,
+    TaskShare,
+)
 from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
-from skewless.run.directory import RunDirectory, stage_step
+from skewless.run.directory import Attempt, Fence, RunDirectory, stage_step
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, check, commit, keep, read
-from skewless_leases.stores.lease_tables import look_at
-from skewless_spark.engines.stage import run_stage
-from skewless_spark.session.step_lease import address_of_leases, has_leases
-from skewless_spark.sharing.routed_rows import (
-    Piece,
-    finish_stage,
-    prepare_task,
-    reduce_task,
-    reduced_task,
-    route_stage,
-    routed_rows,
-)
-from skewless_spark.stage.queue import Stage
+from skewless_leases.lease_tables import look_at
+from skewless_spark.branches.tasks import outcome_of_tasks
+from skewless_spark.engines.stage import commit_stage, run_stage
+from skewless_spark.session.session import under_settings
+from skewless_spark.session.step_lease import address_of_leases, has_leases, once
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.unit_reading import Tally, placing_settings
+from skewless_spark.stage.measured_stage import measure
+from skewless_spark.stage.queue import Stage, routed_queue
+from skewless_spark.stage.routes import TASK
+from skewless_spark.stage.state_counts import CountsRead
+from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written
 from skewless_spark.states.job_columns import JobColumns
+
+
+def _counted(
+    stage: Stage, routed: RoutedRows, done: Sequence[SharedTask], seconds: Callable[[], float], fence: Fence | None
+) -> StageReport:
+    run, plan = stage.run, stage.plan
+    stage.spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
+    attempt = run.new_attempt(stage_step(routed.stage), fence)
+    in_order = sorted(done, key=lambda task: task.task)
+    kinds = (NATIVE, PYTHON, BACKLOG)
+    files = [file for kind in kinds for task in in_order for file in task.files if file.kind == kind]
+    report = measure(stage, files, CountsRead(run, stage.columns))
+    tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows, "stage_seconds": round(seconds(), 3)}
+    report = report.model_copy(update=tallied)
+    tasks = {str(plan.tasks[done.task]): TaskShare(cluster=done.cluster, seconds=done.seconds) for done in in_order}
+    attempt.write(STAGE_SHARES, StageShares(stage=routed.stage, routed_by=routed.cluster, tasks=tasks))
+    return commit_stage(stage, attempt, report, files)
+
+
+#: Kind and folder of the files.
+_ROUTED = "routed"
+#: The folders are named by this copy of the task's column; the rows keep the column itself, as in an unshared stage.
+_FOLDER = "routed_to"
+#: Partitions that rows are written from: so many that slots end together, and few enough to cost little themselves.
+PARTITIONS_PER_SLOT = 4
+
+
+def route_stage(stage: Stage, cluster: str) -> StepCommit:
+    """Write the rows of a stage as files, task by task.
+
+    Returns:
+        A manifest of one document, ``RoutedRows``. It counts once it is committed under a lease.
+
+    Raises:
+        InputError: the input has changed since the run was prepared.
+    """
+    job, plan = stage.columns.job, stage.plan
+    admitted = job.admitted_units(plan.waves)
+    require_unchanged(job, admitted)
+    attempt = stage.run.new_attempt(stage_step(plan.epoch))
+    stage = replace(stage, tally=None if job.counted else Tally())
+    queue = routed_queue(stage)
+    # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
+    partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * stage.spark.sparkContext.defaultParallelism)
+    in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
+    with under_settings(stage.spark, placing_settings(job, admitted)):
+        write_files(in_tasks, attempt, _ROUTED, _FOLDER)
+    # Once more after the rows were read, as in every stage.
+    require_unchanged(job, admitted)
+    counts = stage.tally.counts if stage.tally else {}
+    routed = RoutedRows(
+        stage=plan.epoch, cluster=cluster, tasks=_by_task(attempt), source_rows=counts.get("source_rows"),
+        given_rows=counts.get("given_rows"),
+    )  # fmt: skip
+    attempt.write(ROUTED_ROWS, routed)
+    return attempt.manifest((), {})
+
+
+def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
+    """The routed rows that were committed under the lease of routing.
+
+    Raises:
+        RunDirectoryError: the document is not the one that was committed.
+    """
+    return run.committed_document(
+        StepCommit.from_sealed(committed.encode(), "lease of routing"), ROUTED_ROWS, RoutedRows
+    )
+
+
+def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
+    """Remove the routed rows, which are as large as the wave, after the commit of their stage."""
+    for folder in {file.path[: file.path.rindex(f"/{_FOLDER}=")] for files in routed.tasks.values() for file in files}:
+        # Two clusters may have counted the stage, and may be here at the same time.
+        with suppress(FileNotFoundError):
+            run.fs.rm(f"{run.root}/{folder}", recursive=True)
+
+
+def _by_task(attempt: Attempt) -> dict[int, tuple[CommittedFile, ...]]:
+    found: dict[int, list[CommittedFile]] = {}
+    for file in written(attempt, _ROUTED, _ROUTED):
+        task = re.search(rf"/{_FOLDER}=(\d+)/", file.path)
+        if task is None:
+            raise ValueError(f"a routed file without a task: {file.path}")
+        found.setdefault(int(task[1]), []).append(file)
+    return {task: tuple(found[task]) for task in sorted(found)}
+
 
 log = logging.getLogger(__name__)
 
@@ -81,52 +180,47 @@ def lease_address(run: RunDirectory, stage: int) -> str:
 
 
 class Claims:
-    """The work of a lease's worker (``skewless_leases.balancing.member.Work``): grants wait here, by name.
+    """The work of a lease's worker (``skewless_leases.worker.Work``): grants wait here, by name.
 
     The thread of the leases hands them to the threads that work. A claim that has been begun is kept to its end. A
     claim that waits, or is prepared while another one is worked on, is given back as soon as another cluster asks.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Grant] = {}
-        self._prepared: dict[str, Grant] = {}
-        self._changed = threading.Condition()
+        self._waiting: PriorityQueue[tuple[str, int]] = PriorityQueue()
+        self._unbegun: dict[str, Grant] = {}
+        self._lock = threading.Lock()
 
     def granted(self, grant: Grant) -> None:
         """Let a grant wait until a thread is free."""
-        with self._changed:
-            self._waiting[grant.partition] = grant
-            self._changed.notify()
+        with self._lock:
+            self._unbegun[grant.partition] = grant
+        self._waiting.put((grant.partition, grant.fence))
 
     def asked_back(self, grant: Grant) -> bool:
         """Whether a grant was given back: it is if it has not been begun."""
-        with self._changed:
-            return any(claims.pop(grant.partition, None) is not None for claims in (self._waiting, self._prepared))
+        with self._lock:
+            return self._unbegun.pop(grant.partition, None) is not None
 
     def lost(self, grant: Grant) -> None:
         """Drop a grant whose lease is lost. If it has been begun, its fence will refuse the result."""
-        with self._changed:
-            for claims in (self._waiting, self._prepared):
-                if claims.get(grant.partition) == grant:
-                    del claims[grant.partition]
+        self.begin(grant)
 
     def next(self, within: float) -> Grant | None:
-        """The next grant to prepare; None if none comes within that many seconds."""
-        with self._changed:
-            if not self._waiting:
-                self._changed.wait(within)
-            if not self._waiting:
-                return None
-            grant = self._waiting.pop(min(self._waiting))
-            self._prepared[grant.partition] = grant
-            return grant
+        """The next grant to prepare; None if none comes within that many seconds, or if it was given back or lost."""
+        try:
+            partition, fence = self._waiting.get(timeout=within)
+        except Empty:
+            return None
+        grant = self._unbegun.get(partition)
+        return grant if grant and grant.fence == fence else None
 
     def begin(self, grant: Grant) -> bool:
         """Whether a grant that was prepared is still here; it counts as begun from now on."""
-        with self._changed:
-            if self._prepared.get(grant.partition) != grant:
+        with self._lock:
+            if self._unbegun.get(grant.partition) != grant:
                 return False
-            del self._prepared[grant.partition]
+            del self._unbegun[grant.partition]
             return True
 
 
@@ -158,14 +252,13 @@ class _Participation:
         with self._leases, ThreadPoolExecutor(self._room) as pool:
             working = [pool.submit(self._work) for _ in range(self._room)]
             try:
-                for one in working:
-                    one.result()
+                for work in working:
+                    work.result()
             except BaseException as err:  # an interrupt, too: nothing more is begun
                 self._failure = err
                 raise
 
     def _open(self, committed: Mapping[str, str]) -> Collection[str]:
-        """The names that can be leased now. It is asked at each look, with what has been committed under each name."""
         if self._ended():
             return ()
         if ROUTING not in committed:
@@ -212,15 +305,23 @@ class _Participation:
         if grant.partition == COUNTING:
             return lambda: partial(str, self._count(grant, routed))
         task = routed.partitions[grant.partition]
-        folder = f"tasks/{task}-{grant.fence}"
-        piece = Piece(task, routed.tasks[task], self._cluster, self._attempt, folder)
-        outcome = prepare_task(self._shared, piece)
+        folder = f"tasks/{task}-{grant.fence}"  # for this task under this lease only
+        # The code that reduces all tasks of an unshared stage; all rows belong to this task, and need no exchange. This
+        # takes the driver a while and Spark nothing, so it is done while another task runs.
+        rows = read_files(self._spark, self._run, routed.tasks[task])
+        outcome = outcome_of_tasks(rows.coalesce(1), self._shared)
 
         def reduced() -> Callable[[], str]:
-            seconds = reduce_task(outcome, piece)
-            return lambda: reduced_task(piece, seconds).sealed()
+            started = time.monotonic()
+            write_files(outcome, self._attempt, folder, "kind")
+            return partial(self._reduced, task, folder, round(time.monotonic() - started, 3))
 
         return reduced
+
+    def _reduced(self, task: int, folder: str, seconds: float) -> str:
+        kinds = (NATIVE, PYTHON, BACKLOG)
+        files = [file for kind in kinds for file in written(self._attempt, kind, f"{folder}/kind={kind}")]
+        return SharedTask(task=task, cluster=self._cluster, seconds=seconds, files=tuple(files)).sealed()
 
     def _route(self) -> str:
         if self._shared.plan.takes_all:
@@ -232,7 +333,13 @@ class _Participation:
         committed = look_at(self._leases.store, 0.0).committed()
         done = [SharedTask.from_sealed(committed[name].encode(), f"lease of {name}") for name in routed.partitions]
         check(self._leases.store, grant)
-        return finish_stage(self._shared, routed, done, lambda: time.monotonic() - self._started).digest()
+        run, step, seconds = self._run, stage_step(self._stage), lambda: time.monotonic() - self._started
+        report = once(
+            run, step, lambda: run.report(self._stage) if run.commit_of(step) else None,
+            partial(_counted, self._shared, routed, done, seconds),
+        )  # fmt: skip
+        forget_routed_rows(run, routed)
+        return report.digest()
 
     def _committed(self, name: str) -> str:
         value = read(self._leases.store, name).value

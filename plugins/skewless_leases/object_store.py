@@ -24,21 +24,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from skewless_leases.lease_errors import LeaseError, StoreError
-from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key, told_as_store_error
+from skewless_leases.store import LONGEST_KEY_BYTES, LeaseError, StoreError, Versioned, as_store_error, bad_key
 
 try:
     import obstore
 
-    from skewless.run.objects.client import (
-        TWO_FIRST_WRITERS,
-        answered,
-        content_of,
-        create,
-        delete,
-        opened,
-        refuses_second_writer,
-    )  # fmt: skip
+    from skewless.run.objects.client import answered, content_of, create, delete, opened, require_first_writer
 except ImportError:
     raise StoreError.saying(
         "leases on an object store", "the package obstore is not installed", "install skewless[object-stores]"
@@ -91,8 +82,7 @@ class ObjectStore:
         scheme, _, rest = self.root.partition("://")
         place, _, self._folder = rest.partition("/")
         self._seen: dict[str, _Version] = {}
-        self._trusted = False
-        with told_as_store_error(self.root, "it"):
+        with as_store_error(self.root, "it"):
             # Connections that are lost are made anew while a server may still answer, and none after that.
             self._bucket: Any = opened(
                 scheme, place, _RETRIES, answer_seconds, answer_seconds / 4, answer_seconds, answer_seconds
@@ -100,31 +90,31 @@ class ObjectStore:
 
     def get(self, key: str) -> Versioned | None:
         """The value of a key, or None."""
-        with told_as_store_error(self.root, "it"):
-            return _shown(self._highest(self._below(key)))
+        with as_store_error(self.root, "it"):
+            return _row(self._highest(self._below(key)))
 
     def put(self, key: str, value: bytes, expected: str | None) -> str | None:
         """Write if the key still has that version; the new version, or None."""
-        with told_as_store_error(self.root, "it"):
+        with as_store_error(self.root, "it"):
             written = self._write(self._below(key), value, expected)
         return written.name if written else None
 
     def delete(self, key: str, expected: str) -> bool:
         """Remove if the key still has that version."""
-        with told_as_store_error(self.root, "it"):
+        with as_store_error(self.root, "it"):
             return self._write(self._below(key), None, expected) is not None
 
-    def scan(self, prefix: str) -> dict[str, Versioned]:
-        """All keys that begin so."""
-        with told_as_store_error(self.root, "it"):
+    def scan(self) -> dict[str, Versioned]:
+        """All keys."""
+        with as_store_error(self.root, "it"):
             numbers: dict[str, list[int]] = {}
             for path in self._listed(self._folder):
                 below, _, name = path.rpartition("/")
-                if _NUMBER.fullmatch(name) and unquote(below.rpartition("/")[2]).startswith(prefix):
+                if _NUMBER.fullmatch(name):
                     numbers.setdefault(below, []).append(int(name))
             with ThreadPoolExecutor(_AT_A_TIME) as pool:
-                found = list(pool.map(lambda one: self._highest(one[0], one[1]), numbers.items()))
-        rows = {unquote(below.rpartition("/")[2]): _shown(row) for below, row in zip(numbers, found, strict=True)}
+                versions = list(pool.map(lambda listed: self._highest(*listed), numbers.items()))
+        rows = {unquote(below.rpartition("/")[2]): _row(last) for below, last in zip(numbers, versions, strict=True)}
         return {key: row for key, row in rows.items() if row is not None}
 
     def _below(self, key: str) -> str:
@@ -135,7 +125,7 @@ class ObjectStore:
         return posixpath.join(self._folder, name)
 
     def _write(self, below: str, value: bytes | None, expected: str | None) -> _Version | None:
-        self._require_first_writer()
+        require_first_writer(f"store {self.root}", self._bucket, self._folder)
         last = self._expected(below, expected)
         if last is None:
             return None
@@ -175,25 +165,25 @@ class ObjectStore:
         )  # fmt: skip
 
     def _later(self, below: str, number: int) -> list[int]:
-        return [one for one in self._numbers(below, _path(below, number)) if one > number]
+        return [later for later in self._numbers(below, _path(below, number)) if later > number]
 
     def _forget_old(self, below: str, number: int) -> None:
         """Remove versions that nobody looks for any more; every few versions, as each removal is a request."""
         if number % (KEPT_VERSIONS // 2):
             return
-        old = [one for one in self._numbers(below) if one <= number - KEPT_VERSIONS]
+        old = [_path(below, listed) for listed in self._numbers(below) if listed <= number - KEPT_VERSIONS]
         with contextlib.suppress(OSError):  # the next one does
-            delete(self._bucket, [_path(below, one) for one in old])
+            delete(self._bucket, old)
 
     def _highest(self, below: str, numbers: list[int] | None = None) -> _Version | None:
         for _ in range(_MOST_LOOKS):
-            found = self._numbers(below) if numbers is None else numbers
-            if not found:
+            highest = max(self._numbers(below) if numbers is None else numbers, default=0)
+            if not highest:
                 return None
             seen = self._seen.get(below)
-            if seen is not None and seen.number == max(found):
+            if seen is not None and seen.number == highest:
                 return seen
-            version = self._read(below, max(found))
+            version = self._read(below, highest)
             if version is not None:
                 self._seen[below] = version
                 return version
@@ -207,7 +197,7 @@ class ObjectStore:
     def _listed(self, below: str, after: str | None = None) -> list[str]:
         with answered():
             pages = list(obstore.list(self._bucket, below or None, offset=after))
-        return [str(one["path"]) for page in pages for one in page]
+        return [str(entry["path"]) for page in pages for entry in page]
 
     def _read(self, below: str, number: int) -> _Version | None:
         content = content_of(self._bucket, _path(below, number))
@@ -215,30 +205,16 @@ class ObjectStore:
             return None
         try:
             head, _, value = content.partition(b"\n")
-            said = json.loads(head)
-            return _Version(number, str(said["writer"]), str(said["before"]), None if said["deleted"] else value)
+            about = json.loads(head)
+            return _Version(number, str(about["writer"]), str(about["before"]), None if about["deleted"] else value)
         except (ValueError, LookupError, TypeError):
             required, hint = "an object that a lease has written", "remove what is not ours"
             raise LeaseError(f"store {self.root}", required, repr(content[:80]), hint) from None
-
-    def _require_first_writer(self) -> None:
-        """Let two writers compete before the store is trusted.
-
-        Raises:
-            LeaseError: both have won, as the store ignores the condition.
-        """
-        if self._trusted:
-            return
-        if not refuses_second_writer(self._bucket, self._folder):
-            raise LeaseError.saying(
-                f"store {self.root}", TWO_FIRST_WRITERS, "keep leases in a folder of a shared file system"
-            )
-        self._trusted = True
 
 
 def _path(below: str, number: int) -> str:
     return f"{below}/{number:08d}"
 
 
-def _shown(version: _Version | None) -> Versioned | None:
+def _row(version: _Version | None) -> Versioned | None:
     return None if version is None or version.value is None else Versioned(version.value, version.name)

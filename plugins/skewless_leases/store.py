@@ -11,7 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from skewless_leases.lease_errors import LeaseError, StoreError
+from skewless.errors import SkewlessError
+
+
+class LeaseError(SkewlessError):
+    """Leases were set up, or are stored, in a way that cannot work."""
+
+
+class FencedOutError(LeaseError):
+    """A write under a lease that somebody else has been granted since; nothing was written."""
+
+
+class StoreError(LeaseError):
+    """The key-value store cannot be reached, or refuses a request."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,7 @@ def bad_key(store: object, key: str) -> LeaseError:
 
 
 @contextmanager
-def told_as_store_error(store: object, what: str) -> Iterator[None]:
+def as_store_error(store: object, what: str) -> Iterator[None]:
     """An operating system's error, or one of a client that has its form, as a StoreError."""
     try:
         yield
@@ -63,5 +75,5 @@ class KeyValueStore(Protocol):
     def delete(self, key: str, expected: str) -> bool:
         """Remove the key if it still has that version, and say whether this call did."""
 
-    def scan(self, prefix: str) -> dict[str, Versioned]:
-        """All keys that begin so. Each is read atomically, but not all of them at one moment."""
+    def scan(self) -> dict[str, Versioned]:
+        """All keys. Each is read atomically, but not all of them at one moment."""

@@ -1,4 +1,4 @@
-"""The store in a folder of a local or shared file system, by rename alone: no lock, no clock.
+"""The store at an address; and the one in a folder of a local or shared file system, by rename alone.
 
     ROOT/heads/KEY/VERSION   an empty file, the only one in its folder: its name is the key's version
     ROOT/values/VERSION      what is stored under that version
@@ -23,11 +23,31 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from skewless_leases.lease_errors import StoreError
-from skewless_leases.stores.store import LONGEST_KEY_BYTES, Versioned, bad_key, told_as_store_error
+from skewless.run.objects import OBJECT_SCHEMES
+from skewless_leases.store import LONGEST_KEY_BYTES, KeyValueStore, StoreError, Versioned, as_store_error, bad_key
 
 #: Of a key that others keep writing to while it is read.
 MOST_LOOKS = 1000
+
+
+def open_store(address: str, *, durable: bool = True, answer_seconds: float = 5.0) -> KeyValueStore:
+    """The store at an address.
+
+    Args:
+        address: the path of a folder on a local or shared file system; or ``s3://BUCKET/FOLDER`` (``gs://``,
+            ``abfss://`` alike).
+        durable: of a folder: whether a write is on the disk before it is answered. Heartbeats need not
+            be, and on a busy disk must not wait for it.
+        answer_seconds: of an object store: how long a call waits for an answer.
+
+    Raises:
+        StoreError: the client is not installed, or the folder cannot be made.
+    """
+    if address.partition("://")[0] in OBJECT_SCHEMES:
+        from skewless_leases.object_store import ObjectStore  # noqa: PLC0415  # its client need not be installed
+
+        return ObjectStore(address, answer_seconds=answer_seconds)
+    return FileStore(address, durable=durable)
 
 
 class FileStore:
@@ -41,19 +61,19 @@ class FileStore:
     def __init__(self, root: str, *, durable: bool = True) -> None:
         self.root, self.durable = Path(root), durable
         self._heads, self._values, self._births = (self.root / name for name in ("heads", "values", "births"))
-        with told_as_store_error(self.root, "its folder"):
+        with as_store_error(self.root, "its folder"):
             for folder in (self._heads, self._values, self._births):
                 folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> Versioned | None:
         """The value of a key, or None."""
-        with told_as_store_error(self.root, "its folder"):
+        with as_store_error(self.root, "its folder"):
             return self._read(self._head(key))
 
     def put(self, key: str, value: bytes, expected: str | None) -> str | None:
         """Write if the key still has that version; the new version, or None."""
         head, version = self._head(key), secrets.token_hex(12)
-        with told_as_store_error(self.root, "its folder"):
+        with as_store_error(self.root, "its folder"):
             self._write_value(version, value)
             done = self._create(head, version) if expected is None else _rename(head / expected, head / version)
             if not done:
@@ -68,7 +88,7 @@ class FileStore:
         """Remove if the key still has that version."""
         head = self._head(key)
         grave = self._births / f"{expected}-deleted"
-        with told_as_store_error(self.root, "its folder"):
+        with as_store_error(self.root, "its folder"):
             if not _rename(head / expected, grave):
                 return False
             self._sync(head)
@@ -78,15 +98,11 @@ class FileStore:
                 head.rmdir()
         return True
 
-    def scan(self, prefix: str) -> dict[str, Versioned]:
-        """All keys that begin so."""
-        rows = {}
-        with told_as_store_error(self.root, "its folder"):
-            for name in [path.name for path in self._heads.iterdir()]:
-                key = unquote(name)
-                if key.startswith(prefix) and (row := self._read(self._heads / name)):
-                    rows[key] = row
-        return rows
+    def scan(self) -> dict[str, Versioned]:
+        """All keys."""
+        with as_store_error(self.root, "its folder"):
+            rows = {unquote(head.name): self._read(head) for head in list(self._heads.iterdir())}
+        return {key: row for key, row in rows.items() if row}
 
     def _head(self, key: str) -> Path:
         name = quote(key, safe="")

@@ -1,8 +1,8 @@
 """What one worker does next: a pure function of the tables, its memory of them, and the time.
 
 It follows the algorithm for balancing without a coordinator by leases (a blog post of 2015; our
-``docs/leases.md`` tells what of it is kept and what is mended). Decisions are values; ``member``
-enacts them, and the store refuses those that came too late.
+``docs/leases.md`` tells what of it is kept and what is mended). Decisions are values; ``worker.Member``
+enacts them, and the store refuses those that are too late.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from skewless_leases.lease_errors import LeaseError
-from skewless_leases.liveness.spans import Silences, TimeSpans
-from skewless_leases.stores.lease_tables import Look
+from skewless_leases.lease_tables import Look, Silences, TimeSpans
+from skewless_leases.store import LeaseError
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ def assign(
         movable: the partitions of each worker that may be moved now.
         weights: what each partition weighs, in average partitions.
     """
-    given: dict[str, str] = {}
-    moved: dict[str, tuple[str, str]] = {}
+    receivers: dict[str, str] = {}
+    moves: dict[str, tuple[str, str]] = {}
     workers = sorted(loads)
     left, most = [loads[worker] for worker in workers], [room[worker] for worker in workers]
     stock = [sorted(sorted(movable.get(worker, ()), reverse=True), key=weights.__getitem__) for worker in workers]
@@ -70,7 +69,7 @@ def assign(
         if not poor:
             break
         receiver = heappop(poor)[1]
-        given[partition] = workers[receiver]
+        receivers[partition] = workers[receiver]
         left[receiver] += weights[partition]
         most[receiver] -= 1
         if most[receiver] > 0:
@@ -87,13 +86,13 @@ def assign(
         if place is None:
             continue
         partition = stock[victim].pop(place)
-        moved[partition] = (workers[victim], workers[thief])
+        moves[partition] = (workers[victim], workers[thief])
         for number, sign in ((thief, 1), (victim, -1)):
             left[number] += sign * weights[partition]
             most[number] -= sign
             heappush(poor, (left[number], number))
             heappush(rich, (-left[number], -number))
-    return Assignment(given, moved)
+    return Assignment(receivers, moves)
 
 
 def _best_to_move(stock: Sequence[str], weights: Mapping[str, float], gap: float) -> int | None:
@@ -163,39 +162,31 @@ class Memory:
 
 @dataclass(frozen=True)
 class Situation:
-    """A look, with what this worker remembers, and what each partition weighs."""
+    """A look, with what this worker remembers, what each partition weighs, and which of them nobody alive holds."""
 
     me: str
     weights: Mapping[str, float]
     look: Look
     memory: Memory
     dead: frozenset[str]
+    free: frozenset[str]
     spans: TimeSpans
 
-    # Cached, as each is read once for every partition.
     @cached_property
     def live(self) -> frozenset[str]:
         """The workers that may hold partitions."""
         return frozenset(self.look.presences) - self.dead
 
     @cached_property
-    def free(self) -> frozenset[str]:
-        """The partitions that nobody alive holds."""
-        return frozenset(
-            partition
-            for partition in self.weights
-            if (holder := self.look.holder(partition)) is None or holder in self.dead
-        )
-
-    @cached_property
     def claims(self) -> dict[str, str]:
         """The partitions that a live worker has asked for and not got yet, with that worker."""
+        allocated = self.look.of
         return {
             partition: row.record.challenger
             for partition, row in self.look.grabs.items()
             if row.record.challenger not in self.dead
             and self.look.is_open(row.record, partition)
-            and not (self.look.is_kept(partition) and self.look.holder(partition) not in self.dead)
+            and not (allocated(partition).kept and allocated(partition).holder not in self.dead)
         }
 
     def grab_age(self, partition: str) -> float:
@@ -205,8 +196,7 @@ class Situation:
 
     def planned_holder(self, partition: str) -> str | None:
         """The worker that will hold a partition when all open challenges are settled."""
-        holder = self.look.holder(partition)
-        return self.claims.get(partition, None if holder in self.dead else holder)
+        return self.claims.get(partition, None if partition in self.free else self.look.of(partition).holder)
 
 
 def decide(
@@ -218,21 +208,29 @@ def decide(
     consider it dead.
     """
     silences = memory.silences.after(look, longest_gap=spans.maximum_lease / 2)
+    dead = silences.dead(look, spans.maximum_lease)
+    weights = _in_averages(partitions)
+    free = frozenset(name for name in weights if (holder := look.of(name).holder) is None or holder in dead)
     grabs = {(partition, row.version) for partition, row in look.grabs.items()}
     memory = replace(
-        memory, silences=silences, grab_since={grab: memory.grab_since.get(grab, look.time) for grab in grabs}
+        memory,
+        silences=silences,
+        free_since={partition: memory.free_since.get(partition, look.time) for partition in free},
+        grab_since={grab: memory.grab_since.get(grab, look.time) for grab in grabs},
     )
-    seen = Situation(me, _in_averages(partitions), look, memory, silences.dead(look, spans.maximum_lease), spans)
-    free_since = {partition: memory.free_since.get(partition, look.time) for partition in seen.free}
-    seen = replace(seen, memory=replace(memory, free_since=free_since))
-    clear = _cleared(seen)
-    surrendered = _surrendered(seen)
+    seen = Situation(me, weights, look, memory, dead, free, spans)
+    asked_back = [
+        Surrender(partition, challenger)
+        for partition, challenger in sorted(seen.claims.items())
+        if challenger != me and look.of(partition).holder == me
+    ]
+    cleared = _cleared(seen)
     if me not in seen.live:
-        return (*surrendered, *clear), seen.memory
+        return (*asked_back, *cleared), memory
     shares = _shares(seen)
     moves = {partition: victim for partition, (victim, thief) in shares.moves.items() if thief == me}
     challenges, after = _challenged(seen, moves)
-    return (*surrendered, *clear, *_taken(seen, shares), *challenges), after
+    return (*asked_back, *cleared, *_taken(seen, shares), *challenges), after
 
 
 def _in_averages(partitions: Collection[str]) -> Mapping[str, float]:
@@ -241,37 +239,28 @@ def _in_averages(partitions: Collection[str]) -> Mapping[str, float]:
     Raises:
         LeaseError: a weight is no number, or below zero.
     """
-    given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, 1.0)
-    for name, weight in given.items():
+    raw = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, 1.0)
+    for name, weight in raw.items():
         if not 0 <= weight < math.inf:
             raise LeaseError(f"partition {name}", "a weight that is a number of 0 or more", repr(weight))
-    mean = math.fsum(given.values()) / max(1, len(given))
-    return {name: weight / mean for name, weight in given.items()} if mean else dict.fromkeys(given, 1.0)
-
-
-def _surrendered(seen: Situation) -> list[Surrender]:
-    """What this worker holds and another live worker has challenged."""
-    return [
-        Surrender(partition, challenger)
-        for partition, challenger in sorted(seen.claims.items())
-        if challenger != seen.me and seen.look.holder(partition) == seen.me
-    ]
+    mean = math.fsum(raw.values()) / max(1, len(raw))
+    return {name: weight / mean for name, weight in raw.items()} if mean else dict.fromkeys(raw, 1.0)
 
 
 def _cleared(seen: Situation) -> list[ClearGrab]:
-    found = []
+    cleared = []
     for partition, row in sorted(seen.look.grabs.items()):
-        age, challenger = seen.grab_age(partition), row.record.challenger
+        age, challenger, allocation = seen.grab_age(partition), row.record.challenger, seen.look.of(partition)
         is_open = seen.look.is_open(row.record, partition)
         if challenger in seen.dead:
-            found.append(ClearGrab(partition, "its challenger is dead"))
-        elif is_open and seen.look.holder(partition) == seen.me and seen.look.is_kept(partition):
-            found.append(ClearGrab(partition, "it is kept until its work has ended"))
+            cleared.append(ClearGrab(partition, "its challenger is dead"))
+        elif is_open and allocation.holder == seen.me and allocation.kept:
+            cleared.append(ClearGrab(partition, "it is kept until its work has ended"))
         elif age >= seen.spans.maximum_lease:
-            found.append(ClearGrab(partition, "nothing has come of it for the maximum lease time"))
+            cleared.append(ClearGrab(partition, "nothing has come of it for the maximum lease time"))
         elif not is_open and challenger == seen.me and age >= seen.spans.minimum_grab:
-            found.append(ClearGrab(partition, "settled"))
-    return found
+            cleared.append(ClearGrab(partition, "settled"))
+    return cleared
 
 
 def _shares(seen: Situation) -> Assignment:
@@ -286,7 +275,7 @@ def _shares(seen: Situation) -> Assignment:
         room={worker: max(0, seen.look.presences[worker].record.room - len(names)) for worker, names in held.items()},
         # A partition under challenge is on its way, and one that has just come is left in peace.
         movable={
-            worker: [name for name in names if name not in seen.look.grabs and not seen.look.is_kept(name)]
+            worker: [name for name in names if name not in seen.look.grabs and not seen.look.of(name).kept]
             for worker, names in held.items()
         },
         weights=seen.weights,
@@ -295,23 +284,23 @@ def _shares(seen: Situation) -> Assignment:
 
 def _taken(seen: Situation, shares: Assignment) -> list[Take]:
     """What this worker may take: first the partitions that it challenged, then its part of the free ones."""
-    found = []
-    held = [weight for partition, weight in seen.weights.items() if seen.look.holder(partition) == seen.me]
+    takes = []
+    held = [weight for partition, weight in seen.weights.items() if seen.look.of(partition).holder == seen.me]
     room = seen.look.presences[seen.me].record.room - len(held)
     for partition, challenger in sorted(seen.claims.items()):
         if challenger != seen.me or partition not in seen.weights:
             continue
         if partition in seen.free:
-            found.append(Take(partition, "asked for, and given back"))
+            takes.append(Take(partition, "asked for, and given back"))
         elif seen.grab_age(partition) >= seen.spans.maximum_shutdown:
-            found.append(Take(partition, "asked for, and not given back within the maximum shutdown time"))
+            takes.append(Take(partition, "asked for, and not given back within the maximum shutdown time"))
     for partition in sorted(seen.free - set(seen.claims), key=lambda name: (-seen.weights[name], name)):
         waited = seen.look.time - seen.memory.free_since[partition]
         if shares.free.get(partition) == seen.me:
-            found.append(Take(partition, "free, and mine by the even balance"))
+            takes.append(Take(partition, "free, and mine by the even balance"))
         elif waited >= seen.spans.normal_lease + seen.spans.patience(math.fsum(held)):
-            found.append(Take(partition, "free, and not taken by whose share it is"))
-    return found[: max(room, 0)]
+            takes.append(Take(partition, "free, and not taken by whose share it is"))
+    return takes[: max(room, 0)]
 
 
 def _challenged(seen: Situation, moves: Mapping[str, str]) -> tuple[list[Challenge], Memory]:
@@ -323,5 +312,5 @@ def _challenged(seen: Situation, moves: Mapping[str, str]) -> tuple[list[Challen
     rested = memory.last_round is None or time - memory.last_round >= seen.spans.normal_lease
     if not (settled and rested):
         return [], replace(memory, uneven_since=since)
-    found = [Challenge(partition, victim) for partition, victim in sorted(moves.items())]
-    return found, replace(memory, uneven_since=None, last_round=time)
+    challenges = [Challenge(partition, victim) for partition, victim in sorted(moves.items())]
+    return challenges, replace(memory, uneven_since=None, last_round=time)

@@ -1,1 +1,0 @@
-"""Many partitions shared among several workers without a coordinator."""

@@ -1,1 +1,0 @@
-"""Heartbeats, and how long each worker has been silent."""

@@ -1,1 +1,0 @@
-"""Who may write: leases on one piece of work, fences and turns."""
