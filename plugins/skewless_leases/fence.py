@@ -146,7 +146,7 @@ class Turns:
 
     def look(self, name: str) -> Standing:
         """How far the turns of a name are just now."""
-        return self._read(name)[0]
+        return self._changed(name, lambda standing: standing)
 
     def claim(self, name: str, turn: int, who: str) -> Standing:
         """Claim a turn, unless that one or a later one is claimed.
@@ -154,13 +154,9 @@ class Turns:
         Returns:
             How things stand then. The turn is claimed only if it is named there, together with ``who``.
         """
-        while True:
-            before, version = self._read(name)
-            if before.claimed >= turn:
-                return before
-            after = replace(before, claimed=turn, claimant=who)
-            if self._write(name, after, version):
-                return after
+        return self._changed(
+            name, lambda before: before if before.claimed >= turn else replace(before, claimed=turn, claimant=who)
+        )
 
     def finish(self, name: str, turn: int, who: str) -> Standing:
         """Say that a turn's work is done, unless that of a later one is. Finishing twice is no harm.
@@ -168,22 +164,23 @@ class Turns:
         Returns:
             How things stand then. The turn's work counts only if it is named there as finished, with ``who``.
         """
-        while True:
-            before, version = self._read(name)
+
+        def finished(before: Standing) -> Standing:
             if before.finished >= turn:
                 return before
-            after = replace(before, finished=turn, finisher=who)
-            if after.claimed < turn:  # the store was lost since the turn was claimed
-                after = replace(after, claimed=turn, claimant=who)
-            if self._write(name, after, version):
+            if before.claimed < turn:  # the store was lost since the turn was claimed
+                before = replace(before, claimed=turn, claimant=who)
+            return replace(before, finished=turn, finisher=who)
+
+        return self._changed(name, finished)
+
+    def _changed(self, name: str, change: Callable[[Standing], Standing]) -> Standing:
+        while True:
+            row = self.store.get(NAMES + name)
+            before = _standing(row.value, name) if row else Standing()
+            after = change(before)
+            if after == before or self.store.put(NAMES + name, encode(after), row.version if row else None) is not None:
                 return after
-
-    def _read(self, name: str) -> tuple[Standing, str | None]:
-        row = self.store.get(NAMES + name)
-        return (_standing(row.value, name), row.version) if row else (Standing(), None)
-
-    def _write(self, name: str, standing: Standing, version: str | None) -> bool:
-        return self.store.put(NAMES + name, encode(standing), version) is not None
 
 
 def _number(value: bytes) -> int:
