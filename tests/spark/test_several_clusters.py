@@ -49,7 +49,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     },
     "carried states": {"aggregates": ORDERED, "routing": STAGES},
     "carried states alone, no budget": {
-        "aggregates": {name: ORDERED[name] for name in ("middle", "last_word")},
+        "aggregates": {name: ORDERED[name] for name in ("middle", "visits")},
         "routing": NO_BUDGET,
     },
     "mapped": {
