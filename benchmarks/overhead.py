@@ -25,7 +25,7 @@ import yaml
 from benchmarks.fresh_process import PLAIN, plain_tokens, readable_sources
 from benchmarks.result_files import Verdict, as_documents, in_words, machine, page_of, table
 from deploy import PROJECT
-from deploy.local import standalone
+from deploy import local as standalone
 from skewless.documents.step_documents import StepTimes
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of

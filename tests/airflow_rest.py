@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from deploy.local import standalone
+from deploy import local as standalone
 
 #: SQLite takes one writer at a time: a call that found the database locked is repeated for this long.
 LOCKED_SECONDS = 60.0

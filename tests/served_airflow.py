@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local import standalone
+from deploy import local as standalone
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.runners.process_session import Session

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from deploy.local.standalone import free_port
+from deploy.local import free_port
 from skewless_airflow.runners.process_session import Session, begin, end
 from tests.processes import JVM_OPTIONS
 

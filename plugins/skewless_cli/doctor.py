@@ -287,7 +287,7 @@ def answers(connections: Sequence[str]) -> dict[str, Any]:
 
 
 def check_catalog(catalog: str) -> Iterator[Finding]:
-    """Each spec, without its input: fields, schedule and, where Spark is installed, aggregates and expectations."""
+    """Each spec as it is read; ``skewless check`` also looks at aggregates, expectations and its input."""
     folder = Path(catalog).absolute()
     if not catalog:
         yield Finding("catalog", "absent", "no folder of specs", "export SKEWLESS_CATALOG=FOLDER, or --catalog FOLDER")
@@ -297,12 +297,11 @@ def check_catalog(catalog: str) -> Iterator[Finding]:
         yield Finding("catalog", "absent", f"no spec in {folder}", f"skewless init INPUT --into {folder}")
     else:
         for path, spec in specs.items():
-            fault = str(spec) if isinstance(spec, SkewlessError) else _fault(spec, f"spec {path}")
-            if fault:
-                yield Finding(f"spec {path}", "wrong", fault.removeprefix(f"spec {path}").lstrip(",: "))
+            if isinstance(spec, SkewlessError):
+                yield Finding(f"spec {path}", "wrong", str(spec).removeprefix(f"spec {path}").lstrip(",: "))
             else:
-                further = f"skewless check {path} also looks at its input"
-                yield Finding(f"spec {path}", "good", f"nothing is wrong in it; {further}")
+                further = f"skewless check {path} also looks at its aggregates, its expectations and its input"
+                yield Finding(f"spec {path}", "good", f"its fields are right; {further}")
 
 
 def _specs_of(folder: str) -> dict[Path, JobSpec | SkewlessError]:
@@ -318,22 +317,6 @@ def _specs_of(folder: str) -> dict[Path, JobSpec | SkewlessError]:
         except SkewlessError as err:
             specs[path] = err
     return specs
-
-
-def _fault(spec: JobSpec, where: str) -> str:
-    """What is wrong with aggregates or expectations, as far as the packages that know are here; empty if nothing is."""
-    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("great_expectations") is None:
-        return ""
-    try:
-        from skewless_spark.prepare.freezing import check_spec  # noqa: PLC0415  # Spark is an extra
-
-        check_spec(spec, where)
-    except SkewlessError as err:
-        return str(err)
-    except (Exception, SystemExit) as err:  # noqa: BLE001  # our package ends where PySpark is not fit, or any import fails
-        words = str(err).removeprefix("skewless: ") or type(err).__name__
-        return f"it cannot be checked, as Spark cannot be imported: {words}".splitlines()[0][:400]
-    return ""
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from deploy import PROJECT
-from deploy.local.standalone import free_port, port_free
+from deploy.local import free_port, port_free
 from skewless_airflow.runners.process_session import Session, ask, begin, end, send
 from tests.cluster.composition import LOOPBACK, ClusterError, Service, Topology, lay_out, read_composition
 from tests.cluster.database import find_postgres, store_program

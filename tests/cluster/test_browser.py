@@ -35,7 +35,7 @@ from selenium.webdriver.support import expected_conditions as expected
 from selenium.webdriver.support.ui import WebDriverWait
 
 from deploy import PROJECT
-from deploy.local.standalone import USER, free_port
+from deploy.local import USER, free_port
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from tests.airflow_rest import FINISHED_RUN, AirflowRest

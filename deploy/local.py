@@ -1,4 +1,6 @@
-"""A local Airflow as a detached process tree: started, found again, stopped. SQLite, for one machine.
+"""``python -m deploy.local up|down|demo|demo-stages``: Airflow on a laptop, for the commands of the Makefile.
+
+It is a detached process tree, which is started, found again and stopped. SQLite, for one machine.
 
 It lives in one folder and nowhere else, by default in ``<checkout>/.airflow``: a fresh clone starts empty, and two
 clones do not see each other.
@@ -6,11 +8,15 @@ clones do not see each other.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
+import re
 import secrets
+import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -18,9 +24,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx
+from rich.console import Console
 
 from deploy import PROJECT
+from skewless.run.directory import RunDirectory
 from skewless_airflow.runners.process_session import Session, begin, end
+from skewless_cli import run_view, say
 
 USER = "admin"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
@@ -39,6 +48,13 @@ START_SECONDS = 240.0
 _HEALTH_SECONDS = 0.2
 #: A stopping Airflow first lets its tasks stop Spark.
 STOP_SECONDS = 30.0
+
+#: Jobs whose plans change virtual tasks, tokens and reducers, stage by stage.
+DEMO_DAGS = {"demo": ("python_tokens",), "demo-stages": ("stages_by_buckets", "stages_by_reducers")}
+#: Programs that write what these jobs read, unless it is there.
+INPUTS = ("examples.demo_corpus", "examples.drifting_orders")
+#: Lines of Airflow's log that the demo shows: a task begins, or one of ours says something.
+_SHOWN = re.compile(r"\[DAG TEST\] starting (task_id=\S+)|^\S+ \[\w+ *\] ((?!::)\S.*?) +\[skewless_airflow")
 
 
 class LocalAirflowError(Exception):
@@ -98,12 +114,6 @@ class Running(Session):
 def default_home() -> Home:
     """The home of this checkout's Airflow; ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it."""
     return Home(Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve())
-
-
-def running(home: Home) -> Running | None:
-    """The local Airflow of a home, if it is up."""
-    last = recorded(home)
-    return last if last is not None and last.leads() else None
 
 
 def recorded(home: Home) -> Running | None:
@@ -267,3 +277,90 @@ def last_words(home: Home) -> str:
     """The last lines that Airflow has printed."""
     lines = home.output.read_text(errors="replace").splitlines() if home.output.exists() else []
     return f"the end of {home.output} is:\n" + "\n".join(lines[-15:])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one of the commands; the exit code is 1 after an error, 130 after Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
+    parser.add_argument("command", choices=("up", "down", *DEMO_DAGS))
+    command, console = parser.parse_args(arguments).command, Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill should clean up like Ctrl-C
+    try:
+        return {"up": up, "down": down}[command](console) if command in {"up", "down"} else demo(console, command)
+    except LocalAirflowError as err:
+        say(console, str(err))
+        return 1
+    except KeyboardInterrupt:
+        say(console, "Interrupted.")
+        return 130
+
+
+def up(console: Console) -> int:
+    """Start Airflow and say how to log in; it stays up."""
+    home = default_home()
+    server = recorded(home)
+    if server is None or not server.leads():
+        server = start(home, int(os.environ.get("SKEWLESS_PORT") or 8080))
+        say(console, f"Starting Airflow on port {server.port} ...")
+        try:
+            wait_until_healthy(home, server)
+            make_pool(home, server)
+        except KeyboardInterrupt:
+            stop(home)
+            raise
+    say(console, f"Airflow is up: {server.url}")
+    say(console, f"Log in as {USER}; the password is in {home.passwords}")
+    if console.is_terminal:  # never into a file or a CI log
+        say(console, f"  user      {USER}\n  password  {home.password()}")
+    if not schedules_on():
+        say(console, "DAGs run only when they are triggered; with their schedules: SKEWLESS_SCHEDULE=on make up")
+    say(console, "Stop it with: make down")
+    return 0
+
+
+def down(console: Console) -> int:
+    """Stop Airflow."""
+    say(console, "Airflow is stopped." if stop(default_home()) else "Airflow was not running.")
+    return 0
+
+
+def demo(console: Console, command: str) -> int:
+    """Run DAGs of the catalog by ``airflow dags test``, without a scheduler, and show what came of them."""
+    home = default_home()
+    home.logs.mkdir(parents=True, exist_ok=True)
+    settings = environment(home, free_port())
+    pool = (POOL, str(POOL_SLOTS), "Spark steps")
+    setup = (*((name,) for name in INPUTS), ("airflow", "db", "migrate"), ("airflow", "pools", "set", *pool))
+    for words in setup:
+        _run(console, home, settings, *words)
+    directories = []
+    for name in DEMO_DAGS[command]:
+        say(console, f"DAG {name} runs in Airflow, with Spark as local[*]; its whole log is in {home.output}")
+        _run(console, home, settings, "airflow", "dags", "test", name)
+        runs = Path(DATA_ROOT, "runs", name)
+        directories.append(RunDirectory(str(max(runs.iterdir(), key=lambda folder: folder.stat().st_mtime))))
+    for directory in directories:
+        run_view.show(directory, console)
+    say(console, "To see them in the UI: make up")
+    return 0
+
+
+def _run(console: Console, home: Home, settings: Mapping[str, str], *words: str) -> None:
+    """Run a module of Python; what our tasks log is shown."""
+    with (
+        home.output.open("w") as log,
+        subprocess.Popen(  # noqa: S603  # our own words
+            [sys.executable, "-m", *words], cwd=PROJECT, env=settings, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        ) as process,
+    ):  # fmt: skip
+        for line in process.stdout or ():
+            log.write(line)
+            if found := _SHOWN.search(line):
+                say(console, f"  {found[1] or found[2]}")
+    if process.returncode:
+        raise LocalAirflowError(f"{' '.join(words)} failed; {last_words(home)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""Airflow on one machine: started, followed and stopped by the Makefile's commands."""
