@@ -35,8 +35,7 @@ from skewless.run.directory import (
 from skewless.spec.result import Window
 from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
-from skewless_airflow.web.rendering.charts import HEIGHT, Chart, load_chart
-from skewless_airflow.web.rendering.words import day
+from skewless_airflow.web.rendering import HEIGHT, Chart, day, load_chart
 from skewless_airflow.web.views.stage_view import read_stage
 from tests import airflow_setting
 from tests.airflow.web_scenario import (

@@ -27,7 +27,7 @@ from skewless.publication.records import Publication
 from skewless.replay.replay import replay
 from skewless.routing.plan import RoutingPlan
 from skewless.spec.part import Part, resolve_path
-from skewless_airflow.web.rendering.words import LONGEST_KEY, shown_key
+from skewless_airflow.web.rendering import LONGEST_KEY, shown_key
 from tests.unit import synthetic
 from tests.unit.hostile import as_json, fuzz, miscounted, mutated, refused, require_sentence
 from tests.unit.test_documents import samples

@@ -25,17 +25,15 @@ from skewless_airflow.web.airflow_runs import (
     tagged_dags,
     timings,
 )
-from skewless_airflow.web.rendering.template import page
-from skewless_airflow.web.rendering.words import day
+from skewless_airflow.web.rendering import day, page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
-from skewless_airflow.web.views.decision_view import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_comparisons, read_history, series, verdicts
+from skewless_airflow.web.views.job_view import read_job, read_window
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.quality_view import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_comparison, read_run, read_what_if
-from skewless_airflow.web.views.stage_view import MOST_TASKS, read_job, read_stage
-from skewless_airflow.web.views.window_view import read_window
+from skewless_airflow.web.views.stage_view import MOST_TASKS, decided_stages, read_decision, read_stage
 
 router = APIRouter()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location, runs_folder
@@ -56,6 +56,14 @@ def kept_by(
         return found
 
     return decorate
+
+
+def view_of(view: Callable[..., T], *documents: object, **values: object) -> T:
+    """A view, a dataclass: a field that has no value here has that of the first document with one of its name."""
+    kind: Any = view
+    for name in {field.name for field in fields(kind)} - values.keys():
+        values |= next(({name: getattr(one, name)} for one in documents if hasattr(one, name)), {})
+    return view(**values)
 
 
 @dataclass(frozen=True)

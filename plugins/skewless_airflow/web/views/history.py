@@ -16,9 +16,10 @@ from skewless.run.step_times import times_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun
 from skewless_airflow.web.run_folders import open_run, run_folders
+from skewless_airflow.web.views.job_view import read_job, whole_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
 from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings
-from skewless_airflow.web.views.stage_view import read_job, read_stages, whole_job
+from skewless_airflow.web.views.stage_view import read_stages
 
 #: Runs that a page shows.
 MOST_RUNS = 40
@@ -41,11 +42,9 @@ class RunLine:
         started, ended: in Airflow, or as the steps of a run of the command line recorded it.
         deadline: by when Airflow was told that it has to end, where that is ahead or was missed.
         keys: rows of the result; None before it is validated.
-        max_over_mean: the largest task over the mean, of the stage with the most rows.
         over_even: the makespan of all stages over their rows divided by the slots.
         gap: how far the whole run was above the lower bound, as a fraction.
         saved: what its routing has saved, in words; "" where nobody has looked.
-        source_rows: lines or rows that were read of the input, where the listing does not say how many there are.
         seconds: from its start to its end, or where these are not known of its stages' Spark work.
         fault: why the directory cannot be read; "" if it can.
     """
@@ -53,18 +52,17 @@ class RunLine:
     run_id: str
     date: str
     state: str
-    policy: str
-    engine: str
-    rows: int
-    keys: int | None
-    stages: int
-    max_over_mean: float | None
-    gap: float | None
-    forwarded: int
-    seconds: float | None
-    spark_seconds: float
-    verdict: str
-    published: bool
+    policy: str = ""
+    engine: str = ""
+    rows: int = 0
+    keys: int | None = None
+    stages: int = 0
+    gap: float | None = None
+    forwarded: int = 0
+    seconds: float | None = None
+    spark_seconds: float = 0.0
+    verdict: str = "none yet"
+    published: bool = False
     fault: str = ""
     standing: str = ""
     due: dt.datetime | None = None
@@ -72,7 +70,6 @@ class RunLine:
     ended: dt.datetime | None = None
     deadline: dt.datetime | None = None
     over_even: float | None = None
-    source_rows: int | None = None
     saved: str = ""
 
     @property
@@ -158,48 +155,40 @@ def verdicts(dag_id: str, airflow: Sequence[AirflowRun], group: str) -> list[tup
 
 def _line(directory: RunDirectory, past: PastRun) -> RunLine:
     """A line, also for a directory with a document that cannot be read."""
+    run = past.airflow
+    state = run.state if run else ""
     try:
-        return _read_line(directory, past)
+        job, quality = read_job(directory), read_quality(directory)
+        stages = read_stages(directory) if job else []
+        whole = overall(directory, stages) if stages else None
+        published, savings = publication_of(directory) is not None, read_savings(directory)
+        standing = state if run else _standing(directory, quality, published=published)
+        started, ended = (run.started, run.ended) if run else _recorded(directory)
     except SkewlessError as err:
-        return RunLine(
-            run_id=past.run_id, date="", state=past.airflow.state if past.airflow else "", policy="", engine="",
-            rows=0, keys=None, stages=0, max_over_mean=None, gap=None, forwarded=0, seconds=None, spark_seconds=0.0,
-            verdict="unreadable", published=False, fault=str(err), standing="unreadable",
-        )  # fmt: skip
-
-
-def _read_line(directory: RunDirectory, past: PastRun) -> RunLine:
-    run, job, quality = past.airflow, read_job(directory), read_quality(directory)
-    stages = read_stages(directory) if job else []
-    spark = sum(stage.seconds for stage in stages)
-    largest = max(stages, key=lambda stage: stage.processed, default=None)
-    whole = overall(directory, stages) if stages else None
-    read = [stage.source_rows for stage in stages if stage.source_rows is not None]
-    published, savings = publication_of(directory) is not None, read_savings(directory)
-    started, ended = (run.started, run.ended) if run else _recorded(directory)
+        return RunLine(past.run_id, "", state, standing="unreadable", verdict="unreadable", fault=str(err))
+    spark = float(sum(stage.seconds for stage in stages))
+    measured = whole is not None and whole.makespan_rows and whole.fair_rows
     return RunLine(
         run_id=past.run_id,
         date=job.date if job else "",
-        state=run.state if run else "",
+        state=state,
         policy=job.policy if job else "",
         engine=stages[-1].engine if stages else "",
         rows=sum(stage.processed for stage in stages),
         keys=quality.keys if quality else None,
         stages=len(stages),
-        max_over_mean=largest.max_over_mean if largest else None,
         gap=whole.gap if whole else None,
         forwarded=sum(stage.forwarded for stage in stages),
         seconds=(ended - started).total_seconds() if started and ended else spark or None,
         spark_seconds=spark,
         verdict="none yet" if quality is None else "passed" if quality.success else "failed",
         published=published,
-        standing=run.state if run else _standing(directory, quality, published=published),
+        standing=standing,
         due=run.run_after if run else None,
         started=started,
         ended=ended,
         deadline=run.deadline if run else None,
-        over_even=whole.makespan_rows / whole.fair_rows if whole and whole.makespan_rows and whole.fair_rows else None,
-        source_rows=sum(read) if read else None,
+        over_even=whole.over_fair if whole and measured else None,
         saved=savings.sentence if savings else "",
     )
 

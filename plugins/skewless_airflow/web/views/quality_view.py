@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,8 @@ from skewless.documents.ledger import Ledger
 from skewless.documents.nights import Band
 from skewless.documents.quality import FailingKey
 from skewless.run.directory import QUALITY_STEP, RunDirectory
-from skewless_airflow.web.run_folders import kept_by
-from skewless_airflow.web.views.stage_view import whole_job
+from skewless_airflow.web.run_folders import kept_by, view_of
+from skewless_airflow.web.views.job_view import whole_job
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class CheckView:
     required: str
     observed: str
     found: str
-    keys: tuple[FailingKey, ...] = ()
-    verdict: str = "passed"
+    keys: tuple[FailingKey, ...]
+    verdict: str
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
@@ -58,28 +59,23 @@ class QualityView:
     held: int
     checks: tuple[CheckView, ...]
     ledger: Ledger
-    sentence: str = ""
-    bands: tuple[Band, ...] = ()
-    told: tuple[str, ...] = ()
-    quarantine: str = ""
+    sentence: str
+    bands: tuple[Band, ...]
+    told: tuple[str, ...]
+    quarantine: str
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:
         """Titles with their checks: those that failed, warned or quarantine; all others by who asks for them."""
         held = [check for check in self.checks if check.success]
         titles = {
-            "Failed checks": list(self.failed),
+            "Failed checks": [c for c in self.checks if c.verdict == "failed"],
             "Warnings and quarantine": [c for c in self.checks if c.verdict in {"warned", "quarantined"}],
             "Checks of this job's spec": [check for check in held if check.own],
             "Built-in checks of the result": [c for c in held if not c.own and c.subject != "ledger"],
             "Built-in checks of the ledger": [c for c in held if not c.own and c.subject == "ledger"],
         }
         return [(title, some) for title, some in titles.items() if some]
-
-    @property
-    def failed(self) -> tuple[CheckView, ...]:
-        """The checks that failed."""
-        return tuple(check for check in self.checks if check.verdict == "failed")
 
 
 @dataclass(frozen=True)
@@ -110,31 +106,16 @@ def read_quality(run: RunDirectory) -> QualityView:
     if report is None:  # cannot happen: its commit was there a moment ago, and commits stay
         raise FileNotFoundError(str(run))
     own = len(whole_job(run).spec.quality.expectations)
-    turns: dict[tuple[str, str, str], int] = {}
+    turns = Counter[tuple[str, str, str]]()
     checks = []
     for place, (name, check) in enumerate(report.named(own), start=own - len(report.checks)):
-        kind = (check.subject, check.expectation, check.column)
-        turns[kind] = turns.get(kind, 0) + 1
-        checks.append(
-            CheckView(
-                name,
-                place >= 0,
-                *kind,
-                turns[kind],
-                check.success,
-                check.required,
-                check.observed,
-                check.found,
-                check.keys,
-                check.verdict,
-            )
-        )
-    return QualityView(
-        success=report.success,
-        keys=report.keys,
+        turns[kind := (check.subject, check.expectation, check.column)] += 1
+        checks.append(view_of(CheckView, check, name=name, own=place >= 0, turn=turns[kind]))
+    return view_of(
+        QualityView,
+        report,
         held=sum(check.success for check in checks),
         checks=tuple(checks),
-        ledger=report.ledger,
         sentence="" if report.success else ": ".join(report.failed_words(own)),
         bands=report.bands.checks if report.bands else (),
         told=report.bands.sentences if report.bands else (),

@@ -18,11 +18,19 @@ from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDir
 from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
-from skewless_airflow.web.run_folders import is_absence, kept_by, stamp
-from skewless_airflow.web.views.decision_view import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
+from skewless_airflow.web.run_folders import is_absence, kept_by, stamp, view_of
+from skewless_airflow.web.views.job_view import JobView, WindowView, read_job, read_window, whole_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
-from skewless_airflow.web.views.stage_view import JobView, StageView, read_job, read_stages, whole_job
-from skewless_airflow.web.views.window_view import WindowView, read_window
+from skewless_airflow.web.views.stage_view import (
+    DecisionView,
+    HotKey,
+    PlanView,
+    StageView,
+    read_decisions,
+    read_plan,
+    read_stages,
+    where_keys_go,
+)
 
 #: How many failed tries a page names, the latest ones.
 _MOST_TRIES = 10
@@ -72,7 +80,7 @@ class LedgerView:
     state_rows: int | None
     problems: tuple[str, ...]
     final: bool
-    kept_rows: int = 0
+    kept_rows: int
 
     @property
     def balanced(self) -> bool:
@@ -81,13 +89,10 @@ class LedgerView:
 
 
 @dataclass(frozen=True)
-class KeyView:
+class KeyView(HotKey):
     """A hot key, its fraction of all rows, and the tasks that it goes to."""
 
-    key: str
-    seen: int
     share: float
-    backlog: int
     goes: str
 
 
@@ -145,10 +150,10 @@ class RunView:
     superseded: Overtaken | None
     failures: tuple[str, ...]
     faults: tuple[FaultView, ...]
-    times: tuple[TimeLine, ...] = ()
-    window: WindowView | None = None
-    savings: Savings | None = None
-    comparison: Comparison | None = None
+    times: tuple[TimeLine, ...]
+    window: WindowView | None
+    savings: Savings | None
+    comparison: Comparison | None
 
     @property
     def decision_about(self) -> dict[int, DecisionView]:
@@ -218,8 +223,7 @@ def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[Ke
     epoch, goes = where_keys_go(run, tuple(hot.key for hot in last.hottest))
     rows = max(1, last.seen)
     keys = (
-        KeyView(hot.key, hot.seen, hot.seen / rows, hot.backlog, where)
-        for hot, where in zip(last.hottest, goes, strict=True)
+        view_of(KeyView, hot, share=hot.seen / rows, goes=where) for hot, where in zip(last.hottest, goes, strict=True)
     )
     return epoch, tuple(keys)
 
@@ -228,9 +232,8 @@ def _ledger(
     run: RunDirectory, stages: Sequence[StageView], quality: QualityView | None, kept_rows: int
 ) -> LedgerView | None:
     if quality is not None:
-        found = quality.ledger
-        processed = sum(line.processed_rows for line in found.lines)
-        return LedgerView(found.lines, found.input_rows, processed, found.state_rows, found.problems, True, kept_rows)
+        processed = sum(line.processed_rows for line in quality.ledger.lines)
+        return view_of(LedgerView, quality.ledger, processed_rows=processed, final=True, kept_rows=kept_rows)
     if not stages:
         return None
     lines = tuple(stage.line for stage in stages)

@@ -1,104 +1,29 @@
-"""The job of a run in short, and its stages: the load of tasks, counts, hottest keys."""
+"""The stages of a run, the load of their tasks and their hottest keys, and the decision before each."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skewless.documents.job import Job
+from skewless.documents.decision import Candidate, Certificate, EngineChoice
 from skewless.documents.ledger import LedgerLine
 from skewless.documents.stage_report import Histogram, StageReport
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
+from skewless.routing.ring import Ring
 from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
 from skewless.run.directory import RunDirectory
-from skewless.run.step_names import last_step_of
-from skewless_airflow.web.run_folders import kept_by, stamp
-from skewless_airflow.web.views.decision_view import read_plan
+from skewless_airflow.web.run_folders import kept_by, stamp, view_of
+from skewless_airflow.web.views.job_view import whole_job
 
-_JOB = "job.json"
-#: How many tasks and keys a page names; all others are added up.
-MOST_TASKS, MOST_KEYS = 60, 50
+#: How many tasks, keys, candidates and reducers a page names; all others are added up, or counted.
+MOST_TASKS, MOST_KEYS, MOST_CANDIDATES, MOST_REDUCERS = 60, 50, 40, 40
 #: How many of its tasks the name of a slot has.
 _NAMED_TASKS = 3
-
-
-@dataclass(frozen=True)
-class AggregateView:
-    """One aggregate of the spec."""
-
-    name: str
-    function: str
-    column: str | None
-    mergeable: bool
-    ordered: bool
-
-
-@dataclass(frozen=True)
-class JobView:
-    """What a run computes, from what."""
-
-    name: str
-    description: str
-    date: str
-    extent: str
-    input_path: str
-    output_path: str
-    key: tuple[str, ...]
-    aggregates: tuple[AggregateView, ...]
-    policy: str
-    engine: str
-    reducers: int
-    slots: int
-    wave_rows: tuple[int, ...]
-    splittable: bool
-    last_stage: int
-    last_step: str
-    warm_from: tuple[str, ...]
-    skipped_words: str
-
-
-@kept_by(_JOB)
-def read_job(run: RunDirectory) -> JobView:
-    """The job, if ``prepare`` has written it."""
-    job = whole_job(run)
-    spec, routing = job.spec, job.spec.routing
-    return JobView(
-        name=spec.name,
-        description=spec.description,
-        date=str(job.part),
-        extent=job.extent,
-        input_path=job.input_path,
-        output_path=job.output_path,
-        key=spec.key,
-        aggregates=tuple(
-            AggregateView(name, call.function, call.column, job.algebra[name].mergeable, job.algebra[name].ordered)
-            for name, call in spec.aggregates.items()
-            if name in job.algebra
-        ),
-        policy=routing.policy.name,
-        engine=spec.engine,
-        reducers=routing.reducers,
-        slots=routing.parallelism,
-        wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))),
-        splittable=job.splittable,
-        last_stage=job.last_stage,
-        last_step=last_step_of(spec).name,
-        warm_from=job.warm_from,
-        skipped_words=job.skipped_words,
-    )
-
-
-def whole_job(run: RunDirectory) -> Job:
-    """The document itself; the last few are cached, because every stage needs it."""
-    return _job(run.path(""), stamp(run, _JOB))
-
-
-@lru_cache(maxsize=4)
-def _job(location: str, _mark: str | None) -> Job:
-    return RunDirectory(location).job()
+#: Of a ring with more tokens the fractions are estimated from the number of tokens: to hash them all takes too long.
+_MOST_TOKENS = 100_000
 
 
 @dataclass(frozen=True)
@@ -131,7 +56,6 @@ class StageView:
         even_share: the rows processed over the slots, which no largest load is below.
         side_by_side: the loads that the stage waited for, longest first: of its tasks, or where there are more of them
             than slots, of the slots, each with the tasks that it takes one after another.
-        fair_queued: mean of the rows that tasks had queued.
         max_over_mean: the largest task's processed rows over the mean.
         queued_over_mean: the same for queued rows.
         gap: how far the stage was above the lower bound, as a fraction; None, like ``max_over_mean``, if not measured.
@@ -156,7 +80,6 @@ class StageView:
     slots: int
     even_share: float
     side_by_side: tuple[TaskView, ...]
-    fair_queued: float
     max_over_mean: float | None
     queued_over_mean: float
     gap: float | None
@@ -175,25 +98,23 @@ class StageView:
 
 def read_stages(run: RunDirectory) -> list[StageView]:
     """All committed stages, from 0 without a gap."""
-    found: list[StageView] = []
-    while (stage := read_stage(run, len(found))) is not None:
-        found.append(stage)
-    return found
+    stages: list[StageView] = []
+    while (stage := read_stage(run, len(stages))) is not None:
+        stages.append(stage)
+    return stages
 
 
 @kept_by("stages/{:04d}/COMMIT.json")
 def read_stage(run: RunDirectory, stage: int) -> StageView:
     """A stage, if it has committed."""
     job, report = whole_job(run), run.report(stage, tails=False)
-    loads = _loads(report)
+    slots, histogram, loads = job.spec.routing.parallelism, report.histogram, _loads(report)
     queued = np.array([load.queued for load in loads], dtype=np.float64)
-    fair = float(queued.mean()) if len(queued) else 0.0
     largest, rest = _largest(loads)
-    slots = job.spec.routing.parallelism
-    return StageView(
-        stage=stage,
+    return view_of(
+        StageView,
+        report,
         engine=(read_plan(run, stage) or run.plan(stage)).engine,  # the second one says what is missing
-        waves=report.waves,
         admitted=report.admitted_rows,
         backlog_in=report.backlog_in_rows,
         forwarded=report.forwarded_rows,
@@ -201,24 +122,21 @@ def read_stage(run: RunDirectory, stage: int) -> StageView:
         backlog=report.backlog_rows,
         states=_states(loads),
         seconds=report.stage_seconds,
-        source_rows=report.source_rows,
         tasks=len(loads),
         slots=slots,
         even_share=report.processed_rows / slots,
         side_by_side=_largest(_slots(loads, slots))[0] if len(loads) > slots else largest,
-        fair_queued=fair,
-        max_over_mean=report.max_over_mean,
-        queued_over_mean=float(queued.max()) / fair if fair else 1.0,
+        queued_over_mean=float(queued.max() / queued.mean()) if queued.any() else 1.0,
         gap=stage_certificate(job, report).gap,
         largest=largest,
         rest=rest,
         rest_tasks=len(loads) - len(largest),
-        seen=report.histogram.seen_rows,
-        seen_null=report.histogram.seen_null_rows,
-        named_keys=len(report.histogram.head),
-        named_rows=sum(seen for seen, _ in report.histogram.head.values()),
-        hottest=_hottest(report.histogram, which=0),
-        hottest_backlog=_hottest(report.histogram, which=1)[:5],
+        seen=histogram.seen_rows,
+        seen_null=histogram.seen_null_rows,
+        named_keys=len(histogram.head),
+        named_rows=sum(seen for seen, _ in histogram.head.values()),
+        hottest=_hottest(histogram, which=0),
+        hottest_backlog=_hottest(histogram, which=1)[:5],
         line=LedgerLine.of(job, report),
         figures=stage_figures(job, report),
     )
@@ -255,15 +173,11 @@ def _slot_name(slot: int, tasks: Sequence[TaskView]) -> str:
 
 
 def _together(name: str, loads: Sequence[TaskView]) -> TaskView:
-    busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
-    return TaskView(
-        name,
-        sum(load.queued for load in loads),
-        sum(load.processed for load in loads),
-        sum(load.backlog for load in loads),
-        _states(loads),
-        sum(busy) if busy else None,
+    queued, processed, backlog = (
+        sum(getattr(load, rows) for load in loads) for rows in ("queued", "processed", "backlog")
     )
+    busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
+    return TaskView(name, queued, processed, backlog, _states(loads), sum(busy) if busy else None)
 
 
 def _states(loads: Sequence[TaskView]) -> int | None:
@@ -281,3 +195,168 @@ def _hottest(histogram: Histogram, which: int) -> tuple[HotKey, ...]:
     """The keys with the most rows seen (0) or left over (1)."""
     some = heapq.nlargest(MOST_KEYS, histogram.head.items(), key=lambda item: (item[1][which], item[0]))
     return tuple(HotKey(key, seen, left) for key, (seen, left) in some if (seen, left)[which])
+
+
+@dataclass(frozen=True)
+class RingPart:
+    """The part of the ring that a reducer owns, between 0 and 1; None stands for all that are not named."""
+
+    reducer: int | None
+    share: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class RingView:
+    """Who owns how much of the ring, by reducer."""
+
+    parts: tuple[RingPart, ...]
+    reducers: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """A routing plan in numbers.
+
+    Attributes:
+        waves: the waves that the stage admits, ``first <= wave < end``.
+    """
+
+    epoch: int
+    policy: str
+    engine: str
+    waves: tuple[int, int]
+    tasks: int
+    budget: int | None
+    pinned: int
+    split: int
+    factors: int
+    ring: RingView
+    sentence: str
+
+
+@dataclass(frozen=True)
+class DecisionView:
+    """A decision about a stage.
+
+    Attributes:
+        candidates: by their cost, after the one that was chosen.
+        after: the plan that follows; None where no further stage is needed.
+        before: the ring of the stage before, where there was one.
+    """
+
+    stage: int
+    policy: str
+    sentence: str
+    queued: int
+    engine: EngineChoice | None
+    certificate: Certificate | None
+    candidates: tuple[Candidate, ...]
+    more_candidates: int
+    after: PlanView | None
+    before: RingView | None = None
+    ring_changed: bool = False
+
+
+def read_decisions(run: RunDirectory, last_stage: int) -> list[DecisionView]:
+    """All decisions of a run, by stage."""
+    return [decision for stage in decided_stages(run, last_stage) if (decision := read_decision(run, stage))]
+
+
+def decided_stages(run: RunDirectory, last_stage: int) -> list[int]:
+    """The stages that have a decision; the last one may say that no further stage is needed."""
+    return [stage for stage in range(last_stage + 2) if run.exists(f"decisions/{stage:04d}.json")]
+
+
+def read_decision(run: RunDirectory, stage: int) -> DecisionView | None:
+    """The decision about a stage, if there is one, with the ring before it."""
+    decision = _decided(run, stage)
+    if decision is None or not stage:
+        return decision
+    # The plan of the previous stage is in the previous decision; large ones are not read twice.
+    earlier = _decided(run, stage - 1)
+    before = (earlier.after if earlier else None) or read_plan(run, stage - 1)
+    changed = bool(before and decision.after and before.ring != decision.after.ring)
+    return replace(decision, before=before.ring if before else None, ring_changed=changed)
+
+
+@kept_by("plans/{:04d}.json")
+def read_plan(run: RunDirectory, epoch: int) -> PlanView:
+    """A plan, if it was written."""
+    return _plan(run.plan(epoch))
+
+
+@kept_by("decisions/{:04d}.json")
+def _decided(run: RunDirectory, stage: int) -> DecisionView:
+    decision = run.decision(stage)
+    return view_of(
+        DecisionView,
+        decision,
+        queued=decision.queued_rows,
+        candidates=tuple(
+            sorted(decision.candidates, key=lambda option: (not option.chosen, option.cost_rows))[:MOST_CANDIDATES]
+        ),
+        more_candidates=max(0, len(decision.candidates) - MOST_CANDIDATES),
+        after=_plan(decision.next_plan) if decision.next_plan else None,
+    )
+
+
+def _plan(plan: RoutingPlan) -> PlanView:
+    split = sum(len(shares) > 1 and len({task for task, _ in shares}) > 1 for shares in plan.head.values())
+    return view_of(
+        PlanView,
+        plan,
+        tasks=plan.task_count,
+        budget=plan.budget_rows,
+        pinned=len(plan.head) - split,
+        split=split,
+        factors=sum(factor > 1 for factor in plan.factors.values()),
+        ring=_ring(plan.ring),
+    )
+
+
+def _ring(ring: Ring) -> RingView:
+    counts = np.array([ring.tokens[reducer] for reducer in ring.reducers], dtype=np.float64)
+    tokens = int(counts.sum())
+    if tokens <= _MOST_TOKENS:
+        highest = max(ring.reducers) + 1
+        shares = (np.bincount(ring.slot_owners, minlength=highest) / len(ring.slot_owners))[list(ring.reducers)]
+    else:
+        shares = counts / tokens
+    named = sorted(range(len(counts)), key=lambda at: -shares[at])[:MOST_REDUCERS] if len(counts) else []
+    parts = [RingPart(ring.reducers[at], float(shares[at]), int(counts[at])) for at in sorted(named)]
+    if len(named) < len(counts):
+        rest = max(0.0, 1.0 - sum(part.share for part in parts))
+        parts.append(RingPart(None, rest, tokens - sum(part.tokens for part in parts)))
+    return RingView(tuple(parts), len(counts), tokens)
+
+
+def where_keys_go(run: RunDirectory, keys: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+    """The epoch of the latest plan, and in words to which tasks it sends each key."""
+    epoch = 0
+    while stamp(run, f"plans/{epoch + 1:04d}.json"):
+        epoch += 1
+    return epoch, _where(run, epoch, keys) or ("",) * len(keys)
+
+
+@kept_by("plans/{:04d}.json", most=256)
+def _where(run: RunDirectory, epoch: int, keys: tuple[str, ...]) -> tuple[str, ...]:
+    plan = run.plan(epoch)
+    if not plan.traits.in_tasks:
+        return ("reduced where it is read",) * len(keys)
+    return tuple(_goes(plan, key) for key in keys)
+
+
+def _goes(plan: RoutingPlan, key: str) -> str:
+    if key not in plan.head:
+        return "by Spark's hash" if plan.takes_all else f"by the ring to {plan.tasks[plan.tail_task(key)]}"
+    weights: dict[int, int] = {}
+    for task, weight in plan.head[key]:
+        weights[task] = weights.get(task, 0) + weight
+    largest = sorted(weights.items(), key=lambda item: -item[1])
+    if len(largest) == 1:
+        return f"pinned to {plan.tasks[largest[0][0]]}"
+    named = ", ".join(f"{weight / WHOLE_WEIGHT:.1%} to {plan.tasks[task]}" for task, weight in largest[:4])
+    more = f" and {len(largest) - 4:,} more" if len(largest) > 4 else ""
+    return f"split over {len(largest):,} tasks: {named}{more}"

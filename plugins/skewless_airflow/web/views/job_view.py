@@ -1,15 +1,66 @@
-"""The parts of a window: what a run has found changed in each, what it read, and what it reused."""
+"""What a run computes, from what: its job in short, and the parts of its window."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLine
 from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless_airflow.web.run_folders import stamp
-from skewless_airflow.web.views.stage_view import whole_job
+from skewless.run.step_names import last_step_of
+from skewless_airflow.web.run_folders import kept_by, stamp, view_of
+
+_JOB = "job.json"
+
+
+@dataclass(frozen=True)
+class JobView:
+    """What a run computes, from what."""
+
+    description: str
+    date: str
+    extent: str
+    key: tuple[str, ...]
+    policy: str
+    engine: str
+    reducers: int
+    slots: int
+    wave_rows: tuple[int, ...]
+    last_stage: int
+    last_step: str
+    warm_from: tuple[str, ...]
+    skipped_words: str
+
+
+@kept_by(_JOB)
+def read_job(run: RunDirectory) -> JobView:
+    """The job, if ``prepare`` has written it."""
+    job = whole_job(run)
+    routing = job.spec.routing
+    return view_of(
+        JobView,
+        job,
+        job.spec,
+        routing,
+        date=str(job.part),
+        policy=routing.policy.name,
+        slots=routing.parallelism,
+        wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))),
+        last_step=last_step_of(job.spec).name,
+    )
+
+
+def whole_job(run: RunDirectory) -> Job:
+    """The document itself; the last few are cached, because every stage needs it."""
+    return _job(run.path(""), stamp(run, _JOB))
+
+
+@lru_cache(maxsize=4)
+def _job(location: str, _mark: str | None) -> Job:
+    return RunDirectory(location).job()
 
 
 @dataclass(frozen=True)
@@ -17,14 +68,13 @@ class PartView:
     """One part of a window.
 
     Attributes:
-        reused: how many of them are not read, as states of them are kept.
+        reused: how many of its files are not read, as states of them are kept.
         read: how many are read: those that were added, or all if the part is reduced anew.
         new_rows: rows that were reduced; None until the result is merged.
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
         delay: how many parts it is before the run's own.
         late_rows: rows of files that came or were replaced after states of it were made, before a map; None where
             nobody has counted the rows of files.
-        ignored_rows: their rows; None if that is not known.
     """
 
     name: str
@@ -33,13 +83,11 @@ class PartView:
     reused: int
     read: int
     kept_rows: int
-    new_rows: int | None
-    taken_out_rows: int | None
     reasons: tuple[str, ...]
-    delay: int = 0
-    late_rows: int | None = 0
-    ignored_files: int = 0
-    ignored_rows: int | None = 0
+    delay: int
+    late_rows: int | None
+    new_rows: int | None = None
+    taken_out_rows: int | None = None
 
     @property
     def late(self) -> bool:
@@ -59,7 +107,7 @@ class WindowView:
         new_rows: rows that it has reduced; None until the result is merged.
         late_rows: rows of late files of older parts, before a map; None where they were not counted.
         restated_rows: rows of older parts that were reduced anew; None until the result is merged.
-        ignored_rows: their rows; None if that is not known.
+        ignored_rows: rows of late files that were left out; None if that is not known.
         windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
         missing_words: which; or the first and the last few.
     """
@@ -69,15 +117,15 @@ class WindowView:
     begins: str
     changes: dict[str, int]
     kept_rows: int
-    new_rows: int | None = None
-    late_rows: int | None = None
-    restated_rows: int | None = None
-    ignored_files: int = 0
-    ignored_rows: int | None = 0
-    windows: tuple[tuple[str, int, int], ...] = ()
-    missing_count: int = 0
-    missing_words: str = ""
-    newest_file: str = ""
+    new_rows: int | None
+    late_rows: int | None
+    restated_rows: int | None
+    ignored_files: int
+    ignored_rows: int | None
+    windows: tuple[tuple[str, int, int], ...]
+    missing_count: int
+    missing_words: str
+    newest_file: str
 
     @property
     def changed(self) -> tuple[PartView, ...]:
@@ -91,50 +139,38 @@ def read_window(run: RunDirectory) -> WindowView | None:
     if window is None:
         return None
     merged = stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None
-    told, delays = run.part_lines() if merged else NO_PARTS, window.delays()
-    lines, of_windows = {line.part: line for line in told.parts}, told.windows
+    counted, delays = run.part_lines() if merged else NO_PARTS, window.delays()
+    lines = {line.part: line for line in counted.parts}
     parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
-    return WindowView(
+    anew = (part for part in parts if part.late and part.words == "reduced anew")
+    return view_of(
+        WindowView,
+        window,
         parts=parts,
-        missing=window.missing,
-        begins=window.begins,
         changes=window.counts(),
         kept_rows=window.unchanged_rows,
         new_rows=_rows(parts) if merged else None,
-        late_rows=known_sum([one.late_rows for one in parts if one.late]),
-        restated_rows=_rows([one for one in parts if one.late and one.words == "reduced anew"]) if merged else None,
-        ignored_files=window.ignored_files,
-        ignored_rows=window.ignored_rows,
-        windows=tuple((one.name, one.rows, one.keys) for one in of_windows) if len(of_windows) > 1 else (),
-        missing_count=window.missing_count,
-        missing_words=window.missing_words,
-        newest_file=window.newest_file,
+        late_rows=_known_sum([part.late_rows for part in parts if part.late]),
+        restated_rows=_rows(anew) if merged else None,
+        windows=tuple((line.name, line.rows, line.keys) for line in counted.windows)
+        if len(counted.windows) > 1
+        else (),
     )
 
 
-def _rows(parts: Sequence[PartView]) -> int:
+def _rows(parts: Iterable[PartView]) -> int:
     return sum(part.new_rows or 0 for part in parts)
 
 
-def known_sum(rows: Sequence[int | None]) -> int | None:
+def _known_sum(rows: Sequence[int | None]) -> int | None:
     """The sum; None if one of them is not known."""
-    known = [one for one in rows if one is not None]
+    known = [count for count in rows if count is not None]
     return sum(known) if len(known) == len(rows) else None
 
 
 def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
-    return PartView(
-        name=part.name,
-        words=part.way,
-        files=len(part.files),
-        reused=part.reused,
-        read=len(part.files) - part.reused,
-        kept_rows=part.base_rows,
-        new_rows=line.new_rows if line else None,
-        taken_out_rows=line.taken_out_rows if line else None,
-        reasons=part.reasons if part.before_rows else (),
-        delay=delay,
-        late_rows=part.late_rows,
-        ignored_files=part.ignored_files,
-        ignored_rows=part.ignored_rows,
-    )
+    files, reasons = len(part.files), part.reasons if part.before_rows else ()
+    return view_of(
+        PartView, part, line, words=part.way, files=files, read=files - part.reused, kept_rows=part.base_rows,
+        reasons=reasons, delay=delay,
+    )  # fmt: skip

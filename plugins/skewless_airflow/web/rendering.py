@@ -1,0 +1,308 @@
+"""From views to HTML: how pages write keys, numbers and moments, the geometry of charts, and the templates.
+
+Everything is escaped. Charts are numbers for SVG, because a strict content policy forbids styles in a page.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from skewless.bounds import NEAR
+from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY
+from skewless_airflow.web.views.stage_view import RingView, StageView
+
+#: A longer key is cut on a page; the JSON API has it whole.
+LONGEST_KEY = 120
+#: A longer sentence is cut, too.
+_LONGEST_SENTENCE = 2000
+#: Where there is no number.
+_NOTHING = "\N{EN DASH}"
+
+
+def shown_key(key: str) -> str:
+    """A key with its odd characters visible, cut where it is too long; not yet escaped for HTML.
+
+    >>> shown_key("word"), shown_key("")
+    ('word', "''")
+    """
+    cut = key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}\N{HORIZONTAL ELLIPSIS}"
+    return cut if cut.isprintable() and cut else repr(cut)
+
+
+def words(sentence: str) -> str:
+    """A sentence on one line, cut where it is too long."""
+    cut = sentence if len(sentence) <= _LONGEST_SENTENCE else f"{sentence[:_LONGEST_SENTENCE]}…"
+    return "".join(sign if sign.isprintable() else " " for sign in cut)
+
+
+def rows(number: float | None) -> str:
+    """A number of rows; a whole one keeps all of its digits."""
+    return _NOTHING if number is None else f"{number:,}" if isinstance(number, int) else f"{number:,.0f}"
+
+
+def ratio(number: float | None) -> str:
+    """A ratio, to three decimals."""
+    return _NOTHING if number is None else f"{number:,.3f}"
+
+
+def percent(number: float | None) -> str:
+    """A fraction as a percentage."""
+    return _NOTHING if number is None else f"{number:.2%}" if abs(number) < 0.1 else f"{number:.1%}"
+
+
+def above(gap: float | None) -> str:
+    """How far a longest task was above the best possible.
+
+    >>> above(0.041), above(0.0), above(None)
+    ('4 % above the best possible', 'the best possible', 'not measured')
+    """
+    if gap is None:
+        return "not measured"
+    found = f"{100 * gap:.0f}" if gap >= 0.02 else f"{100 * gap:.1f}"
+    return "the best possible" if float(found) == 0 else f"{found} % above the best possible"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people write them, from tenths of a second to hours."""
+    if seconds is None:
+        return _NOTHING
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def moment(when: dt.datetime | None) -> str:
+    """A moment in UTC, to the minute."""
+    return _NOTHING if when is None else f"{when.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def day(part: str, today: dt.date | None = None) -> str:
+    """A part by its day, with its year unless that is this year; what is no part stays as it is.
+
+    >>> day("2026-11-26", dt.date(2026, 12, 1)), day("2025-11-26, hour 02b", dt.date(2026, 12, 1))
+    ('Thu 26 Nov', 'Wed 26 Nov 2025, hour 02b')
+    """
+    date, comma, hour = part.partition(",")
+    try:
+        found = dt.date.fromisoformat(date)
+    except ValueError:
+        return part
+    this_year = (today or dt.datetime.now(dt.UTC).date()).year
+    return f"{found:%a} {found.day} {found:%b}{'' if found.year == this_year else f' {found.year}'}{comma}{hour}"
+
+
+def date(part: str) -> str:
+    """The same without the name of the day, for axes.
+
+    >>> date("2025-11-26, hour 02b")
+    '26 Nov 2025, hour 02b'
+    """
+    found = day(part)
+    return part if found == part else found.partition(" ")[2]
+
+
+def clock(when: dt.datetime | None) -> str:
+    """A moment in UTC by its day and its time, for pages that say so."""
+    if when is None:
+        return _NOTHING
+    utc = when.astimezone(dt.UTC)
+    return f"{day(f'{utc:%Y-%m-%d}')} {utc:%H:%M}"
+
+
+def waves(span: tuple[int, int]) -> str:
+    """The waves of a stage, ``first <= wave < end``."""
+    first, end = span
+    if end <= first:
+        return "no wave: the whole input is admitted already"
+    return f"wave {first}" if end == first + 1 else f"waves {first} to {end - 1}"
+
+
+def unit(value: float | None, kind: str) -> str:
+    """A figure in its unit: rows, ratio, percent or seconds."""
+    return {"rows": rows, "ratio": ratio, "percent": percent, "seconds": duration}[kind](value)
+
+
+def measured(value: float | None, kind: str) -> str:
+    """A measured figure, or "not measured": a dash would look like zero."""
+    return "not measured" if value is None else unit(value, kind)
+
+
+def breakable(name: str) -> Markup:
+    """A long name that may be broken at its underscores."""
+    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
+
+
+#: Units of a chart's height; its width follows from the bars.
+HEIGHT = 100.0
+_STEP = 10.0
+_BAR = 8.0
+#: The ring's strip is so many units wide.
+_STRIP = 1000.0
+#: A chart has room for at least so many bars: two bars should not be as wide as a page.
+_FEWEST_LOADS, _FEWEST_RUNS = 6, 12
+#: How many colours the style sheet has.
+_COLOURS = 8
+
+
+@dataclass(frozen=True)
+class Rect:
+    """One bar, or a part of it, with its tooltip."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Bars side by side, and perhaps a line across them, ``line`` units from the top; ``top`` is the value up there."""
+
+    width: float
+    rects: tuple[Rect, ...]
+    line: float | None = None
+    top: float = 0.0
+
+    @property
+    def places(self) -> int:
+        """For how many bars there is room."""
+        return round(self.width / _STEP)
+
+
+def load_chart(stage: StageView, most: int) -> Chart:
+    """Processed rows below, backlog on top of them, one bar for each load that the stage waits for.
+
+    The line is the fair share of the rows processed: as far above it as the highest of the lower parts is the stage's
+    verdict.
+    """
+    tasks, even = stage.side_by_side[:most], stage.even_share
+    top = max([even, *(float(task.queued) for task in tasks)]) or 1.0
+    rects = []
+    for place, task in enumerate(tasks):
+        done, left = HEIGHT * task.processed / top, HEIGHT * task.backlog / top
+        title = f"{task.task}: {task.processed:,} rows processed, {task.backlog:,} left over"
+        x = place * _STEP + 1
+        rects.append(Rect(x, _short(HEIGHT - done), _BAR, _short(done), "done", title))
+        if task.backlog:
+            rects.append(Rect(x, _short(HEIGHT - done - left), _BAR, _short(left), "left", title))
+    line = _short(HEIGHT - HEIGHT * even / top) if even else None
+    return Chart(max(_FEWEST_LOADS, len(tasks)) * _STEP, tuple(rects), line, top)
+
+
+def ring_strip(ring: RingView) -> Chart:
+    """The ring as one strip: how much of it each reducer owns."""
+    parts = []
+    for place, part in enumerate(ring.parts):
+        who = f"reducer {part.reducer}" if part.reducer is not None else "all other reducers"
+        kind = f"c{place % _COLOURS}" if part.reducer is not None else "rest"
+        title = f"{who}: {part.share:.1%} of the ring, {part.tokens:,} tokens"
+        parts.append((kind, title, _STRIP * part.share))
+    return _strip(parts)
+
+
+def key_strip(stage: StageView) -> Chart:
+    """All rows seen so far as one strip: the hottest keys one by one, then all other keys together."""
+    first = stage.hottest[:_COLOURS]
+    parts = [(f"c{place}", shown_key(hot.key), hot.seen) for place, hot in enumerate(first)]
+    others = stage.named_rows - sum(hot.seen for hot in first)
+    light = stage.seen - stage.named_rows - stage.seen_null
+    parts.append(("others", f"{stage.named_keys - len(first):,} other head keys", others))
+    parts.append(("rest", "all keys that are not named", light))
+    parts.append(("null", "rows without a key", stage.seen_null))
+    seen = max(1, stage.seen)
+    return _strip(
+        (kind, f"{who}: {rows:,} rows, {rows / seen:.1%}", _STRIP / seen * rows)
+        for kind, who, rows in parts
+        if rows > 0
+    )
+
+
+def _strip(parts: Iterable[tuple[str, str, float]]) -> Chart:
+    """Parts side by side, each with its kind, its tooltip and its width."""
+    rects, x = [], 0.0
+    for kind, title, width in parts:
+        rects.append(Rect(_short(x), 0, _short(width), 20, kind, title))
+        x += width
+    return Chart(_STRIP, tuple(rects))
+
+
+def spark_bars(values: Sequence[float | None], titles: Sequence[str], kinds: Sequence[str]) -> Chart:
+    """One bar for each value, from zero, the last one at the right; nothing where there is none."""
+    top = max([value for value in values if value is not None], default=0.0) or 1.0
+    places = max(_FEWEST_RUNS, len(values))
+    rects = []
+    for place, (value, title, kind) in enumerate(zip(values, titles, kinds, strict=True), places - len(values)):
+        if value is not None:
+            high = _short(max(2.0, HEIGHT * value / top))
+            rects.append(Rect(place * _STEP + 1, _short(HEIGHT - high), _BAR, high, kind, title))
+    return Chart(places * _STEP, tuple(rects), top=top)
+
+
+def _short(number: float) -> float:
+    return round(number, 2)
+
+
+_HERE = Path(__file__).parent
+STATIC = _HERE / "static"
+
+
+def page(
+    request: Request,
+    template: str,
+    *,
+    heading: str = "",
+    status_code: int = 200,
+    refresh: bool = False,
+    every: int = 3,
+    **values: Any,
+) -> HTMLResponse:
+    """Render a page, with links relative to a request.
+
+    Args:
+        heading: what tells its tab in a browser from others, before what kind of page it is.
+        refresh: whether it asks for itself again while it is looked at, ``every`` so many seconds.
+    """
+    frame = {"root": _way_up(request), "heading": heading, "refresh": refresh, "every": every}
+    html = _ENVIRONMENT.get_template(template).render(**frame, **values)
+    policy = REFRESHING_POLICY if refresh else STRICT_POLICY
+    return HTMLResponse(html, status_code, {"Content-Security-Policy": policy})
+
+
+def _way_up(request: Request) -> str:
+    """The relative address of the app's root, as the browser sees it: it counts slashes before they are decoded."""
+    scope = request.scope
+    path, mount = scope["path"], scope.get("root_path", "")
+    here = path.removeprefix(mount) if mount else path
+    before = path[: len(path) - len(here)].count("/")
+    raw = (scope.get("raw_path") or path.encode()).partition(b"?")[0]
+    return "../" * max(0, raw.count(b"/") - before - 1) or "./"
+
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters.update(
+    key=shown_key, words=words, rows=rows, ratio=ratio, percent=percent, seconds=duration, moment=moment, waves=waves,
+    unit=unit, measured=measured, breakable=breakable, day=day, date=date, clock=clock, above=above,
+)  # fmt: skip
+_ENVIRONMENT.globals.update(
+    key_strip=key_strip, near=NEAR, load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars,
+    chart_height=HEIGHT,
+)  # fmt: skip

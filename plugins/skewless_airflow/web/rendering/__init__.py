@@ -1,1 +1,0 @@
-"""From views to HTML: templates, charts, and keys as escaped text."""
