@@ -24,10 +24,9 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import spark_entry
 from skewless_airflow.runners import StepRunner, runner_of
-from skewless_airflow.runners.on_cluster import ClusterStep
 from skewless_airflow.runners.on_one_machine import DriverStep
 from skewless_airflow.runners.process_session import Session, ask, begin, end
-from skewless_airflow.runners.submit import SubmittedStep
+from skewless_airflow.runners.submit import ClusterStep, SubmittedStep
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
@@ -320,7 +319,7 @@ _UNDER_A_LOCK = 'exec 9>"$1"; flock 9; shift; "$@"'
 _BEGIN = """
 import os, sys
 from pathlib import Path
-from skewless_airflow.runners.on_cluster import ClusterStep
+from skewless_airflow.runners.submit import ClusterStep
 from skewless_airflow.runners.process_session import begin
 
 begun = begin(["sleep", "600"], os.environ, Path.cwd(), Path("said"))

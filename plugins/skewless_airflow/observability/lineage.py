@@ -2,13 +2,27 @@
 
 The provider calls ``get_openlineage_facets_on_complete`` of an operator that has ended, well or not. Datasets are named
 by OpenLineage's naming conventions (spec/Naming.md), so that they are the same ones that other jobs read and write. No
-key and no other value of a row is told. The provider is an extra: it is imported only when it calls.
+key and no other value of a row is told. The provider is an extra: this module is imported only when it calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+
+from airflow.providers.openlineage.extractors import OperatorLineage
+from openlineage.client.generated.base import DatasetFacet, InputDataset, OutputDataset
+from openlineage.client.generated.column_lineage_dataset import (
+    ColumnLineageDatasetFacet,
+    Fields,
+    InputField,
+    Transformation,
+)
+from openlineage.client.generated.data_quality_assertions_dataset import Assertion, DataQualityAssertionsDatasetFacet
+from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet
+from openlineage.client.generated.input_statistics_input_dataset import InputStatisticsInputDatasetFacet
+from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
+from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
+from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet
 
 from skewless.columns import column
 from skewless.documents.job import Job
@@ -18,11 +32,6 @@ from skewless.run.directory import RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless.spec.input import is_named
 from skewless_lake.staged_files import staged_parts
-
-if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage
-    from openlineage.client.generated.base import DatasetFacet, InputDataset, OutputDataset
-    from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, InputField
 
 #: Hadoop's schemes of S3: the naming conventions know one, and OpenLineage's own clients map them to it, too.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -54,15 +63,11 @@ def dataset_name(path: str) -> tuple[str, str]:
 
 def input_lineage(run: RunDirectory) -> OperatorLineage:
     """The input of a run, once it has been prepared."""
-    from airflow.providers.openlineage.extractors import OperatorLineage  # an extra
-
     return OperatorLineage(inputs=[_read(run)] if run.exists("job.json") else [])
 
 
 def published_lineage(run: RunDirectory) -> OperatorLineage:
     """The input and the output of a run, once it has been published."""
-    from airflow.providers.openlineage.extractors import OperatorLineage  # an extra
-
     published = publication_of(run)
     if published is None:
         return OperatorLineage()
@@ -72,13 +77,6 @@ def published_lineage(run: RunDirectory) -> OperatorLineage:
 
 def checked_lineage(run: RunDirectory) -> OperatorLineage:
     """The result of a run as what its validation reads, with each check as an assertion, also of a run that failed."""
-    from airflow.providers.openlineage.extractors import OperatorLineage  # an extra
-    from openlineage.client.generated.base import InputDataset
-    from openlineage.client.generated.data_quality_assertions_dataset import (
-        Assertion,
-        DataQualityAssertionsDatasetFacet,
-    )
-
     report = run.quality()
     # The output of a job in the shadow of another one may be that other job's.
     if report is None or not last_step_of(run.job().spec).publishes:
@@ -98,9 +96,6 @@ def checked_lineage(run: RunDirectory) -> OperatorLineage:
 
 
 def _read(run: RunDirectory) -> InputDataset:
-    from openlineage.client.generated.base import InputDataset
-    from openlineage.client.generated.input_statistics_input_dataset import InputStatisticsInputDatasetFacet
-
     job = run.job()
     namespace, name = dataset_name(job.input_path)
     files = dict(zip(column(job.units, "path"), column(job.units, "size_bytes"), strict=True))
@@ -115,9 +110,6 @@ def _read(run: RunDirectory) -> InputDataset:
 
 def _written(run: RunDirectory, published: Publication, read: InputDataset) -> OutputDataset:
     """The folder of the result, whose days are its partitions."""
-    from openlineage.client.generated.base import OutputDataset
-    from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
-
     files, job = Validated.of(run).kept, run.job()
     output, report = job.spec.output, run.quality()
     statistics = OutputStatisticsOutputDatasetFacet(
@@ -135,8 +127,6 @@ def _output_name(run: RunDirectory) -> tuple[str, str]:
 
 
 def _schema(types: Mapping[str, str]) -> DatasetFacet:
-    from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
-
     return SchemaDatasetFacet(fields=[SchemaDatasetFacetFields(name=name, type=kind) for name, kind in types.items()])
 
 
@@ -147,8 +137,6 @@ def _read_columns(job: Job) -> dict[str, str]:
 
 def _columns(job: Job, read: InputDataset) -> ColumnLineageDatasetFacet:
     """Which columns of the input each column of the result is made from, and how."""
-    from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, Fields
-
     made = {key: _made_from(job, key) for key in job.spec.key}
     for name, algebra in job.algebra.items():
         sources = [field for column in algebra.reads for field in _made_from(job, column)[1]]
@@ -181,17 +169,12 @@ def _read_as(job: Job, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _fields(read: InputDataset, how: str, fields: Iterable[str], kind: str = "DIRECT") -> Iterator[InputField]:
-    from openlineage.client.generated.column_lineage_dataset import InputField, Transformation
-
     for field in fields:
         yield InputField(read.namespace, read.name, field, [Transformation(kind, how, "", masking=False)])
 
 
 def _table_facets(named: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:
     """Of a table: its snapshot or version, and its name in a catalog, if it has one, as a second name."""
-    from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet
-    from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet
-
     found: dict[str, DatasetFacet] = {}
     if snapshot is not None:
         found["version"] = DatasetVersionDatasetFacet(datasetVersion=str(snapshot))

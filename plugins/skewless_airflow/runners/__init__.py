@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from skewless.errors import SpecError
-from skewless_airflow.runners import on_cluster, submit
 from skewless_airflow.runners import on_one_machine as warm_driver
+from skewless_airflow.runners import submit
 from skewless_airflow.runners.step import Step, StepRunner, Target
 
-__all__ = ["RUNNERS", "Step", "StepRunner", "Target", "runner_of"]
-
-#: Each returns the runner of a step, or None if the step is not for it. The first one that takes it runs it.
-RUNNERS: Sequence[Callable[[Step], StepRunner | None]] = (on_cluster.runner_of, warm_driver.runner_of, submit.runner_of)
+__all__ = ["Step", "StepRunner", "Target", "runner_of"]
 
 
 def runner_of(step: Step) -> StepRunner:
@@ -24,4 +19,4 @@ def runner_of(step: Step) -> StepRunner:
     if step.target.master.startswith("spark_connect:"):
         hint = "make its type spark, and its host the master of the cluster, or local[*]"
         raise SpecError(step.target.where, "the type spark, by which steps are submitted", "spark_connect", hint)
-    return next(found for runner in RUNNERS if (found := runner(step)) is not None)
+    return (None if step.target.on_cluster else warm_driver.runner_of(step)) or submit.runner_of(step)

@@ -1,4 +1,10 @@
-"""A step by spark-submit, which starts a Spark for it alone, on a cluster or on this machine."""
+"""A step by spark-submit, with its driver on this machine or on a cluster.
+
+A driver on the cluster, on YARN or on Kubernetes, is submitted and followed by Spark's provider, and does not end with
+its task. After a worker was lost, the next try finds the application that the try before has submitted, since the
+provider keeps its id in Airflow's task state, and waits for that one in place of submitting a second one. Such a
+driver's own log stays on the cluster.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +15,37 @@ import time
 from collections.abc import Iterator, Sequence
 
 import psutil
+from airflow.sdk.exceptions import AirflowException
 
-from skewless_airflow.runners.step import Step
+from skewless.errors import SpecError
+from skewless_airflow.runners.step import YARN_SERVER, Step
 
 #: Time for Spark to tell its master and its executors.
 GRACE_SECONDS = 10.0
 
 
-def runner_of(step: Step) -> SubmittedStep:
-    """The runner of any step."""
-    return SubmittedStep(step)
+def runner_of(step: Step) -> SubmittedStep | ClusterStep:
+    """The runner of any step.
+
+    Raises:
+        SpecError: its connection has the deploy mode ``cluster``, for a master that has no drivers there, or without
+            what they are followed by.
+    """
+    if not step.target.on_cluster:
+        return SubmittedStep(step)
+    target = step.target
+    if target.on_kubernetes:
+        needed, value, hint = "namespace", target.namespace, "name the namespace of the drivers' pods"
+    elif target.on_yarn:
+        needed, value = YARN_SERVER, target.yarn_server
+        hint = "write the address of the resource manager, like http://rm:8088"
+    else:
+        required = "the deploy mode client, because Spark runs drivers in Python only on YARN and Kubernetes"
+        raise SpecError(target.where, required, f"'cluster' for {target.master}", "leave deploy-mode out")
+    if not value:
+        required = f"{needed}, by which drivers on the cluster are followed"
+        raise SpecError(f"{target.where}, extra", required, "none", hint)
+    return ClusterStep(step)
 
 
 class SubmittedStep:
@@ -95,3 +122,35 @@ def _lives(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+class ClusterStep:
+    """A step that the provider submits, or finds again, and follows."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._failure: str | None = None
+
+    def lines(self) -> Iterator[str]:
+        """Submit the step, unless an earlier try has, and wait until it has ended; its lines stay on the cluster."""
+        yield from ()
+        try:
+            self._step.follow()
+        except (RuntimeError, ValueError, AirflowException) as err:
+            self._failure = str(err)
+        else:
+            self._failure = ""
+
+    def failure(self) -> str:
+        """What the provider says of an application that failed; empty if it ended well."""
+        return "the step has not ended" if self._failure is None else self._failure
+
+    def stop(self) -> int:
+        """Have the cluster end the application, unless it has ended; returns how many there were."""
+        if self._failure is not None:
+            return 0
+        self._step.cancel()
+        return 1
+
+    def close(self) -> None:
+        """Let go of the step. Its application goes on: the next try finds it."""

@@ -28,7 +28,7 @@ from skewless_airflow.web.airflow_runs import (
 from skewless_airflow.web.rendering import day, page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
-from skewless_airflow.web.views.history import read_comparisons, read_history, series, verdicts
+from skewless_airflow.web.views.history import FIGURES, read_comparisons, read_history, verdicts
 from skewless_airflow.web.views.job_view import read_job, read_window
 from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
 from skewless_airflow.web.views.quality_view import histories, read_quality
@@ -136,7 +136,7 @@ def readable_jobs(user: Any, session: Any, now: dt.datetime) -> tuple[JobRow, ..
 def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The runs of a DAG side by side."""
     history = read_history(dag_id, airflow_runs(session, dag_id), group)
-    return _dag_page(request, "over_time.html", dag_id, group, history=history, series=series(history))
+    return _dag_page(request, "over_time.html", dag_id, group, history=history, figures=FIGURES)
 
 
 @router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA)

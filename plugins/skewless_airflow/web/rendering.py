@@ -82,11 +82,6 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def moment(when: dt.datetime | None) -> str:
-    """A moment in UTC, to the minute."""
-    return _NOTHING if when is None else f"{when.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
-
-
 def day(part: str, today: dt.date | None = None) -> str:
     """A part by its day, with its year unless that is this year; what is no part stays as it is.
 
@@ -299,7 +294,7 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
 )
 _ENVIRONMENT.filters.update(
-    key=shown_key, words=words, rows=rows, ratio=ratio, percent=percent, seconds=duration, moment=moment, waves=waves,
+    key=shown_key, words=words, rows=rows, ratio=ratio, percent=percent, seconds=duration, waves=waves,
     unit=unit, measured=measured, breakable=breakable, day=day, date=date, clock=clock, above=above,
 )  # fmt: skip
 _ENVIRONMENT.globals.update(

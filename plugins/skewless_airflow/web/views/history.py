@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -209,33 +209,15 @@ def _standing(directory: RunDirectory, quality: QualityView | None, *, published
     return "failed" if compared or failed_tries(directory) or (quality and not quality.success) else "unfinished"
 
 
-@dataclass(frozen=True)
-class Series:
-    """One figure over the runs, oldest first."""
-
-    name: str
-    unit: str
-    values: tuple[float | None, ...]
-
-    @property
-    def latest(self) -> float | None:
-        """Of the newest run of which it is known."""
-        return next((one for one in reversed(self.values) if one is not None), None)
-
-
-_FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
-    ("rows", "rows", lambda line: line.rows),
-    ("keys", "rows", lambda line: line.keys),
-    ("stages", "rows", lambda line: line.stages),
-    ("longest task / fair share", "ratio", lambda line: line.over_even),
-    ("above the best possible", "percent", lambda line: line.gap),
-    ("duration", "seconds", lambda line: line.seconds),
+#: The figures of a run that have a chart, each with its unit and the field of a line.
+FIGURES = (
+    ("rows", "rows", "rows"),
+    ("keys", "rows", "keys"),
+    ("stages", "rows", "stages"),
+    ("longest task / fair share", "ratio", "over_even"),
+    ("above the best possible", "percent", "gap"),
+    ("duration", "seconds", "seconds"),
 )
-
-
-def series(history: HistoryView) -> tuple[Series, ...]:
-    """The figures that have a chart."""
-    return tuple(Series(name, unit, tuple(map(of, history.oldest_first))) for name, unit, of in _FIGURES)
 
 
 @dataclass(frozen=True)
