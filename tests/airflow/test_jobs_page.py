@@ -114,11 +114,7 @@ _HOUR = dt.timedelta(hours=1)
 def _line(state: str, began: float | None = None, ended: float | None = None, deadline: float | None = None) -> RunLine:
     """A run by hours before now."""
     moments = [None if one is None else _NOW - one * _HOUR for one in (began, ended, deadline)]
-    return RunLine(
-        run_id="r", date="2026-11-25", state=state, policy="", engine="", rows=0, keys=None, stages=0,
-        max_over_mean=None, gap=None, forwarded=0, seconds=None, spark_seconds=0.0, verdict="none yet",
-        published=False, standing=state, started=moments[0], ended=moments[1], deadline=moments[2],
-    )  # fmt: skip
+    return RunLine("r", "2026-11-25", state, standing=state, started=moments[0], ended=moments[1], deadline=moments[2])
 
 
 @pytest.mark.parametrize(
