@@ -28,20 +28,16 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
 _LONGEST, _SUFFIX = 200, 9
 
 
+@cache
 def spark_entry(name: str) -> Path:
     """A file of ``skewless_spark.entries``, like ``pipeline.py``, for spark-submit.
 
     It is found in ``skewless_spark`` as that is installed here. Nothing of that package is imported.
     """
-    return _spark_package() / "entries" / name
-
-
-@cache
-def _spark_package() -> Path:
     package = importlib.util.find_spec("skewless_spark")
     if package is None or not package.submodule_search_locations:
         raise SpecError("skewless_spark", "a package that this Python can import", "none", "install skewless here, too")
-    return Path(package.submodule_search_locations[0])
+    return Path(package.submodule_search_locations[0]) / "entries" / name
 
 
 def catalog_folder() -> Path:

@@ -95,8 +95,12 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
     if unknown is not None:
         raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
     defaults = option_values(spec)
-    typed = {name: value if name == "accept" else _of_spec(value) for name, value in given.items()}
-    options = {name: value for name, value in typed.items() if name in defaults and not _same(value, defaults[name])}
+    typed = {name: value if name == "accept" else _of_spec(value) for name, value in given.items() if name in defaults}
+    # An emptied field counts as the default where that is None.
+    same = {
+        name for name, value in typed.items() if value == defaults[name] or (defaults[name] is None and value == "")
+    }
+    options = {name: value for name, value in typed.items() if name not in same}
     return Choice(_part(given, spec.schedule, where), options)
 
 
@@ -105,11 +109,6 @@ def _of_spec(given: JsonValue) -> JsonValue:
     if not isinstance(given, list):
         return given
     return [float(one) if isinstance(one, str) and re.fullmatch(_NUMBER, one) else one for one in given]
-
-
-def _same(given: JsonValue, default: JsonValue) -> bool:
-    """Whether a value is the default; an emptied field counts as one if the default is None."""
-    return given == default or (default is None and given == "")
 
 
 def _part(given: Mapping[str, JsonValue], schedule: Schedule, where: str) -> Part | None:

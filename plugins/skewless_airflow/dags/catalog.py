@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,6 @@ def _page(spec: JobSpec, path: Path | None) -> str:
 
 
 def _literal(name: str) -> str:
-    """A name in bold, escaped for markdown."""
     escaped = _SIGN.sub(r"\\\g<0>", name)
     return f"**{escaped}**"
 
@@ -205,7 +204,10 @@ def catalog_dags(folder: str | Path | None = None, **dag_args: Any) -> list[DAG]
         return []
     for path in spec_files(place):
         try:
-            builders = _builders(load_spec(path), path, dag_args)
+            spec = load_spec(path)
+            builders = {spec.name: partial(_job_dag, spec, path, **dag_args)}
+            if restates(spec):
+                builders[restating_id(spec)] = partial(build_restating_dag, spec, path)
             taken = next((dag_id for dag_id in builders if dag_id in made), None)
             if taken is not None:
                 raise SpecError(
@@ -226,14 +228,6 @@ def catalog_dags(folder: str | Path | None = None, **dag_args: Any) -> list[DAG]
         with dag:
             pass  # Airflow registers a DAG when its context ends
     return dags
-
-
-def _builders(spec: JobSpec, path: Path, dag_args: Mapping[str, Any]) -> dict[str, Callable[..., DAG]]:
-    """What builds the DAGs of a spec, by their ids."""
-    builders: dict[str, Callable[..., DAG]] = {spec.name: partial(_job_dag, spec, path, **dag_args)}
-    if restates(spec):
-        builders[restating_id(spec)] = partial(build_restating_dag, spec, path)
-    return builders
 
 
 def _sound(build: Callable[..., DAG], path: Path) -> DAG:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,24 +119,13 @@ def aggregation_tasks(
         **spark,
     )
     validate = ValidateOperator(task_id="validate", **spark)
-    last = LAST_TASKS[last_step_of(spec).name](spec, asset or result_asset(spec), spark)
+    last: BaseOperator
+    if last_step_of(spec).publishes:
+        final = spec.covered.final_after is not None and spec.schedule.unit == "day"
+        last = PublishOperator(task_id=PUBLISH.name, asset=asset or result_asset(spec), group=group, final=final)
+    else:
+        last = CompareOperator(task_id=COMPARE.name, **spark)
     runs >> merge >> validate >> last
-
-
-def _publish(spec: JobSpec, asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
-    final = spec.covered.final_after is not None and spec.schedule.unit == "day"
-    return PublishOperator(task_id=PUBLISH.name, asset=asset, group=spark["group"], final=final)
-
-
-def _compare(_spec: JobSpec, _asset: Asset, spark: Mapping[str, Any]) -> BaseOperator:
-    return CompareOperator(task_id=COMPARE.name, **spark)
-
-
-#: The last task of a run by the name of its last step, made of the spec, the asset and the arguments of Spark's steps.
-LAST_TASKS: Mapping[str, Callable[[JobSpec, Asset, Mapping[str, Any]], BaseOperator]] = {
-    PUBLISH.name: _publish,
-    COMPARE.name: _compare,
-}
 
 
 def result_asset(spec: JobSpec) -> Asset:
@@ -149,24 +138,22 @@ def _stage(
 ) -> list[SkewlessSparkOperator]:
     """The tasks that run a stage: ``run``, which the next stage waits for, and one for each further cluster."""
     with TaskGroup(f"stage_{number:02d}"):
-        if spec.sharing.connections:
-            runs = _shared(spec, number, spark)
+        first, further = "run", spec.sharing.connections
+        if further:
+            runs: list[SkewlessSparkOperator] = [
+                ShareStageOperator(task_id=first, stage=number, further=False, **spark),
+                *(
+                    ShareStageOperator(
+                        task_id=f"share_{name}", stage=number, further=True, **{**spark, "conn_id": name}
+                    )
+                    for name in further
+                ),
+            ]
         else:
             step, arguments = stage_step(number), ("--stage", str(number))
-            runs = [SkewlessSparkOperator(task_id="run", spark_step="stage", step=step, step_args=arguments, **spark)]
+            runs = [SkewlessSparkOperator(task_id=first, spark_step="stage", step=step, step_args=arguments, **spark)]
         if number:
             plan = PlanStageOperator(task_id="plan", stage=number, trigger_rule=TriggerRule.NONE_FAILED, group=group)
             after = after >> plan
         after >> runs
     return runs
-
-
-def _shared(spec: JobSpec, number: int, spark: Mapping[str, Any]) -> list[SkewlessSparkOperator]:
-    first: SkewlessSparkOperator = ShareStageOperator(task_id="run", stage=number, further=False, **spark)
-    rest = [
-        ShareStageOperator(
-            task_id=f"share_{connection}", stage=number, further=True, **{**spark, "conn_id": connection}
-        )
-        for connection in spec.sharing.connections
-    ]
-    return [first, *rest]

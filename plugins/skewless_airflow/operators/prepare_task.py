@@ -71,9 +71,6 @@ def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
     return None
 
 
-log = structlog.get_logger(__name__)
-
-
 class PrepareOperator(SkewlessSparkOperator):
     """Freezes the spec, lists the input and writes plan 0.
 
@@ -147,8 +144,6 @@ class PrepareOperator(SkewlessSparkOperator):
             part=str(job.part),
         )
 
-
-log = structlog.get_logger(__name__)
 
 #: The params of the DAG that restates: the first and the last day of published results to look at.
 FIRST, LAST = "from", "to"

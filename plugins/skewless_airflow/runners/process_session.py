@@ -44,7 +44,12 @@ class Session:
         """The living processes; components make groups of their own, but stay in their session."""
         if born(self.pid) is not None and not self.leads():
             return []
-        return [pid for pid in psutil.pids() if born(pid) is not None and _session_of(pid) == self.pid]
+        found = []
+        for pid in psutil.pids():
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(pid) == self.pid and born(pid) is not None:
+                    found.append(pid)
+        return found
 
 
 def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path) -> Session:
@@ -102,9 +107,3 @@ def send(pids: Iterable[int], sign: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, sign)
-
-
-def _session_of(pid: int) -> int | None:
-    with contextlib.suppress(ProcessLookupError):
-        return os.getsid(pid)
-    return None

@@ -18,6 +18,7 @@ import psutil
 from airflow.sdk.exceptions import AirflowException
 
 from skewless.errors import SpecError
+from skewless_airflow.runners.process_session import born
 from skewless_airflow.runners.step import YARN_SERVER, Step
 
 #: Time for Spark to tell its master and its executors.
@@ -112,16 +113,9 @@ def _still_there(processes: Sequence[psutil.Process], seconds: float) -> list[ps
     would then take the step for a success.
     """
     deadline = time.monotonic() + seconds
-    while (alive := [process for process in processes if _lives(process)]) and time.monotonic() < deadline:
+    while (alive := [one for one in processes if one.is_running() and born(one.pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     return alive
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 class ClusterStep:

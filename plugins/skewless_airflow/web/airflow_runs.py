@@ -69,14 +69,14 @@ class AirflowTask:
 
 def airflow_run(session: Session, dag_id: str, run_id: str) -> AirflowRun | None:
     """One run, if Airflow still knows it."""
-    found = session.execute(_RUNS.where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).first()
-    return _run(*found) if found else None
+    row = session.execute(_RUNS.where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).first()
+    return AirflowRun(*row) if row else None
 
 
 def airflow_runs(session: Session, dag_id: str, most: int = _LATEST_RUNS) -> list[AirflowRun]:
     """The latest runs of a DAG, newest first."""
     query = _RUNS.where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(most)
-    return [_run(*found) for found in session.execute(query)]
+    return [AirflowRun(*row) for row in session.execute(query)]
 
 
 def coming_part(session: Session, dag_id: str, run_id: str) -> str:
@@ -101,7 +101,7 @@ def airflow_tasks(session: Session, dag_id: str, run_id: str, group: str = "") -
     columns = (TaskInstance.task_id, TaskInstance.state, TaskInstance.duration, TaskInstance.try_number)
     query = select(*columns).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     return tuple(
-        AirflowTask(task_id, str(getattr(state, "value", state)) if state else None, seconds, tries or 0)
+        AirflowTask(task_id, state, seconds, tries or 0)
         for task_id, state, seconds, tries in session.execute(query)
         if not group or group in task_id.split(".")[:-1]
     )
@@ -127,17 +127,10 @@ class Timing(NamedTuple):
 def timings(session: Session, dag_ids: Sequence[str]) -> dict[str, Timing]:
     """The timing of each DAG; one that is paused has no next run."""
     query = select(DagModel).where(DagModel.dag_id.in_(dag_ids))
-    return {one.dag_id: _timing(one) for one in session.scalars(query)}
-
-
-def _timing(dag: DagModel) -> Timing:
-    words = str(dag.timetable_summary or dag.timetable_description or "by hand")
-    words = "by hand" if words in {"None", ""} else words
-    return Timing(f"{words}, paused", None) if dag.is_paused else Timing(words, dag.next_dagrun_create_after)
-
-
-def _run(
-    run_id: str, state: object, run_after: dt.datetime, started: dt.datetime | None, ended: dt.datetime | None,
-    deadline: dt.datetime | None,
-) -> AirflowRun:  # fmt: skip
-    return AirflowRun(run_id, str(getattr(state, "value", state)), run_after, started, ended, deadline)
+    found = {}
+    for dag in session.scalars(query):
+        summary = str(dag.timetable_summary or dag.timetable_description)
+        schedule = "by hand" if summary in {"None", ""} else summary
+        paused = Timing(f"{schedule}, paused", None)
+        found[dag.dag_id] = paused if dag.is_paused else Timing(schedule, dag.next_dagrun_create_after)
+    return found
