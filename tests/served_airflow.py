@@ -89,7 +89,7 @@ def own_settings(home: standalone.Home, root: Path) -> dict[str, str]:
 
 def dag_of(spec: Path) -> str:
     """The text of a DAG file for a spec."""
-    return f"from skewless_airflow.dags.catalog import build_dag\ndag = build_dag({str(spec)!r})\n"
+    return f"from skewless_airflow.dags import build_dag\ndag = build_dag({str(spec)!r})\n"
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:

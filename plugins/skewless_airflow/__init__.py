@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skewless_airflow.dags.catalog import build_dag, catalog_dags
-    from skewless_airflow.dags.task_group import adaptive_aggregation
+    from skewless_airflow.dags import adaptive_aggregation, build_dag, catalog_dags
     from skewless_airflow.trigger_form import form_params
 
 __all__ = ["adaptive_aggregation", "build_dag", "catalog_dags", "form_params"]

@@ -18,7 +18,7 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
-from skewless_airflow.dags.catalog import build_restating_dag
+from skewless_airflow.dags import build_restating_dag
 from skewless_airflow.observability.callbacks import report_warnings
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import run_location

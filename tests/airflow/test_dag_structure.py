@@ -25,7 +25,7 @@ from skewless.spec.part import hours_of
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag, catalog_dags, form_params
-from skewless_airflow.dags.catalog import restates
+from skewless_airflow.dags import restates
 from skewless_airflow.operators.spark_step import CompareOperator, ShareStageOperator, SkewlessSparkOperator
 from skewless_airflow.partitions import PartTimetable
 from tests import airflow_setting

@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from skewless.documents.step_documents import Failure, StepTimes
 from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location
-from skewless_airflow.web.airflow_runs import Timing
 from skewless_airflow.web.rendering import above, day
+from skewless_airflow.web.runs import Timing
 from skewless_airflow.web.views.history import RunLine
 from skewless_airflow.web.views.jobs import JobLine, JobRow, by_need, lateness
 from tests import airflow_setting

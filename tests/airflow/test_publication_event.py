@@ -28,8 +28,7 @@ from skewless.run.directory import FINALITY, RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless_airflow.observability.lineage import dataset_name, published_lineage
 from skewless_airflow.observability.links import quality_page, skew_page
-from skewless_airflow.operators.prepare_task import PrepareOperator
-from skewless_airflow.operators.publish_task import PublishOperator
+from skewless_airflow.operators.run_tasks import PrepareOperator, PublishOperator
 from skewless_lake.publication import publish_run
 from skewless_lake.staged_files import staged_parts
 from tests import airflow_setting
@@ -45,7 +44,7 @@ COUNTS = zipf_rows(50, 1.2, 2_000)
 KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
 _PUBLISHING = """
 from airflow.sdk import DAG, Asset
-from skewless_airflow.operators.publish_task import PublishOperator
+from skewless_airflow.operators.run_tasks import PublishOperator
 
 with DAG("publishing", schedule=None) as dag:
     PublishOperator(task_id="publish", asset=Asset(name="skewless:python_tokens"))
@@ -171,7 +170,7 @@ def _keys(dag_id: str) -> set[tuple[str, str | None]]:
 
 _DAG = """
 from airflow.sdk import DAG, Asset
-from skewless_airflow.operators.publish_task import PublishOperator
+from skewless_airflow.operators.run_tasks import PublishOperator
 
 with DAG({name!r}, schedule=None) as dag:
     PublishOperator(task_id="publish", asset=Asset("skewless:{name}"))

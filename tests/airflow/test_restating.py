@@ -16,7 +16,7 @@ from skewless.publication.records import MANIFEST, VersionManifest, identity_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
 from skewless_airflow import catalog_dags
-from skewless_airflow.operators.prepare_task import FindStaleOperator
+from skewless_airflow.operators.run_tasks import FindStaleOperator
 from skewless_spark.prepare.prepare import prepare
 from tests.airflow.test_dag_structure import SPEC
 

@@ -28,9 +28,9 @@ from skewless.spec import Schedule
 from skewless.spec.part import hours_of
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
-from skewless_airflow.operators.prepare_task import PrepareOperator
+from skewless_airflow.operators.run_tasks import PrepareOperator
 from skewless_airflow.run_store import part_of_run, run_directory, run_location, safe_run_id
-from skewless_airflow.web.run_folders import groups_with_runs, open_run, run_folders, stamp
+from skewless_airflow.web.runs import groups_with_runs, open_run, run_folders, stamp
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.object_stores import as_client, object_server

@@ -100,7 +100,7 @@ def make_dags(folder: Path) -> None:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
 
-    lines = ["# airflow", "from skewless_airflow.dags.catalog import build_dag"]
+    lines = ["# airflow", "from skewless_airflow.dags import build_dag"]
     for name in (DAG, FORBIDDEN_DAG):
         path = folder / f"{name}.yaml"
         nightly = {**SPEC, "name": name, "schedule": {"cron": "0 2 * * *"}, "description": f"About {EVIL}"}

@@ -174,7 +174,7 @@ def _dag(spec: Mapping[str, object], root: Path, dags_folder: Path) -> DAG:
     path = root / f"{name}.yaml"
     path.write_text(yaml.safe_dump(spec))
     file = dags_folder / f"{name}.py"
-    file.write_text(f"# airflow\nfrom skewless_airflow.dags.catalog import build_dag\ndag = build_dag({str(path)!r})\n")
+    file.write_text(f"# airflow\nfrom skewless_airflow.dags import build_dag\ndag = build_dag({str(path)!r})\n")
     return DagBag(file).dags[name]
 
 

@@ -21,7 +21,7 @@ PRELOADED = (
     "airflow.sdk.execution_time.supervisor",
     "airflow.sdk.execution_time.task_runner",
     "airflow.dag_processing.dagbag",
-    "skewless_airflow.dags.catalog",
+    "skewless_airflow.dags",
 )
 
 

@@ -23,10 +23,9 @@ from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless_airflow.web import pages
-from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
 from skewless_airflow.web.pages import readable_jobs
 from skewless_airflow.web.rendering import STATIC, page
-from skewless_airflow.web.run_folders import open_run
+from skewless_airflow.web.runs import airflow_run, airflow_runs, airflow_tasks, open_run
 from skewless_airflow.web.security import LOGIN, READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, harden
 from skewless_airflow.web.views.history import ComparedNight, RunLine, read_comparisons, read_history
 from skewless_airflow.web.views.jobs import JobLine

@@ -16,17 +16,18 @@ from skewless.errors import SkewlessError
 from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
 from skewless.standing.tree import plan_of
-from skewless_airflow.web.airflow_runs import (
+from skewless_airflow.web.rendering import day, page
+from skewless_airflow.web.runs import (
     AirflowRun,
     airflow_run,
     airflow_runs,
     airflow_tasks,
     coming_part,
+    groups_with_runs,
+    open_run,
     tagged_dags,
     timings,
 )
-from skewless_airflow.web.rendering import day, page
-from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
 from skewless_airflow.web.views.history import FIGURES, read_comparisons, read_history, verdicts
 from skewless_airflow.web.views.job_view import read_job, read_window

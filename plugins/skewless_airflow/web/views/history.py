@@ -14,8 +14,7 @@ from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of
 from skewless_airflow.run_store import safe_run_id
-from skewless_airflow.web.airflow_runs import GOING_ON, AirflowRun
-from skewless_airflow.web.run_folders import open_run, run_folders
+from skewless_airflow.web.runs import GOING_ON, AirflowRun, open_run, run_folders
 from skewless_airflow.web.views.job_view import read_job, whole_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
 from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings

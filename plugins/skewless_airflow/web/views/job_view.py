@@ -11,7 +11,7 @@ from skewless.documents.ledger import NO_PARTS, PartLine
 from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.step_names import last_step_of
-from skewless_airflow.web.run_folders import kept_by, stamp, view_of
+from skewless_airflow.web.runs import kept_by, stamp, view_of
 
 _JOB = "job.json"
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from statistics import median
 
 from skewless_airflow.run_store import safe_run_id
-from skewless_airflow.web.airflow_runs import AirflowRun, Timing
+from skewless_airflow.web.runs import AirflowRun, Timing
 from skewless_airflow.web.views.history import PastRun, RunLine, latest_runs, read_lines
 
 #: How many runs of a job the page draws and compares.

@@ -10,7 +10,7 @@ from skewless.documents.ledger import Ledger
 from skewless.documents.nights import Band
 from skewless.documents.quality import FailingKey
 from skewless.run.directory import QUALITY_STEP, RunDirectory
-from skewless_airflow.web.run_folders import kept_by, view_of
+from skewless_airflow.web.runs import kept_by, view_of
 from skewless_airflow.web.views.job_view import whole_job
 
 

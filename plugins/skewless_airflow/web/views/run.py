@@ -17,8 +17,7 @@ from skewless.run.certificate import certificate_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TimeLine, times_of, waterfall
-from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
-from skewless_airflow.web.run_folders import is_absence, kept_by, stamp, view_of
+from skewless_airflow.web.runs import AirflowRun, AirflowTask, is_absence, kept_by, stamp, view_of
 from skewless_airflow.web.views.job_view import JobView, WindowView, read_job, read_window, whole_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
 from skewless_airflow.web.views.stage_view import (

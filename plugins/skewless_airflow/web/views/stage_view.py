@@ -15,7 +15,7 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
 from skewless.run.directory import RunDirectory
-from skewless_airflow.web.run_folders import kept_by, stamp, view_of
+from skewless_airflow.web.runs import kept_by, stamp, view_of
 from skewless_airflow.web.views.job_view import whole_job
 
 #: How many tasks, keys, candidates and reducers a page names; all others are added up, or counted.

@@ -1,1 +1,0 @@
-"""From job specs to DAGs: catalog, factory, task group, timetable and trigger form."""
