@@ -14,18 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["adaptive_aggregation", "build_dag", "catalog_dags", "form_params"]
 
-_HOMES = {
-    "adaptive_aggregation": "dags.task_group",
-    "build_dag": "dags.catalog",
-    "catalog_dags": "dags.catalog",
-    "form_params": "trigger_form",
-}
-
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: the plugin's pages need no operators."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+    from skewless_airflow import dags  # noqa: PLC0415
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(dags, name)
