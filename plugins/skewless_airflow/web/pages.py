@@ -6,13 +6,10 @@ import datetime as dt
 import re
 from typing import Annotated, Any, NamedTuple
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Request, status
 
-from skewless.errors import SkewlessError
 from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
 from skewless.standing.tree import plan_of
@@ -25,13 +22,11 @@ from skewless_airflow.web.runs import (
     coming_part,
     groups_with_runs,
     open_run,
-    tagged_dags,
-    timings,
 )
-from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, readable
+from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId
 from skewless_airflow.web.views.history import FIGURES, read_comparisons, read_history, verdicts
 from skewless_airflow.web.views.job_view import read_job, read_window
-from skewless_airflow.web.views.jobs import JobRow, by_need, read_jobs
+from skewless_airflow.web.views.jobs import by_need, readable_jobs
 from skewless_airflow.web.views.quality_view import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_comparison, read_run, read_what_if
 from skewless_airflow.web.views.stage_view import MOST_TASKS, decided_stages, read_decision, read_stage
@@ -104,33 +99,6 @@ def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
     morning = by_need(readable_jobs(user, session, now))
     heading = morning.verdict.capitalize() if morning.rows else ""
     return page(request, "jobs.html", heading=heading, refresh=True, every=_JOBS_SECONDS, morning=morning, now=now)
-
-
-def readable_jobs(user: Any, session: Any, now: dt.datetime) -> tuple[JobRow, ...]:
-    """The jobs that the user may read, DAGs with our tag or with run directories, each with its latest runs.
-
-    Of a DAG whose runs the user may not read, there are no runs, and not their number either. Why a run failed is for
-    those who may read its tasks.
-    """
-    allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
-    groups = groups_with_runs()
-    ours = (tagged_dags(session) | groups.keys()) & allowed
-    with_runs = readable(user, ours, DagAccessEntity.RUN, session)
-    with_tasks = readable(user, with_runs, DagAccessEntity.TASK_INSTANCE, session)
-
-    def why(dag_id: str, run_id: str, group: str) -> str:
-        if dag_id not in with_tasks:
-            return ""
-        airflow, tasks = airflow_run(session, dag_id, run_id), airflow_tasks(session, dag_id, run_id, group)
-        try:
-            faults = read_run(open_run(dag_id, run_id, group), airflow, tasks).faults
-        except SkewlessError as err:
-            return str(err)
-        return str(faults[0]) if faults else ""
-
-    runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in with_runs}
-    names = {dag_id: groups.get(dag_id) or [""] for dag_id in ours}
-    return read_jobs(names, timings(session, sorted(ours)), runs, why, now)
 
 
 @router.get("/dags/{dag_id}/over-time", dependencies=READ_DAG)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from itertools import takewhile
+from typing import NamedTuple
 
 from skewless.documents.comparison import Comparison
 from skewless.errors import SkewlessError
@@ -24,7 +26,6 @@ from skewless_airflow.web.views.stage_view import read_stages
 MOST_RUNS = 40
 #: After so many seconds the page shows the runs read so far. They stay in a cache, so a reload gets further.
 READING_SECONDS = 2.0
-_Run = TypeVar("_Run")
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,12 @@ class HistoryView:
 
 def read_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> HistoryView:
     """The run directories of a DAG, or of one of its aggregations: always the newest, others as time allows."""
-    return read_lines(dag_id, group, latest_runs(dag_id, airflow, group), MOST_RUNS, READING_SECONDS)
+    return read_lines(latest_runs(dag_id, airflow, group), MOST_RUNS, READING_SECONDS)
 
 
-def read_lines(dag_id: str, group: str, runs: Sequence[PastRun], most: int, seconds: float) -> HistoryView:
+def read_lines(runs: Sequence[PastRun], most: int, seconds: float) -> HistoryView:
     """The first of some runs, as many as can be read in so many seconds."""
-    lines = tuple(_line(open_run(dag_id, one.folder, group), one) for one in in_time(runs[:most], seconds))
-    return HistoryView(lines, len(runs), min(most, len(runs)))
+    return HistoryView(tuple(map(_line, _in_time(runs[:most], seconds))), len(runs), min(most, len(runs)))
 
 
 class PastRun(NamedTuple):
@@ -113,48 +113,51 @@ class PastRun(NamedTuple):
     moment: float
     folder: str
     airflow: AirflowRun | None
+    dag_id: str
+    group: str
 
     @property
     def run_id(self) -> str:
         """The id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run."""
         return self.airflow.run_id if self.airflow else self.folder
 
+    @property
+    def directory(self) -> RunDirectory:
+        """What it is, opened anew."""
+        return open_run(self.dag_id, self.folder, self.group)
+
 
 def latest_runs(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> list[PastRun]:
     """The run directories, newest first: by the date of the run, or else of the folder."""
     known = {safe_run_id(run.run_id): run for run in airflow}
-    found = []
+    past = []
     for folder in run_folders(dag_id, group):
         run = known.get(folder.name)
-        found.append(PastRun(run.run_after.timestamp() if run else folder.moment, folder.name, run))
-    return sorted(found, key=lambda one: (one.moment, one.folder), reverse=True)
+        moment = run.run_after.timestamp() if run else folder.moment
+        past.append(PastRun(moment, folder.name, run, dag_id, group))
+    return sorted(past, key=lambda run: (run.moment, run.folder), reverse=True)
 
 
-def in_time(runs: Sequence[_Run], seconds: float) -> Iterator[_Run]:
+def _in_time(runs: Sequence[PastRun], seconds: float) -> Iterator[PastRun]:
     """The first one always, others until so many seconds have passed."""
-    begun = time.monotonic()
-    for place, one in enumerate(runs):
-        if place and time.monotonic() - begun > seconds:
-            return
-        yield one
+    until = time.monotonic() + seconds
+    yield from runs[:1]
+    yield from takewhile(lambda _: time.monotonic() <= until, runs[1:])
 
 
 def verdicts(dag_id: str, airflow: Sequence[AirflowRun], group: str) -> list[tuple[str, str, QualityView | None]]:
     """Id, day and quality report of the latest runs, oldest first."""
     found = []
-    for one in latest_runs(dag_id, airflow, group)[:MOST_RUNS]:
-        directory = open_run(dag_id, one.folder, group)
-        try:
-            job, quality = read_job(directory), read_quality(directory)
-        except SkewlessError:
-            continue  # the page of that run shows the error
-        found.append((one.run_id, job.date if job else "", quality))
+    for run in latest_runs(dag_id, airflow, group)[:MOST_RUNS]:
+        with suppress(SkewlessError):  # the page of that run shows the error
+            job, quality = read_job(run.directory), read_quality(run.directory)
+            found.append((run.run_id, job.date if job else "", quality))
     return found[::-1]
 
 
-def _line(directory: RunDirectory, past: PastRun) -> RunLine:
+def _line(past: PastRun) -> RunLine:
     """A line, also for a directory with a document that cannot be read."""
-    run = past.airflow
+    run, directory = past.airflow, past.directory
     state = run.state if run else ""
     try:
         job, quality = read_job(directory), read_quality(directory)
@@ -256,13 +259,10 @@ def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = ""
     """The latest runs of a job that were compared with another one's: always the newest, others as time allows."""
     runs = latest_runs(dag_id, airflow, group)[:MOST_RUNS]
     nights, seen = list[ComparedNight](), 0
-    for run in in_time(runs, READING_SECONDS):
+    for run in _in_time(runs, READING_SECONDS):
         seen += 1
-        directory = open_run(dag_id, run.folder, group)
-        try:
-            job, comparison = read_job(directory), read_comparison(directory)
-        except SkewlessError:
-            continue  # the page of that run shows the error
-        if job is not None and comparison is not None:
-            nights.append(ComparedNight(run.run_id, job.date, comparison))
+        with suppress(SkewlessError):  # the page of that run shows the error
+            job, comparison = read_job(run.directory), read_comparison(run.directory)
+            if job is not None and comparison is not None:
+                nights.append(ComparedNight(run.run_id, job.date, comparison))
     return ComparisonsHistory(tuple(nights), len(runs), seen)

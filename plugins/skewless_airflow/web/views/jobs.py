@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import median
+from typing import Any
 
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from sqlalchemy.orm import Session
+
+from skewless.errors import SkewlessError
 from skewless_airflow.run_store import safe_run_id
-from skewless_airflow.web.runs import AirflowRun, Timing
+from skewless_airflow.web.runs import (
+    AirflowRun,
+    Timing,
+    airflow_run,
+    airflow_runs,
+    airflow_tasks,
+    groups_with_runs,
+    open_run,
+    tagged_dags,
+    timings,
+)
+from skewless_airflow.web.security import readable
 from skewless_airflow.web.views.history import PastRun, RunLine, latest_runs, read_lines
+from skewless_airflow.web.views.run import read_run
 
 #: How many runs of a job the page draws and compares.
 _LATEST_RUNS = 12
@@ -112,29 +130,39 @@ class Morning:
         return ", ".join(f"{count} {words}" for count, words in counts if count) or "all good"
 
 
-#: Why a run failed, by the ids of its DAG, its run and its group.
-Why = Callable[[str, str, str], str]
+def readable_jobs(user: Any, session: Session, now: dt.datetime) -> tuple[JobRow, ...]:
+    """The jobs that the user may read, DAGs with our tag or with run directories, each with its latest runs.
 
+    Of a DAG whose runs the user may not read, there are no runs, and not their number either. Why a run failed is for
+    those who may read its tasks.
+    """
+    allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
+    groups = groups_with_runs()
+    ours = (tagged_dags(session) | groups.keys()) & allowed
+    with_runs = readable(user, ours, DagAccessEntity.RUN, session)
+    with_tasks = readable(user, with_runs, DagAccessEntity.TASK_INSTANCE, session)
+    schedules, until = timings(session, sorted(ours)), time.monotonic() + _OF_ALL_JOBS_SECONDS
 
-def read_jobs(
-    groups: Mapping[str, Sequence[str]],
-    timings: Mapping[str, Timing],
-    runs: Mapping[str, Sequence[AirflowRun]],
-    why: Why,
-    now: dt.datetime,
-) -> tuple[JobRow, ...]:
-    """A row for each aggregation of each DAG, by its id. The runs of a DAG that is not in ``runs`` are not read."""
-    found = []
-    until = time.monotonic() + _OF_ALL_JOBS_SECONDS
-    for dag_id, names in sorted(groups.items()):
-        timing = timings.get(dag_id) or Timing("", None)
-        for group in names:
-            if dag_id in runs:
-                left = until - time.monotonic()
-                found.append(_row(dag_id, group, timing, _with_unprepared(dag_id, group, runs[dag_id]), why, now, left))
+    def why(dag_id: str, run_id: str, group: str) -> str:
+        if dag_id not in with_tasks:
+            return ""
+        airflow, tasks = airflow_run(session, dag_id, run_id), airflow_tasks(session, dag_id, run_id, group)
+        try:
+            faults = read_run(open_run(dag_id, run_id, group), airflow, tasks).faults
+        except SkewlessError as err:
+            return str(err)
+        return str(faults[0]) if faults else ""
+
+    rows = []
+    for dag_id in sorted(ours):
+        timing = schedules.get(dag_id) or Timing("", None)
+        runs = airflow_runs(session, dag_id, most=30) if dag_id in with_runs else None
+        for group in groups.get(dag_id) or [""]:
+            if runs is None:
+                rows.append(JobRow(JobLine(dag_id, group, timing.words, None, None), ()))
             else:
-                found.append(JobRow(JobLine(dag_id, group, timing.words, None, None), ()))
-    return tuple(found)
+                rows.append(_row(dag_id, group, timing, runs, why, now, until - time.monotonic()))
+    return tuple(rows)
 
 
 def by_need(rows: Iterable[JobRow]) -> Morning:
@@ -151,16 +179,17 @@ def _with_unprepared(dag_id: str, group: str, airflow: Sequence[AirflowRun]) -> 
     made = latest_runs(dag_id, airflow, group)
     newest = made[0].moment if made else 0.0
     known = {one.folder for one in made}
-    unprepared = [PastRun(run.run_after.timestamp(), safe_run_id(run.run_id), run) for run in airflow]
+    unprepared = [PastRun(run.run_after.timestamp(), safe_run_id(run.run_id), run, dag_id, group) for run in airflow]
     fresh = [one for one in unprepared if one.moment >= newest and one.folder not in known]
     return len(made), sorted([*fresh, *made], key=lambda one: one.moment, reverse=True)
 
 
 def _row(
-    dag_id: str, group: str, timing: Timing, runs: tuple[int, list[PastRun]], why: Why, now: dt.datetime, left: float
-) -> JobRow:
-    directories, past = runs
-    history = read_lines(dag_id, group, past, _LATEST_RUNS, left)
+    dag_id: str, group: str, timing: Timing, runs: Sequence[AirflowRun], why: Callable[[str, str, str], str],
+    now: dt.datetime, left: float,
+) -> JobRow:  # fmt: skip
+    directories, past = _with_unprepared(dag_id, group, runs)
+    history = read_lines(past, _LATEST_RUNS, left)
     lines = history.lines
     last, ended = next(iter(lines), None), next((line for line in lines if not line.going_on), None)
     good = [line for line in lines if line.standing == "success" and line is not ended]
