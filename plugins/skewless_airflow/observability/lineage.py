@@ -136,7 +136,6 @@ def _read_columns(job: Job) -> dict[str, str]:
 
 
 def _columns(job: Job, read: InputDataset) -> ColumnLineageDatasetFacet:
-    """Which columns of the input each column of the result is made from, and how."""
     made = {key: _made_from(job, key) for key in job.spec.key}
     for name, algebra in job.algebra.items():
         sources = [field for column in algebra.reads for field in _made_from(job, column)[1]]

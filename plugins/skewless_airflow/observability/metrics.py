@@ -58,7 +58,6 @@ def emit_result(published: Publication, dag_id: str) -> None:
 
 
 def _emit(gauges: Mapping[str, float | None], **tags: str) -> None:
-    """Send gauges, told apart by tags where the metrics system has them."""
     for name, value in gauges.items():
         if value is not None:  # a gauge cannot say "not measured"
             Stats.gauge(name, value, tags=tags)

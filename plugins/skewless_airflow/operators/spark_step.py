@@ -204,7 +204,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         return "" if kept is None else str(kept.get(_SUBMITTED_AS) or "")
 
     def _follow(self, runner: StepRunner, context: Context) -> None:
-        """Run the step, and log what it says until it ends."""
         log.info("%sRun step %s", GROUP, self.spark_step)
         try:
             log.info(END)

@@ -222,7 +222,6 @@ class DriverStep:
         return line, int(json.loads(greeting)["log_from"])
 
     def _end_driver(self) -> None:
-        """End the driver and all that it started."""
         if self._session is None or self._folder is None:
             return
         end([self._session], END_SECONDS)
@@ -290,15 +289,12 @@ def _described(folder: Path) -> Session | None:
 
 
 def _line_of(lines: TextIO) -> str:
-    """The next line; empty if there is none to come."""
-    try:
+    with contextlib.suppress(OSError):
         return lines.readline()
-    except OSError:
-        return ""
+    return ""
 
 
 def _text(chunks: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a text that comes in pieces."""
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")

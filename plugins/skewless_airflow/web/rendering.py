@@ -226,7 +226,6 @@ def key_strip(stage: StageView) -> Chart:
 
 
 def _strip(parts: Iterable[tuple[str, str, float]]) -> Chart:
-    """Parts side by side, each with its kind, its tooltip and its width."""
     rects, x = [], 0.0
     for kind, title, width in parts:
         rects.append(Rect(_short(x), 0, _short(width), 20, kind, title))
