@@ -104,10 +104,11 @@ def test_a_published_run_that_warns_says_so_to_a_callback_and_on_its_page(
     titles = [title for title, _ in found.sections]
     assert titles[0] == "Warnings and quarantine"
     request = Request({"type": "http", "path": "/skewless/dags/small/runs/r/quality", "headers": []})
-    shown = page(
+    answer = page(
         request, "quality.html", dag_id="small", run_id="r", group="", job=None, quality=found, going_on=False,
         history=histories(found.checks, []),
-    ).body.decode()  # fmt: skip
+    )  # fmt: skip
+    shown = bytes(answer.body).decode()
     assert "<strong>Quarantine:</strong> 3 keys in quarantine, of 70 rows of the input." in shown
     assert "! quarantined</span>" in shown
     assert "Nothing was published" not in shown

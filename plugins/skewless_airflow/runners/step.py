@@ -100,16 +100,12 @@ class StepRunner(Protocol):
         Raises:
             AirflowException: it cannot be started.
         """
-        ...
 
     def failure(self) -> str:
         """Why the step failed, in a few words, once it has ended; empty if it ended well."""
-        ...
 
     def stop(self) -> int:
         """End the step with all that it has started, unless it has ended; returns how many processes there were."""
-        ...
 
     def close(self) -> None:
         """Let go of the step, which ends if it has not."""
-        ...

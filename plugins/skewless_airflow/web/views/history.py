@@ -91,11 +91,6 @@ class HistoryView:
     total: int
     wanted: int
 
-    @property
-    def oldest_first(self) -> tuple[RunLine, ...]:
-        """The lines for charts, oldest first."""
-        return self.lines[::-1]
-
 
 def read_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> HistoryView:
     """The run directories of a DAG, or of one of its aggregations: always the newest, others as time allows."""

@@ -207,7 +207,7 @@ def _row(
         usual_seconds=usual,
         usual_spark_seconds=_usual([line.spark_seconds or None for line in good]),
     )
-    return JobRow(job, history.oldest_first)
+    return JobRow(job, lines[::-1])
 
 
 def _usual(seconds: Sequence[float | None]) -> float | None:
