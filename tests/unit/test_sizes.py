@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_000,
+    "lines of the product": 44_555,
     "lines of tests": 43_000,
     "words of pages": 49_800,
     "fields of a spec": 85,
