@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import heapq
 import json
 from collections import Counter
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from rich.console import Console
@@ -185,7 +187,7 @@ def _hottest(run: RunDirectory, console: Console) -> None:
         return
     table = Table(title=f"hottest keys by {escape(by)}" if by else "keys", title_justify="left")
     for name in rows[0]:
-        numeric = isinstance(rows[0][name], int | float)
+        numeric = isinstance(rows[0][name], int | float | Decimal)
         justify: Literal["left", "right"] = "right" if numeric else "left"
         # One long list would leave no room for the columns before it.
         table.add_column(escape(name), justify=justify, overflow="ellipsis", no_wrap=True, max_width=_WIDEST)
@@ -199,12 +201,14 @@ def _cell(value: Any) -> str:
     match value:
         case str():
             text = value if value.isprintable() and value else repr(value)
-        case int() if not isinstance(value, bool):
+        case int() | Decimal() if not isinstance(value, bool):
             text = f"{value:,}"
         case float():
             text = f"{value:,.2f}"
         case [{"x": _, "y": _}, *_]:
             text = _sparkline([(point["x"], point["y"]) for point in value])
+        case dt.date():
+            text = str(value)
         case _:
             text = json.dumps(value, default=str)
     return text

@@ -163,6 +163,13 @@ def test_a_csv_without_a_header_has_columns_by_numbers_and_codes_stay_texts(here
     assert (spec.input.options, spec.key) == ({"header": False}, ("c1",))
 
 
+def test_a_dot_that_may_part_thousands_or_a_fraction_makes_a_text(here: Command, tmp_path: Path) -> None:
+    lines = [f"{number % 9};1.25{number % 7};03.02.2026" for number in range(100)]
+    (tmp_path / "dots.csv").write_text("\n".join(["shop;amount;day", *lines]))
+    spec, _ = written(here, "dots.csv")
+    assert spec.input.columns == {"shop": "bigint", "day": "date"}
+
+
 def test_a_column_of_a_csv_that_is_odd_further_down_is_text(here: Command, tmp_path: Path) -> None:
     lines = [f"{number % 9},{number}" for number in range(200_000)]
     (tmp_path / "late.csv").write_text("\n".join(["shop,price", *lines, "1,none", *lines]))
@@ -174,14 +181,18 @@ def nested_json(folder: Path) -> tuple[str, Counter[str]]:
     users = [f"u{number}" for number in np.minimum(np.random.default_rng(1).zipf(1.3, 900), 40)]
     rows = [{"user": {"id": user, "plan": "a"}, "tags": ["x"], "ms": at, "at": f"2026-11-03T00:00:{at % 60:02}Z"}
             for at, user in enumerate(users)]  # fmt: skip
-    (folder / "events.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return "events.json", Counter(users)
+    lines = [json.dumps(row) for row in rows]
+    (folder / "events").mkdir()
+    (folder / "events" / "a.json").write_text("\n".join(lines[:500]))
+    (folder / "events" / "b.json.gz").write_bytes(gzip.compress("\n".join(lines[500:]).encode()))
+    return "events", Counter(users)
 
 
 def german_csv(folder: Path) -> tuple[str, Counter[str]]:
     shops = ["Köln", "Köln", "München", "Zürich", "Köln"] * 60
-    lines = [f"{shop};{at % 9 + 1}.652,{at % 90 + 10};{at % 28 + 1:02}.02.2026" for at, shop in enumerate(shops)]
-    (folder / "umsatz.csv").write_bytes("\ufeff".encode() + "\r\n".join(["Filiale;Betrag;Tag", *lines, ""]).encode())
+    lines = [f"{shop};{at % 9 + 1}.652,{at % 90 + 10};{at % 28 + 1:02}.02.2026;1.250" for at, shop in enumerate(shops)]
+    text = "\r\n".join(["Filiale;Betrag (€);Tag;Menge", *lines, ""])
+    (folder / "umsatz.csv").write_bytes(f"\ufeff{text}".encode())
     return "umsatz.csv", Counter(shops)
 
 
@@ -226,6 +237,7 @@ def test_a_file_is_published_from_init_on_without_a_change(
         assert sum(found["betrag_sum"].to_pylist()) == sum(
             Decimal(f"{at % 9 + 1}652.{at % 90 + 10}") for at in range(300)
         )
+        assert sum(found["menge_sum"].to_pylist()) == 300 * 1_250
 
 
 def test_each_line_says_what_it_is_and_the_file_of_the_dag_names_the_spec(here: Command, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,25 @@ def test_an_exploding_select_counts_words_and_keeps_their_order(spark: SparkSess
     assert finished.quality.ledger.balanced
     assert sum(report.source_rows or 0 for report in reports) == 3000
     assert sum(report.given_rows or 0 for report in reports) == sum(map(len, words.values()))
+
+
+def test_fields_of_what_an_array_holds_are_keys_and_columns(spark: SparkSession, tmp_path: Path) -> None:
+    baskets = [[{"sku": f"s{number % step}", "qty": number % 5} for step in (2, 7)] for number in range(900)]
+    lines = [json.dumps({"items": items, "tags": {"size": "xs"}}) for items in baskets]
+    (tmp_path / "in.json").write_text("\n".join(lines))
+    columns = {"items": "array<struct<sku:string,qty:int>>", "tags": "map<string,string>"}
+    source = {"path": str(tmp_path / "in.json"), "format": "json", "columns": columns}
+    selected = {"select": ["explode(items) AS item", "tags['size'] AS size"]}
+    aggregates = {"n": "count", "total": {"function": "sum", "column": "item.qty"},
+                  "sizes": {"function": "count_distinct", "column": "size"}}  # fmt: skip
+    job = spec(source, tmp_path / "out", map=selected, key="item.sku", aggregates=aggregates)
+    run, _, _ = run_job(spark, job, tmp_path / "run")
+    counts, totals = Counter[str](), Counter[str]()
+    for item in itertools.chain(*baskets):
+        counts[str(item["sku"])] += 1
+        totals[str(item["sku"])] += int(item["qty"])
+    found = {row["item.sku"]: (row["n"], row["total"], row["sizes"]) for row in result_of(run).to_pylist()}
+    assert found == {sku: (rows, totals[sku], 1) for sku, rows in counts.items()}
 
 
 def test_mapped_rows_that_are_lost_stop_the_stage(

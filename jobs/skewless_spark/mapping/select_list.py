@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple, cast
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
 
 from skewless.documents.job import Selected
 from skewless.errors import SpecError, nearest
@@ -67,8 +69,18 @@ def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str)
     except (AnalysisException, ParseException) as err:
         raise SpecError(f"{at}, map", "expressions over the columns of the input", _first_line(err)) from None
     _refuse_unrepeatable(frame, any(one.generator for one in selected), at)
-    found = {name: field.dataType.simpleString() for name, field in zip(names, frame.schema, strict=False)}
-    return Mapped(found, reads, selected, tuple(condition))
+    kinds = {name: field.dataType for name, field in zip(names, frame.schema, strict=False)}
+    types = dict(pair for name, kind in kinds.items() for pair in _fields(name, kind))
+    types |= {name: kind.simpleString() for name, kind in kinds.items()}
+    return Mapped(types, reads, selected, tuple(condition))
+
+
+def _fields(name: str, kind: DataType) -> Iterator[tuple[str, str]]:
+    """The fields of a struct, as a spec names them, with their types; a dot in a name would be taken for a step."""
+    for field in kind if isinstance(kind, StructType) else ():
+        if "." not in field.name:
+            yield f"{name}.{field.name}", field.dataType.simpleString()
+            yield from _fields(f"{name}.{field.name}", field.dataType)
 
 
 def apply(
@@ -83,7 +95,7 @@ def apply(
     """Map rows; see ``mapping.mapped_rows``."""
     made = [name for one in selected for name in one.names]
     frame = _selected(rows, given, selected, names, origin)
-    wanted = [F.col(f"{_MADE}{made.index(name)}").alias(f"c{number}") for number, name in enumerate(columns)]
+    wanted = [_wanted(name, made).alias(f"c{number}") for number, name in enumerate(columns)]
     return frame.select(*wanted, F.col(_ORIGIN).alias(origin), F.col(_POSITION).alias(index))
 
 
@@ -115,6 +127,12 @@ def _column(item: Selected, aliases: Sequence[str]) -> Column:
     exploded = F.posexplode_outer if item.generator.endswith("_outer") else F.posexplode
     made = aliases if item.generator.startswith("pos") else [_POSITION, *aliases]
     return exploded(F.expr(item.argument)).alias(*made)
+
+
+def _wanted(name: str, made: Sequence[str]) -> Column:
+    root = name if name in made else next(column for column in made if name.startswith(f"{column}."))
+    fields = name[len(root) + 1 :].split(".") if root != name else []
+    return reduce(Column.getField, fields, F.col(f"{_MADE}{made.index(root)}"))
 
 
 def _about(name: str) -> bool:

@@ -32,7 +32,7 @@ _DELIMITERS = ",;\t|"
 #: A day in a path: 2026-01-31, 20260131, 2026/01/31, year=2026/month=01/day=31.
 _SIGNS = r"[-_.]?|/(?:\w+=)?"
 _DAY = re.compile(rf"(?<!\d)((?:19|20)\d\d)({_SIGNS})(0[1-9]|1[0-2])({_SIGNS})(0[1-9]|[12]\d|3[01])(?!\d)")
-_IDENTIFIER = re.compile(r"[^\W\d][\w .:/()-]*")
+_IDENTIFIER = re.compile(r"[^\W\d][\w .:/()%€$£#&'+-]*")
 #: By so many rows the delimiter and the header are told.
 _ROWS = 200
 
@@ -192,8 +192,10 @@ def _encoding(raw: bytes) -> str:
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row looks like names: words, each once, none of which is a value further down its column."""
     first, rest = rows[0], rows[1:]
-    names = all(_IDENTIFIER.fullmatch(name) for name in first) and len(set(first)) == len(first)
-    return names and not any(name in {row[at] for row in rest if at < len(row)} for at, name in enumerate(first))
+    named = [name for name in first if name]  # a line that ends in a delimiter has a last field without a name
+    names = bool(named) and all(map(_IDENTIFIER.fullmatch, named)) and len(set(first)) == len(first)
+    values = [{row[at] for row in rest if at < len(row)} for at in range(len(first))]
+    return names and not any(name and name in values[at] for at, name in enumerate(first))
 
 
 class TextKind(NamedTuple):
@@ -216,6 +218,8 @@ TEXT_KINDS = (
     TextKind("date", r"\d\d\.\d\d\.\d{4}", {"dateFormat": "dd.MM.yyyy"}),
     TextKind("decimal(18,{scale})", r"[+-]?(\d{1,3}(\.\d{3})+|0|[1-9]\d*)(,\d{1,6})?", {"locale": "de"}),
 )
+#: In a file with such decimals 1.652 is no fraction.
+GERMAN_NUMBER = TEXT_KINDS[-1]
 
 
 def text_kind(texts: pa.ChunkedArray, kinds: Sequence[TextKind] = TEXT_KINDS) -> TextKind | None:

@@ -21,6 +21,7 @@ from skewless.spec.input import OWN_PREFIX, Input
 from skewless.spec.part import Part, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_cli.first_spec.layout import (
+    GERMAN_NUMBER,
     TEXT_KINDS,
     TextKind,
     csv_fields,
@@ -186,6 +187,12 @@ def _typed(profile: Profile) -> Profile:
             if kind and all(options.get(name, value) == value for name, value in kind.options.items()):
                 types[column.name] = kind
                 options |= kind.options
+    for one in profile.columns:
+        if options and one.name in found and found[one.name].kind == "double" and one.texts is not None:
+            if (german := text_kind(one.texts, [GERMAN_NUMBER])) and "locale" in options:
+                found[one.name] = german
+            elif german:
+                del found[one.name]  # nothing tells a thousand from a fraction: a text
     if "dateFormat" in options:
         types = {name: kind for name, kind in types.items() if kind.kind != "date" or kind.options}
     declared |= {name: kind.kind for name, kind in types.items()}
