@@ -187,12 +187,12 @@ def _typed(profile: Profile) -> Profile:
             if kind and all(options.get(name, value) == value for name, value in kind.options.items()):
                 types[column.name] = kind
                 options |= kind.options
-    for one in profile.columns:
-        if options and one.name in found and found[one.name].kind == "double" and one.texts is not None:
-            if (german := text_kind(one.texts, [GERMAN_NUMBER])) and "locale" in options:
-                found[one.name] = german
+    for column in profile.columns:
+        if column.name in types and types[column.name].kind == "double" and {"locale", "dateFormat"} & options.keys():
+            if (german := text_kind(column.texts, [GERMAN_NUMBER])) and "locale" in options:
+                types[column.name] = german
             elif german:
-                del found[one.name]  # nothing tells a thousand from a fraction: a text
+                del types[column.name]  # nothing tells a thousand from a fraction: a text
     if "dateFormat" in options:
         types = {name: kind for name, kind in types.items() if kind.kind != "date" or kind.options}
     declared |= {name: kind.kind for name, kind in types.items()}
