@@ -127,7 +127,7 @@ def test_fields_of_what_an_array_holds_are_keys_and_columns(spark: SparkSession,
     counts, totals = Counter[str](), Counter[str]()
     for item in itertools.chain(*baskets):
         counts[str(item["sku"])] += 1
-        totals[str(item["sku"])] += int(item["qty"])
+        totals[str(item["sku"])] += int(str(item["qty"]))
     found = {row["item.sku"]: (row["n"], row["total"], row["sizes"]) for row in result_of(run).to_pylist()}
     assert found == {sku: (rows, totals[sku], 1) for sku, rows in counts.items()}
 

@@ -145,7 +145,7 @@ class JobSpec(Frozen):
         for name, role in roles:
             if self.output.is_table and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 required = "result columns of letters, digits and underscores where the output is a table"
-                raise unmet(required, f"{shortened(name)}, {role}", "map.select names it anew: user.id AS id")
+                raise unmet(required, f"{shortened(name)}, {role} (map.select renames it)")
             if name.lower() in taken:
                 clash = f"{name!r} twice: as {taken[name.lower()]} and as {role}"
                 raise unmet("result columns whose names differ, in more than their case", clash)

@@ -154,9 +154,7 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str, *, may_miss: boo
         matched = [one for one in matched if not (_dotted(root, one) or one.endswith(_HADOOPS_MARKER))]
         files = [file for one in matched for file in _inside(fs, one) if file != one or _names(root, one)]
         if not files and not may_miss:
-            raise InputError(
-                "input.path", "an existing file, folder or glob", f"no such path {path}", "check the path and its day"
-            )
+            raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
         return sorted(set(files))
     return _inside(fs, root)
 
