@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from skewless.documents.job import Job
 from skewless.errors import InputError
 from skewless_spark.prepare.sampled_keys import sample_keys
-from skewless_spark.sources import ranges
+from skewless_spark.sources import worker_files as ranges
 from skewless_spark.sources.unit_reading import _for_spark
 from tests.differential.rows import rows_of
 from tests.differential.ways import job_of, types_of, whole

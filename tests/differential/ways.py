@@ -22,8 +22,8 @@ from skewless_spark.sources import cutting
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
 from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.sources.listing import list_input
-from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.unit_reading import read_units
+from skewless_spark.sources.worker_files import read_parts
 
 DATE = dt.date(2026, 11, 20)
 

@@ -19,8 +19,8 @@ from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.states_store import StatesStore
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.sources.input_columns import types_of
-from skewless_spark.sources.ranges import partition_value
 from skewless_spark.sources.unit_reading import read_units
+from skewless_spark.sources.worker_files import partition_value
 from tests.spark.scenario import DATE
 from tests.spark.test_inputs import write
 

@@ -19,10 +19,10 @@ from skewless_airflow.observability.lineage import dataset_name
 from skewless_spark.prepare.earlier_runs import siblings
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.sources.formats.input_files import as_spark_says
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.listing import list_input
-from skewless_spark.sources.ranges import read_unit
-from skewless_spark.sources.uris import as_spark_says
+from skewless_spark.sources.worker_files import read_unit
 from tests.object_stores import ObjectServer, as_client, object_server
 
 #: The server has S3's interface only; ``gs`` and ``abfss`` differ in the client's address alone.

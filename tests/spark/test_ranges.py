@@ -15,7 +15,8 @@ from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.spec.input import Input
 from skewless_spark.session import session as queries
-from skewless_spark.sources import cutting, ranges
+from skewless_spark.sources import cutting
+from skewless_spark.sources import worker_files as ranges
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.worker_files import _Piece, _read
 

@@ -19,8 +19,8 @@ from skewless.errors import InputError, SpecError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.sampled_keys import sample_keys
-from skewless_spark.sources.ranges import read_unit
 from skewless_spark.sources.unit_reading import read_units
+from skewless_spark.sources.worker_files import read_unit
 from tests.spark.scenario import DATE
 from tests.spark.test_partition_types import begun
 

@@ -8,7 +8,7 @@ import pytest
 from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.expected_rows import RowCosts
-from skewless_spark.aggregates.stopwatch import TIMED_KEYS, TIMED_ROWS, Stopwatch, timed_apart
+from skewless_spark.states.python_reduction import TIMED_KEYS, TIMED_ROWS, Stopwatch, timed_apart
 from tests.unit import synthetic
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.errors import InputError
-from skewless_spark.sources.uris import text_literal
+from skewless_spark.sources.formats.input_files import text_literal
 
 #: Column types a key may have, by the first word of the Spark SQL type.
 KEY_TYPES = (

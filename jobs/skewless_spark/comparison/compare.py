@@ -33,7 +33,7 @@ from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.comparison.other_side import FIELD, OtherSide, other_side, results_of_all_rows
 from skewless_spark.session.step_lease import once
-from skewless_spark.sources.uris import quoted
+from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.states.committed_files import RESULT, read_files
 from skewless_spark.states.job_columns import JobColumns
 

@@ -21,10 +21,10 @@ from skewless_spark.prepare.freezing import listed, reading, refuse_twins
 from skewless_spark.result.merge import evaluated_rows
 from skewless_spark.session.session import build_session, session_in_jvm
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
+from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.input_columns import values_of_folders
 from skewless_spark.sources.unit_reading import read_units
-from skewless_spark.sources.uris import quoted
 from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.windows.nodes import with_window
 

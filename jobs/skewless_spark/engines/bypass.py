@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from skewless_spark.branches.tasks import outcome_of_tasks
+from skewless_spark.branches import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
 from skewless_spark.stage.queue import Stage, unrouted_queue
 from skewless_spark.stage.routes import TASK, share_cells

@@ -10,8 +10,8 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import StageReport
 from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.cutting import split_bytes
+from skewless_spark.sources.formats.input_files import ROW_INDEX
 from skewless_spark.sources.unit_reading import placing_settings, scanned_bytes
-from skewless_spark.sources.uris import ROW_INDEX
 from skewless_spark.stage.measured_stage import measure
 from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead

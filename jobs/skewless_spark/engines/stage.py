@@ -13,7 +13,7 @@ from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
 from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.run.step_times import timed
-from skewless_spark.branches.tasks import kinds_of
+from skewless_spark.branches import kinds_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.session.session import require_writer, under_settings
 from skewless_spark.session.step_lease import once

@@ -18,9 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
-from skewless_spark.branches import branches_of
+from skewless_spark.branches import branches_of, outcome_of_tasks
 from skewless_spark.branches.native import Native
-from skewless_spark.branches.tasks import outcome_of_tasks
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.sources.unit_reading import placing_settings
 from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue

@@ -19,7 +19,7 @@ from skewless.run.objects.location import open_location
 from skewless_spark.sources.formats.column_types import arrow_type_of
 from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.sources.formats.parquet import odd_columns, old_columns, open_parquet
-from skewless_spark.sources.ranges import as_declared, read_unit, readable
+from skewless_spark.sources.worker_files import as_declared, read_unit, readable
 from skewless_spark.states.job_columns import NULL_KEY
 
 #: At most this many source partitions are sampled, and at most this many rows in total. The sample stays small in

@@ -21,7 +21,7 @@ from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
 from skewless_lake.staged_files import TableRule
 from skewless_spark.quality.verdict import key_words
-from skewless_spark.sources.uris import quoted
+from skewless_spark.sources.formats.input_files import quoted
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation

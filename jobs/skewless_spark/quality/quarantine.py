@@ -19,7 +19,7 @@ from skewless.spec.result import QUARANTINE_COLUMNS
 from skewless_spark.quality.expectations import great_expectations
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.output_formats import in_order, published_files
-from skewless_spark.sources.uris import quoted
+from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.states.committed_files import QUARANTINED, RESULT, read_files, write_files, written
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunD
 from skewless.spec.result import WINDOW_COLUMN
 from skewless_lake.publication import keep_night, publish_run
 from skewless_lake.replays import keep_savings
-from skewless_spark.branches import evaluate, merge_in_order, union_of
-from skewless_spark.branches.tasks import empty_states, states_of_rows
+from skewless_spark.branches import empty_states, evaluate, merge_in_order, states_of_rows, union_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, write_copies
 from skewless_spark.result.output_formats import published_files, sorted_results

@@ -18,7 +18,7 @@ from skewless.run.directory import Attempt
 from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec
 from skewless_spark.session.session import require_writer
-from skewless_spark.sources.uris import quoted
+from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.states.committed_files import PUBLISHED, read_files
 from skewless_spark.states.job_columns import JobColumns
 

@@ -32,7 +32,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import Attempt, Fence, RunDirectory, stage_step
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, check, commit, keep, read
 from skewless_leases.lease_tables import look_at
-from skewless_spark.branches.tasks import outcome_of_tasks
+from skewless_spark.branches import outcome_of_tasks
 from skewless_spark.engines.stage import commit_stage, run_stage
 from skewless_spark.session.session import under_settings
 from skewless_spark.session.step_lease import address_of_leases, has_leases, once

@@ -22,7 +22,7 @@ from skewless_spark.session.session import build_session
 from skewless_spark.sources import input_columns
 from skewless_spark.sources.cutting import cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, declared_type, fields_within, type_within
-from skewless_spark.sources.formats.input_files import COMPRESSED, find, in_threads, is_hidden, open_input
+from skewless_spark.sources.formats.input_files import COMPRESSED, FILE_COLUMNS, find, in_threads, is_hidden, open_input
 from skewless_spark.sources.formats.parquet import Footer, footer_of
 from skewless_spark.sources.formats.texts import (
     SAMPLED_FILES,
@@ -35,7 +35,6 @@ from skewless_spark.sources.formats.texts import (
 )
 from skewless_spark.sources.identity import checksums, listed_file
 from skewless_spark.sources.input_columns import ColumnsOfFiles, common_types, refuse_unknown, widest
-from skewless_spark.sources.uris import FILE_COLUMNS
 
 #: The assumed compression ratio of a compressed text.
 _COMPRESSION = 4.0

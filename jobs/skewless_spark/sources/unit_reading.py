@@ -22,11 +22,18 @@ from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.session import jvm_of, map_in_batches, spark_reads
 from skewless_spark.sources.cutting import LEAST_BYTES
 from skewless_spark.sources.formats.column_types import fields_within
-from skewless_spark.sources.formats.input_files import is_hidden
+from skewless_spark.sources.formats.input_files import (
+    FILE_COLUMNS,
+    ROW_INDEX,
+    as_spark_says,
+    is_hidden,
+    literally,
+    quoted,
+    text_literal,
+)
 from skewless_spark.sources.formats.texts import ENCODING
 from skewless_spark.sources.lake.table_inputs import reader_of
-from skewless_spark.sources.ranges import read_parts
-from skewless_spark.sources.uris import FILE_COLUMNS, ROW_INDEX, as_spark_says, literally, quoted, text_literal
+from skewless_spark.sources.worker_files import read_parts
 
 #: The origin of a row: source partition and offset in one integer (``skewless.routing.hashing.pack_origin``).
 ORIGIN = "origin"

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from skewless.routing.hashing import BUCKET_SALT
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
-from skewless_spark.sources.uris import text_literal
+from skewless_spark.sources.formats.input_files import text_literal
 
 TASK = "task"
 #: The task of a row whose key does not say it: a split key, or none.

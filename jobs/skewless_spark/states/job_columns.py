@@ -20,8 +20,8 @@ from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.keys import key_text
+from skewless_spark.sources.formats.input_files import text_literal
 from skewless_spark.sources.unit_reading import ORIGIN, ORIGIN_INDEX
-from skewless_spark.sources.uris import text_literal
 from skewless_spark.states.python_calls import PythonCall, python_call
 
 #: The text that routes a null key if each key must live in one task. No text of several key columns equals it.

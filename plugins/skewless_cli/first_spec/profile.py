@@ -40,8 +40,8 @@ from skewless_spark.sources.formats.input_files import open_input
 from skewless_spark.sources.lake.table_inputs import LakeTable
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import resolved
-from skewless_spark.sources.ranges import partition_value, read_unit
 from skewless_spark.sources.unit_reading import ORIGIN, source_rows
+from skewless_spark.sources.worker_files import partition_value, read_unit
 
 #: The share of the input in the smallest wave, by default: sources are cut as in a run.
 _SHARE = 0.01

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.aggregates.native.counts import COUNT, COUNT_IF, HISTOGRAM
-from skewless_spark.aggregates.native.distinct_sketches import APPROX_COUNT_DISTINCT, THETA_SKETCH_ESTIMATE
 from skewless_spark.aggregates.native.extremes import (
     BIT_AND,
     BIT_OR,
@@ -27,7 +25,7 @@ from skewless_spark.aggregates.native.extremes import (
     MIN,
     MIN_BY,
 )
-from skewless_spark.aggregates.native.frequent_items import APPROX_TOP_K
+from skewless_spark.aggregates.native.item_sketches import APPROX_COUNT_DISTINCT, APPROX_TOP_K, THETA_SKETCH_ESTIMATE
 from skewless_spark.aggregates.native.moments import (
     CORR,
     COVAR_POP,
@@ -38,7 +36,7 @@ from skewless_spark.aggregates.native.moments import (
     VAR_SAMP,
 )
 from skewless_spark.aggregates.native.quantiles import APPROX_PERCENTILE
-from skewless_spark.aggregates.native.sums import AVG, SUM
+from skewless_spark.aggregates.native.sums import AVG, COUNT, COUNT_IF, HISTOGRAM, SUM
 
 #: Synonyms in Spark SQL.
 SYNONYMS = {

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import anything, boolean_required, integer_required, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.counts import (
+from skewless_spark.aggregates.native.sums import (
     Function,
     Options,
     merged_by,

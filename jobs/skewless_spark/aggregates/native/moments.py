@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import number_required
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.aggregates.native.counts import Options, merged_by, of_state
+from skewless_spark.aggregates.native.sums import Options, merged_by, of_state
 
 
 def _mean(values: Column) -> Column:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, one_of_required, quantity_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.counts import Options, publishing
+from skewless_spark.aggregates.native.sums import Options, publishing
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

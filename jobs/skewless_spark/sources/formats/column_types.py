@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.errors import SpecError
-from skewless_spark.sources.uris import quoted
+from skewless_spark.sources.formats.input_files import quoted
 
 #: Assumed types for an input without files, which has no schema.
 EMPTY_KEY_TYPE, EMPTY_COLUMN_TYPE = "string", "bigint"

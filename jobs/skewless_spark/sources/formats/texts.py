@@ -16,8 +16,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from skewless.errors import InputError, SpecError
 from skewless_spark.sources.formats.column_types import EXACT
-from skewless_spark.sources.formats.input_files import COMPRESSED, open_file
-from skewless_spark.sources.uris import quoted
+from skewless_spark.sources.formats.input_files import COMPRESSED, open_file, quoted
 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
 #: input.

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
-from skewless_spark.sources.uris import quoted
+from skewless_spark.sources.formats.input_files import quoted
 
 Comparison = Literal["=", "<", "<=", ">", ">="]
 #: The types of columns whose bounds are compared. Not floats: to Spark alone, NaN is greater than all numbers.
