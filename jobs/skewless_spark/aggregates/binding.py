@@ -192,11 +192,9 @@ def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseM
 def _arguments(call: AggregateCall, definition: Aggregate, options: BaseModel) -> list[tuple[str, Accepts]]:
     """The argument columns of a call in order, each with the function that accepts or refuses a type."""
     own = [] if call.column is None else [(call.column, definition.accepts)]
-    return [*own, *((str(getattr(options, name)), _accepts(one)) for name, one in definition.further.items())]
-
-
-def _accepts(argument: Accepts | Argument) -> Accepts:
-    return argument.accepts if isinstance(argument, Argument) else argument
+    further = definition.further.items()
+    return [*own, *((str(getattr(options, name)), one.accepts if isinstance(one, Argument) else one)
+                    for name, one in further)]  # fmt: skip
 
 
 def _takers(spec: JobSpec) -> dict[str, list[Accepts]]:

@@ -51,13 +51,17 @@ class Python:
             columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)
         ]
         about = [name for name in (TASK, "arrival") if name in rows.columns]
-        batches = rows.select(*about, *self._text(), *columns.groups, *arguments)
+        text = [] if columns.key_is_text else [columns.key.cast("binary").alias(ROUTE_KEY)]
+        batches = rows.select(*about, *text, *columns.groups, *arguments)
         reduce = reduce_batches(calls, columns.keys, apart=apart, at_rest=at_rest, split=split)
         made = states_schema(calls, columns.keys, batches.columns, at_rest, split)
         types = {field.name: field.dataType for field in batches.schema}
         fields = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
         states = map_in_batches(batches, reduce, StructType(fields))
-        return states.withColumns({**_counts(), "left_over": F.lit(0).cast("bigint")}) if counted else states
+        if not counted:
+            return states
+        counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
+        return states.withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
 
     def _of_stage(self, stage: Stage) -> tuple[StatesAtRest | None, frozenset[str | None] | None]:
         """Where tasks find the states of their keys; and, where they evaluate, which keys other tasks have rows of."""
@@ -66,10 +70,6 @@ class Python:
         # Rows without a key are drawn one by one, unless each key has one state.
         drawn = () if self.columns.job.forwards_states else (None,)
         return None, frozenset([*split_keys(stage.plan), *drawn])
-
-    def _text(self) -> list[Column]:
-        """The text of a key, unless it is the key column."""
-        return [] if self.columns.key_is_text else [self.columns.key.cast("binary").alias(ROUTE_KEY)]
 
     def with_results(self, outcome: DataFrame, stage: Stage) -> DataFrame:
         """What a stage that evaluates has made: whole keys have their results already."""
@@ -91,7 +91,10 @@ class Python:
         """The same over lists of parts, in the order of a column; without one they are of one part."""
         if place is None:
             return [F.flatten(F.sort_array(F.collect_list(STATES))).alias(STATES)]
-        return [_list_of(STATES, place).alias(STATES)] if STATES in states.columns else []
+        if STATES not in states.columns:
+            return []
+        lists = F.sort_array(F.collect_list(F.struct(place, STATES)))
+        return [F.flatten(F.transform(lists, lambda one: one[STATES])).alias(STATES)]
 
     def to_evaluate(self) -> list[Column]:
         """Accumulators that open keys need the text of a key, and so do error messages."""
@@ -101,23 +104,10 @@ class Python:
         """What ``to_evaluate`` has selected, with results in place of states."""
         calls, kinds = self.calls(), {field.name: field for field in selected.schema}
         passed = [name for name in kinds if name not in {ROUTE_KEY, STATES}]
-        schema = StructType([*(kinds[name] for name in passed), *_results(calls)])
+        results = [StructField(call.result, from_arrow_type(call.types.result)) for call in calls]
+        schema = StructType([*(kinds[name] for name in passed), *results])
         return map_in_batches(selected, evaluate_batches(calls, passed), schema)
 
     def calls(self) -> list[PythonCall]:
         """The aggregates as they travel to workers that evaluate them."""
         return [call._replace(result=self.columns.result(call.name)) for call in self.columns.python_calls()]
-
-
-def _results(calls: list[PythonCall]) -> list[StructField]:
-    return [StructField(call.result, from_arrow_type(call.types.result)) for call in calls]
-
-
-def _counts() -> dict[str, Column]:
-    return {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
-
-
-def _list_of(name: str, place: str) -> Column:
-    """The states of a key as one list, in the order of parts."""
-    lists = F.sort_array(F.collect_list(F.struct(place, name)))
-    return F.flatten(F.transform(lists, lambda one: one[name]))

@@ -86,7 +86,8 @@ class Combine(Engine):
             histogram = _of_rows(stage, one_each)
             rows = admitted = histogram.seen_rows
         else:
-            rows, admitted = (_total(read, files, name) for name in ("rows", "admitted"))
+            sums = read.sums(counting(files))
+            rows, admitted = (sum(pc.sum(one[name]).as_py() or 0 for one in sums) for name in ("rows", "admitted"))
             histogram = key_histogram(stage, files, read, (), admitted)
         splits = _splits_told(stage, files, read, rows) or splits_seen(seen, rows)
         totals = dict.fromkeys(COUNTS, 0) | {"rows": rows, "admitted": admitted}
@@ -130,10 +131,6 @@ def _named(stage: Stage) -> list[str]:
     least = -(-job.admitted_rows(stage.plan.waves) // limit) if limit else LARGEST_COUNT
     heavy = f"is_valid_utf8({key}) AND length({key}) <= {LONGEST_HEAD_KEY} AND rows >= {least}"
     return [slot_of_key(stage.columns, stage.plan), f"IF({heavy}, {key}, NULL) AS {HEAVY}"]
-
-
-def _total(read: CountsRead, files: Sequence[CommittedFile], name: str) -> int:
-    return sum(pc.sum(sums[name]).as_py() or 0 for sums in read.sums(counting(files)))
 
 
 def _splits_told(stage: Stage, files: Sequence[CommittedFile], read: CountsRead, rows: int) -> tuple[SplitLoad, ...]:

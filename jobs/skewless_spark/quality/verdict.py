@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
@@ -286,15 +286,11 @@ def page_of(job: Job, report: QualityReport, run: str) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(f'{job.spec.name}, {job.part}')}</h1><p class={state}>{escape(outcome)}</p>"
-        f"<ul>{_items(facts)}</ul>"
+        f"<ul>{''.join(f'<li>{escape(fact)}</li>' for fact in facts)}</ul>"
         "<table><thead><tr><th>check<th>required<th>observed<th>verdict</tr></thead>"
         f"<tbody>{''.join(_row(name, check) for name, check in named)}</tbody></table>"
         f"<p>Run <code>{escape(run)}</code></p></body></html>\n"
     )
-
-
-def _items(sentences: Iterable[str]) -> str:
-    return "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
 
 
 def _row(name: str, check: Check) -> str:

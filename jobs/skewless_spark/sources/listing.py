@@ -239,14 +239,13 @@ def _columns_of_texts(
     if filled is None:
         return declared
     if given.format == "json":
-        return declared or json_types(_session(), filled.path, sample_of(filled.path, 1 << 18), given.reader_options)
+        if declared:
+            return declared
+        spark = SparkSession.getActiveSession() or build_session("skewless listing")
+        return json_types(spark, filled.path, sample_of(filled.path, 1 << 18), given.reader_options)
     # The names of folders are among the columns of a file without a header if it has so many fields.
     alike = not given.header and len(first_row(filled.path, given.reader_options)) == len(types)
     return dict(types) if alike else declared
-
-
-def _session() -> SparkSession:
-    return SparkSession.getActiveSession() or build_session("skewless listing")
 
 
 _FORMATS = ("parquet", "orc", "csv", "json", "text")

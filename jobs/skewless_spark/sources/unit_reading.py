@@ -323,7 +323,11 @@ def _scanned(
     by_place = source.format == "csv" or (source.format == "orc" and any(one.startswith("_col") for one in inside))
     columns = (units[0].header or list(source.columns)) if by_place else inside
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in columns)
-    rows = _of_format(spark, source, ddl, list(dict.fromkeys(unit.path for unit in units)))
+    fixed: dict[str, str] = {}
+    if source.format == "csv":  # Spark compares headers, and counts the values of each line
+        fixed = {"enforceSchema": "false", "columnPruning": source.options.get("columnPruning", "false")}
+    paths = list(dict.fromkeys(unit.path for unit in units))
+    rows = scanned_files(spark, source.format, ddl, paths, {**source.options, **fixed})
     numbered, block_bits = source.format == "parquet", _block_bits(job)
     inner = [f"{_checked(source, name, types)} AS s{wanted.index(name)}" for name in inside if name in columns]
     inner += [f"CAST(NULL AS {types[name]}) AS s{wanted.index(name)}" for name in inside if name not in columns]
@@ -369,13 +373,6 @@ def _scanned(
     blocks = sum(1 + (unit.size_bytes >> block_bits) for unit in units)
     most = _BLOCKS_PER_SLOT * spark.sparkContext.defaultParallelism
     return placed.coalesce(most) if blocks > most else placed
-
-
-def _of_format(spark: SparkSession, source: Source, ddl: str, paths: Sequence[str]) -> DataFrame:
-    fixed: dict[str, str] = {}
-    if source.format == "csv":  # Spark compares headers, and counts the values of each line
-        fixed = {"enforceSchema": "false", "columnPruning": source.options.get("columnPruning", "false")}
-    return scanned_files(spark, source.format, ddl, paths, {**source.options, **fixed})
 
 
 def _place(block_bits: int) -> str:

@@ -7,7 +7,7 @@ and otherwise by Spark. Then only the head and the slots of the ring reach the d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,10 @@ def measure(stage: Stage, files: Sequence[CommittedFile], read: CountsRead) -> S
     totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in COUNTS}
     tasks = task_loads(stage.plan, counts)
     histogram = key_histogram(stage, files, read, tasks, totals["admitted"])
-    return report_of(stage.plan, totals, histogram, tasks=tasks, **_found(counts.values()))
+    # The states that tasks found in files of earlier stages; nothing where keys have a state in each stage.
+    found = {name: [int(of_task[name]) for of_task in counts.values() if name in of_task] for name in FOUND}
+    states = {name: sum(numbers) for name, numbers in found.items() if numbers}
+    return report_of(stage.plan, totals, histogram, tasks=tasks, **states)
 
 
 def report_of(plan: RoutingPlan, totals: Mapping[str, int], histogram: Histogram, **loads: Any) -> StageReport:
@@ -132,12 +135,6 @@ def report_of(plan: RoutingPlan, totals: Mapping[str, int], histogram: Histogram
         histogram=histogram,
         **{"tasks": (), **loads},
     )
-
-
-def _found(counts: Iterable[TaskCounts]) -> dict[str, int]:
-    """The states that tasks found in files of earlier stages; nothing where keys have a state in each stage."""
-    sums = {name: [of_task[name] for of_task in counts if name in of_task] for name in FOUND}
-    return {name: sum(map(int, numbers)) for name, numbers in sums.items() if numbers}
 
 
 def key_histogram(

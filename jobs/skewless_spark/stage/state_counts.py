@@ -207,21 +207,18 @@ def _part(columns: JobColumns, table: pa.Table, stage: CountedStage, *, counted:
     seconds = pa.nulls(len(table), pa.float64())
     if stage.timed and "key_seconds" in table.column_names:
         seconds = table["key_seconds"]
+    slots = pa.nulls(len(table), pa.int32())
+    if {SLOT, WHOLE} <= set(table.column_names):
+        slots = pc.if_else(table[WHOLE], table[SLOT], pa.scalar(None, pa.int32()))
     return pa.table(
         {
             "key": _texts(columns, table),
             "seen": table["admitted"] if counted else nothing,
             "left": table["left_over"] if counted and stage.is_last else nothing,
             "seconds": seconds,
-            "slot": _slots_of_whole(table),
+            "slot": slots,
         }
     )
-
-
-def _slots_of_whole(table: pa.Table) -> pa.Array:
-    if not {SLOT, WHOLE} <= set(table.column_names):
-        return pa.nulls(len(table), pa.int32())
-    return pc.if_else(table[WHOLE], table[SLOT], pa.scalar(None, pa.int32()))
 
 
 def _texts(columns: JobColumns, table: pa.Table) -> pa.Array:

@@ -255,7 +255,7 @@ class JobColumns:
     def states(self, one: BoundAggregate[Aggregate]) -> list[str]:
         """The state columns of an aggregate: ``s3_0`` and ``s3_1`` for the fourth aggregate."""
         number = self.bound.index(one)
-        return [f"s{number}_{part}" for part in range(self._widths[number])]
+        return [f"s{number}_{part}" for part in range(len(self._updates[number]) or 1)]
 
     def _name(self, column: str) -> str:
         return self.names[self.inputs.index(column)]
@@ -276,7 +276,3 @@ class JobColumns:
             else []
             for one in self.bound
         ]
-
-    @cached_property
-    def _widths(self) -> list[int]:
-        return [len(states) or 1 for states in self._updates]

@@ -181,6 +181,11 @@ class _Reduction:
         made = self._states(total) if self._split is None else self._results(total, self._split)
         for call, accumulator in zip(self._calls, self._accumulators, strict=True):
             guarded(call, "close_keys", accumulator, accumulator.close_keys, self._text_of)
+        counts_of_states = {}
+        if self._found is not None:
+            numbers = (self._found.found, self._found.moved, self._found.moved_bytes)
+            counts_of_states = {name: _in_first_row(number, total, pa.int64())
+                                for name, number in zip(_FOUND, numbers, strict=True)}  # fmt: skip
         columns = {
             "python_rows": pa.array(self._rows),
             "python_admitted": pa.array(self._admitted),
@@ -190,15 +195,9 @@ class _Reduction:
             "task_seconds": _in_first_row(self._watch.seconds, total),
             "setup_seconds": _in_first_row(self._setup.seconds, total),
             **made,
-            **self._counts_of_states(total),
+            **counts_of_states,
         }
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=[*labels.schema.names, *columns])
-
-    def _counts_of_states(self, total: int) -> dict[str, pa.Array]:
-        if self._found is None:
-            return {}
-        numbers = (self._found.found, self._found.moved, self._found.moved_bytes)
-        return {name: _in_first_row(number, total, pa.int64()) for name, number in zip(_FOUND, numbers, strict=True)}
 
     def _numbered(self, batch: pa.RecordBatch) -> Groups:
         """The group of each row; new keys are recorded and opened."""

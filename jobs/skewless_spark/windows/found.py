@@ -198,7 +198,9 @@ class WindowInput:
             if not len(one) and (known is None or self.asked.late != "ignore"):
                 missing.add(one.part.name)
                 continue
-            standing, rewritten = self._followed(one, known, rewrites)
+            standing, rewritten = known, 0
+            if known is not None and rewrites is not None:
+                standing, rewritten = follow_rewrites(known, rewrites.of_part(one.part), rewrites.units)
             part, of_part = self._changed(one, standing, len(units), counted, read)
             part = part.model_copy(update={"rewritten": rewritten})
             parts.append(part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]}))
@@ -230,13 +232,6 @@ class WindowInput:
         known = {FileName(file.path, file.version) for one in newest if one for file in one.version.files}
         gone = known - {FileName(file.path, file.version) for one in parts for file in one.found()}
         return TableRewrites.of(self.table, str(self.spec.input.parts), gone) if gone else None
-
-    def _followed(
-        self, one: PartFiles | TablePart, known: Numbered | None, rewrites: TableRewrites | None
-    ) -> tuple[Numbered | None, int]:
-        if known is None or rewrites is None:
-            return known, 0
-        return follow_rewrites(known, rewrites.of_part(one.part), rewrites.units)
 
     def _with_kept_ones(self, store: StatesStore) -> list[PartFiles | TablePart]:
         """The parts of the window; where late changes are ignored, with those that have vanished since."""

@@ -47,8 +47,6 @@ MOST_ADDITIONS = 8
 #: States of at most this many bytes are copied by Arrow; all are in memory meanwhile. A Spark job takes two seconds and
 #: a half of a night in a new process, most of it to compile its code.
 COPIED_BYTES = 32 << 20
-#: Every task writes a file for each part, unless these were more. Then the states of a part are sent to few tasks.
-_MOST_FILES = 64
 _FILE = "file"
 
 
@@ -172,13 +170,6 @@ def _fault(store: StatesStore, document: Callable[[], PartVersion | MergedParts]
 def _of_parts(states: DataFrame, columns: JobColumns, size_bytes: int, *, one_each: bool) -> DataFrame:
     """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
     groups, most = columns.groups, columns.job.spec.output.files
-    partitions = min(most, -(-size_bytes // STATES_FILE_BYTES) or 1)
-    if len(columns.window.reduced) * partitions <= _MOST_FILES:
-        if one_each:
-            made = states.select(*groups, "rows", *Native(columns).names).coalesce(partitions)
-            return made.sortWithinPartitions(*groups)
-        keyed = states.repartition(partitions, *groups)
-        return merge_in_order(keyed.sortWithinPartitions(*groups, "stage", TASK), columns)
     listed = [_listed(columns.job, part) for part in columns.window.parts]
     shares = (size_bytes * rows // (sum(listed) or 1) for rows in listed)
     in_files = ", ".join(str(min(most, -(-share // STATES_FILE_BYTES) or 1)) for share in shares)

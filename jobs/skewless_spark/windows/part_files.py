@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from skewless.documents.job import Unit
 from skewless.documents.window import SeenFile, WindowPart
@@ -22,6 +23,8 @@ from skewless_spark.sources.lake.snapshot import Commit, TableFile
 from skewless_spark.sources.lake.table_inputs import LakeTable, table_version
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.locations import input_location, resolved
+
+File = TypeVar("File")
 
 
 @dataclass(frozen=True)
@@ -117,11 +120,28 @@ def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
 
 def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> tuple[list[PartFiles], int]:
     fs, root = open_input(location)
-    files, known, undated = find(location), {part.date: dict[str, str]() for part in wanted or (last,)}, 0
+    files, listed = find(location), list[tuple[str, str | None, str]]()
     for file, values in zip(files, input_columns.values_of(files, root), strict=True):
-        at, value = f"input file {as_written(fs, location, file)}", values.get(column)
+        path = as_written(fs, location, file)
         if column not in values:
-            raise InputError(at, f"a folder {column}=... on its path", "none", "name another column in input.parts")
+            raise InputError(
+                f"input file {path}", f"a folder {column}=... on its path", "none", "name another column in input.parts"
+            )
+        listed.append((path, values[column], file))
+    days, undated = _by_day(listed, column, last, wanted)
+    return [PartFiles(Part(day), location, inner) for day, inner in days], undated
+
+
+def _by_day(
+    files: Iterable[tuple[str, str | None, File]], column: str, last: Part, wanted: Sequence[Part] | None
+) -> tuple[list[tuple[dt.date, dict[str, File]]], int]:
+    """The files of each day by their paths, oldest day first, and how many have no day.
+
+    Args:
+        files: the path of each, the value of the column, and the file.
+    """
+    days, undated = {part.date: dict[str, File]() for part in wanted or (last,)}, 0
+    for path, value, file in files:
         if value is None:
             undated += 1
             continue
@@ -129,13 +149,14 @@ def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | 
             day = dt.date.fromisoformat(value)
         except ValueError:
             raise InputError(
-                at, f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80], "name another column"
-            ) from None
+                f"input file {path}", f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80],
+                "name another column in input.parts",
+            ) from None  # fmt: skip
         if wanted is None and day < last.date:
-            known.setdefault(day, {})
-        if day in known:
-            known[day][as_written(fs, location, file)] = file
-    return [PartFiles(Part(day), location, inner) for day, inner in sorted(known.items())], undated
+            days.setdefault(day, {})
+        if day in days:
+            days[day][path] = file
+    return sorted(days.items()), undated
 
 
 def values_of(one: PartFiles) -> list[dict[str, str | None]]:
@@ -197,35 +218,14 @@ def parts_of_table(
             f"{snapshot.at}, field input.parts", "a column whose values or days partition the table",
             repr(column)[:80], f"such columns are: {known}",
         )  # fmt: skip
-    known_parts, undated = {part.date: dict[str, TableFile]() for part in wanted or (last,)}, 0
-    for file in snapshot.files:
-        day = _day(file, column)
-        if day is None:
-            undated += 1
-            continue
-        if wanted is None and day < last.date:
-            known_parts.setdefault(day, {})
-        if day in known_parts:
-            known_parts[day][file.path] = file
-    return [TablePart(Part(day), table, files) for day, files in sorted(known_parts.items())], undated
-
-
-def _day(file: TableFile, column: str) -> dt.date | None:
-    """The day of a file; None if that is null, or later than all days that parts can be of."""
-    at = f"input file {file.path}"
-    if column not in file.told:
+    lacking = next((file for file in snapshot.files if column not in file.told), None)
+    if lacking is not None:
         raise InputError(
-            at, f"a partition value of {column!r}", "none: it was written before the table was partitioned so",
-            "rewrite it by compaction",
+            f"input file {lacking.path}", f"a partition value of {column!r}",
+            "none: it was written before the table was partitioned so", "rewrite it by compaction",
         )  # fmt: skip
-    value = file.told[column]
-    try:
-        return None if value is None else dt.date.fromisoformat(value)
-    except ValueError:
-        raise InputError(
-            at, f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80],
-            "name another column in input.parts",
-        ) from None  # fmt: skip
+    days, undated = _by_day(((file.path, file.told[column], file) for file in snapshot.files), column, last, wanted)
+    return [TablePart(Part(day), table, files) for day, files in days], undated
 
 
 @dataclass(frozen=True)

@@ -106,35 +106,17 @@ BIT_AND = of_itself("bit_and", integer_required, F.bit_and)
 BIT_OR = of_itself("bit_or", integer_required, F.bit_or)
 
 
-def _update_xor(arguments: Arguments, options: object) -> tuple[Column, Column]:
-    """The bits, 0 of no values, and the number of values: without it nobody could tell null from 0."""
-    del options
-    (value,), (spark_type,) = arguments.columns, arguments.spark_types
-    return _bits(value, spark_type), F.count(value)
-
-
-def _merge_xor(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, Column]:
-    del options
-    bits, count = states
-    return _bits(F.col(bits), spark_type), F.sum(count)
-
-
 def _bits(values: Column, spark_type: str) -> Column:
     return F.coalesce(F.bit_xor(values), F.lit(0).cast(spark_type))
 
 
-def _evaluate_xor(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options, spark_type
-    bits, count = states
-    return F.when(count > 0, bits)
-
-
+# The bits, 0 of no values, and the number of values: without it nobody could tell null from 0.
 BIT_XOR = NativeAggregate(
     "bit_xor",
     accepts=integer_required,
-    update=_update_xor,
-    merge=_merge_xor,
-    evaluate=_evaluate_xor,
+    update=lambda seen, _: (_bits(seen.columns[0], seen.spark_types[0]), F.count(seen.columns[0])),
+    merge=lambda states, _, spark_type: (_bits(F.col(states[0]), spark_type), F.sum(states[1])),
+    evaluate=lambda states, _, __: F.when(states[1] > 0, states[0]),
     combines_exactly=lambda _: True,
 )
 

@@ -300,12 +300,12 @@ def as_spark_says(path: str) -> str:
     If Spark spells a path in another way, the run ends with an error; see ``read_units``.
     """
     scheme, mark, rest = path.rpartition("://")
-    signs = (sign if sign.isalnum() or sign in _PLAIN_SIGNS else _percent(sign) for sign in rest)
-    return f"{scheme}{mark}{''.join(signs)}" if mark else f"file:{''.join(signs)}"
-
-
-def _percent(sign: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in sign.encode()) if sign.isascii() or sign.isspace() else sign
+    spelled = "".join(
+        sign if sign.isalnum() or sign in _PLAIN_SIGNS or not (sign.isascii() or sign.isspace())
+        else "".join(f"%{byte:02X}" for byte in sign.encode())
+        for sign in rest
+    )  # fmt: skip
+    return f"{scheme}{mark}{spelled}" if mark else f"file:{spelled}"
 
 
 def text_literal(text: str) -> str:

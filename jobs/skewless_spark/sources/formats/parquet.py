@@ -318,7 +318,10 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str, *,
     """Read a footer, and of Parquet the counts of nulls if wanted; an ``InputError`` if it has another format."""
     name = {"parquet": "Parquet", "orc": "ORC"}[kind]
     try:
-        return _parquet(fs, file, nulls=nulls) if kind == "parquet" else _orc(fs, file)
+        if kind == "orc":
+            return _orc(fs, file)
+        with for_short_reads(fs, file) as opened:
+            return parquet_footer(open_parquet(opened), opened, nulls=nulls)
     except (pa.ArrowException, OSError, KeyError, IndexError) as err:
         reason = first_line(err)
         raise InputError(f"input file {path}", f"a readable {name} file", reason, "remove or rewrite it") from None
@@ -366,11 +369,6 @@ def footer_with_ids(
     fields = list(parquet.schema_arrow)
     columns = {number: field.name for field in fields if (number := _id_of(field)) is not None}
     return footer, FieldIds(columns, {field.name: ids_within(field.type) for field in fields})
-
-
-def _parquet(fs: fsspec.AbstractFileSystem, file: str, *, nulls: bool) -> Footer:
-    with for_short_reads(fs, file) as opened:
-        return parquet_footer(open_parquet(opened), opened, nulls=nulls)
 
 
 def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
