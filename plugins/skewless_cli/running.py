@@ -45,7 +45,7 @@ from skewless_spark.prepare.earlier_runs import find_stale, restating_spec
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import prepare, require_input
 from skewless_spark.result.merge import merge_states, publish_now
-from skewless_spark.session.session import build_session
+from skewless_spark.session.session import build_session, start_soon
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_measures import spark_step
 from skewless_spark.sources.locations import output_location
@@ -131,6 +131,8 @@ def run_job(
 ) -> None:
     """Run a job to its end, from the last commit in its run directory on."""
     name, own = f"skewless {spec.name}", SparkSession.getActiveSession() is None
+    if own and not clusters and record_of(run) is None:
+        start_soon(name, master)
     with spark_step(run, "prepare"):
         first = clusters[0].master if clusters else master
         try:

@@ -9,8 +9,9 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -171,6 +172,19 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def start_soon(app: str, master: str | None) -> None:
+    """Begin to start Spark in a thread: seconds in which this process can import, list and sample.
+
+    Whoever then builds a session waits for it, and meets what keeps it from starting.
+    """
+
+    def start() -> None:
+        with suppress(Exception):
+            build_session(app, master)
+
+    threading.Thread(target=start, name="start of Spark", daemon=True).start()
 
 
 def start_java() -> None:

@@ -57,6 +57,9 @@ _BLOCK_BITS, _ROW_BITS = 12, OFFSET_BITS - 12
 #: Blocks for each slot, so that slots end together; more of them are read in one task after the other.
 _BLOCKS_PER_SLOT = 32
 
+#: What opening a file costs, in bytes read.
+_OPENING_BYTES = 1 << 16
+
 #: So many paths are handed to Spark one by one.
 _NAMED_PATHS = 16
 
@@ -189,18 +192,19 @@ def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> lis
 def placing_settings(job: Job, ordinals: Sequence[int]) -> dict[str, str]:
     """Spark's settings for a query that reads places in files that Spark does not number.
 
-    Each block of a file is a partition of its own, and blocks follow from the job alone: so a row has the same place
-    whatever the cluster is, and whenever it is read. None for Parquet, whose rows Spark numbers.
+    A block of a large file is a partition of its own, small files share one, and both follow from the job alone: so a
+    row has the same place whatever the cluster is, and whenever it is read. None for Parquet, whose rows Spark numbers.
     """
     if job.source.format == "parquet" or not ordinals:
         return {}
     size = sum(job.units[ordinal].size_bytes for ordinal in ordinals)
     block = max(LEAST_BYTES, min(LARGEST_SPLIT_BYTES, size // job.combine_splits), 1 << _block_bits(job))
+    opening = _OPENING_BYTES
     if ROW_INDEX in job.source.reads:
-        block = max(block, _largest(job))  # a line has a number in a whole file
+        block = opening = max(block, _largest(job))  # a line has a number in a whole file, alone in its partition
     return {
         "spark.sql.files.maxPartitionBytes": str(block),
-        "spark.sql.files.openCostInBytes": str(block),
+        "spark.sql.files.openCostInBytes": str(opening),
         "spark.sql.files.minPartitionNum": "1",
     }
 
