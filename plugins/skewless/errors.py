@@ -11,11 +11,22 @@ from typing import ClassVar, Self
 #: What follows a colon and begins with a port is no password.
 _PASSWORD = re.compile(r"(?<=://)([^\s'\"/@:]*:)(?!\d+(?:[/?#]|$))(?:(?!://)[^\s'\"])*@")
 _TOKEN = re.compile(r"(?<=https://)[^\s'\"/@:]+@|(?<=http://)[^\s'\"/@:]+@")
+_PARAMETER = re.compile(r"([?&;#]([\w.-]+)=)[^&;\s'\"]*")
+#: What names a secret, by whole words, and by words that are part of others. A provider or a type of it is none.
 _SECRET = re.compile(
-    r"([?&;#][\w.-]*(?:token|passw(?:or)?d|secret|credential|signature|\bsig|accesskeyid|api_?key|account_?key)=)"
-    r"[^&;\s'\"]*",
-    re.IGNORECASE,
+    r"(?:\b(?:key|sas|pwd|pw|pass|passphrase|auth|authorization|bearer|sig|jwt)\b"
+    r"|passw|secret|token|credential|signature|(?:access|account|private|api|shared)\.?key)"
+    r"(?!(?:\.\w+){0,2}\.type\b|.*\.(?:providers?|manager|store|bits|policy|algorithm|class|enabled|config|file|path)$)"
 )
+
+
+def names_secret(name: str) -> bool:
+    """Whether the value of a setting, a variable or a parameter of a URL is a secret, by the words of its name.
+
+    >>> [names_secret(name) for name in ("fs.azure.sas.box.account", "DB_PWD", "accountKey", "spark.sql.keyword")]
+    [True, True, True, False]
+    """
+    return _SECRET.search(re.sub(r"[_-]|(?<=[a-z])(?=[A-Z])", ".", name).lower()) is not None
 
 
 def without_secrets(text: str) -> str:
@@ -24,7 +35,8 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("redis://me:pass@host/0 and sc://host:15002/;token=abc;user_id=me")
     'redis://me:***@host/0 and sc://host:15002/;token=***;user_id=me'
     """
-    return _SECRET.sub(r"\1***", _TOKEN.sub("***@", _PASSWORD.sub(r"\1***@", text)))
+    shown = _TOKEN.sub("***@", _PASSWORD.sub(r"\1***@", text))
+    return _PARAMETER.sub(lambda match: f"{match[1]}***" if names_secret(match[2]) else match[0], shown)
 
 
 class SkewlessError(Exception):

@@ -213,6 +213,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
         ("hdfs://node:8020/a", ("hdfs://node:8020", "/a")),
         ("abfss://box@account.example/a", ("abfss://box@account.example", "a")),
         ("s3a://name:secret@lake/a", ("s3://lake", "a")),
+        ("https://token@host/a?sv=1&sig=x", ("https://host", "a")),
+        ("wasbs://box@account.example/a;sas=x", ("wasbs://box@account.example", "a")),
         ("s3a://lake/part?.parquet", ("s3://lake", "part?.parquet")),
         ("gs://lake/a#b", ("gs://lake", "a#b")),
     ],

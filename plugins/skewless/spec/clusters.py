@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
-from skewless.errors import without_secrets
+from skewless.errors import names_secret, without_secrets
 from skewless.spec.schedule import ConnectionId
 
 #: The connection of Airflow to Spark of a job that names none.
 DEFAULT_CONNECTION = "spark_default"
-#: What names a secret: it belongs into a connection.
-_SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key|api.?key", re.IGNORECASE)
+#: A setting within a value, as in ``-Djavax.net.ssl.trustStorePassword=x`` and ``Authorization: Bearer x``.
+_WITHIN = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s*[=:](?!//)")
 
 _ConfName = Annotated[str, Field(pattern=r"^spark\.[A-Za-z0-9_.-]{1,200}$")]
 _Plain = str | bool | int | float
@@ -56,7 +56,8 @@ class SparkSettings(Frozen):
     @classmethod
     def _without_what_is_elsewhere(cls, conf: dict[str, str]) -> dict[str, str]:
         for name, value in conf.items():
-            if _SECRET.search(name) or without_secrets(value) != value:
+            named = (name, *_WITHIN.findall(value))
+            if value not in {"true", "false"} and (any(map(names_secret, named)) or without_secrets(value) != value):
                 raise unmet("no secrets: they belong into the connection", f"{name[:80]!r}")
         for name, field in _FIELD_OF.items():
             if name in conf:

@@ -7,6 +7,7 @@ key and no other value of a row is told. The provider is an extra: this module i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from airflow.providers.openlineage.extractors import OperatorLineage
@@ -26,6 +27,7 @@ from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDa
 
 from skewless.columns import column
 from skewless.documents.job import Job
+from skewless.errors import without_secrets
 from skewless.publication.publish import Validated
 from skewless.publication.records import Publication, publication_of
 from skewless.run.directory import RunDirectory
@@ -48,7 +50,11 @@ def dataset_name(path: str) -> tuple[str, str]:
     ('hdfs://node:8020', '/clicks')
     >>> dataset_name("s3a://name:secret@lake/part?.parquet")
     ('s3://lake', 'part?.parquet')
+    >>> dataset_name("https://account.example/box/clicks?sv=2024&sig=abc")
+    ('https://account.example', 'box/clicks')
     """
+    if (shown := without_secrets(path)) != path:  # a query with one goes; a wildcard stays
+        path = re.split(r"[?&;#](?=[\w.-]+=)", shown, maxsplit=1)[0]
     if "://" not in path or path.startswith("file:"):
         return "file", path.removeprefix("file:").removeprefix("//")
     # Not by urlsplit, which would take a wildcard for a query and a # in a key for a fragment.
@@ -56,7 +62,7 @@ def dataset_name(path: str) -> tuple[str, str]:
     place, _, name = rest.partition("/")
     who, at, host = place.rpartition("@")
     # A user with a password must not be shown; the container before an @, as in abfss, is part of the place.
-    place = host if ":" in who else f"{who}{at}{host}"
+    place = host if ":" in who or who == "***" else f"{who}{at}{host}"
     # A bucket's keys have no leading slash.
     return f"{_SCHEMES.get(scheme, scheme)}://{place}", f"/{name}" if scheme == "hdfs" else name or "/"
 

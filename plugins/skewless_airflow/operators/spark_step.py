@@ -69,7 +69,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         step_args: its arguments after the run directory and the name of the failure document.
         group: the name of one aggregation of several in a DAG.
         spark: what the spec says of Spark, unless the arguments beside it say otherwise.
-        conf: Spark's settings, merged over those of the spec and ours.
+        conf: Spark's settings over those of the spec and ours; a template of Airflow, as of ``SparkSubmitOperator``.
     """
 
     operator_extra_links: tuple[BaseOperatorLink, ...] = (SkewReportLink(), SparkUiLink())
@@ -91,17 +91,18 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         spark = spark or SparkSettings()
         super().__init__(
             application=str(spark_entry("pipeline.py")),
-            conf={
-                "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
-                "spark.ui.showConsoleProgress": "false",
-                **spark.conf,
-                **(conf or {}),
-            },
+            conf=dict(conf or {}),
             conn_id=conn_id or spark.conn_id or DEFAULT_CONNECTION,
             pool=pool or spark.pool or spark_pool(),
             env_vars=dict(env_vars or {}) or None,
             **kwargs,
         )
+        #: Below ``conf``, which is a template of Airflow: what a spec says reaches Spark as it is written.
+        self.settings = {
+            "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
+            "spark.ui.showConsoleProgress": "false",
+            **spark.conf,
+        }
         self.spark_step, self.step = spark_step, step
         self.step_args = list(step_args)
         self.group = group
@@ -119,11 +120,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 *(self.spark_step, "--run-dir", str(run), "--failure-name", try_name),
                 *self.arguments(context, run),
             ]
-            self.conf = dict(self.conf or {})
-            if self._openlineage_inject_parent_job_info:
-                self.conf = inject_parent_job_information_into_spark_properties(self.conf, context)
-            if self._openlineage_inject_transport_info:
-                self.conf = inject_transport_information_into_spark_properties(self.conf, context)
             self._runner = runner_of(self.step_of(run, context))
             try:
                 self._follow(self._runner, context)
@@ -143,6 +139,11 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         Raises:
             SpecError: its connection does not exist, for which Spark's provider would take YARN.
         """
+        self.conf = {**self.settings, **(self.conf or {})}
+        if self._openlineage_inject_parent_job_info:
+            self.conf = inject_parent_job_information_into_spark_properties(self.conf, context)
+        if self._openlineage_inject_transport_info:
+            self.conf = inject_transport_information_into_spark_properties(self.conf, context)
         try:
             target = self._target()
         except AirflowNotFoundException:
