@@ -5,18 +5,20 @@ A new check is a function with its findings, and a line in ``examine``. None nee
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.metadata import PackageNotFoundError, distribution, metadata, requires, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -100,6 +102,10 @@ def pip_install(*wanted: str) -> str:
     return f"{pip} install {' '.join(word if word.startswith('-') else repr(word) for word in packages)}"
 
 
+def _quoted(command: str, path: Path) -> str:
+    return f"{command} {shlex.quote(str(path))}"
+
+
 def check_programs() -> Iterator[Finding]:
     """This Python, the Java that Spark would start, and the program by which Airflow's tasks submit Spark steps."""
     required, running = metadata("skewless")["Requires-Python"] or "", f"{platform.python_version()}, {sys.executable}"
@@ -120,7 +126,8 @@ def check_programs() -> Iterator[Finding]:
         yield Finding("spark-submit", "good", there)
         return
     beside = Path(sys.executable).with_name("spark-submit")
-    remedy = f"export PATH={beside.parent}:$PATH" if beside.exists() else pip_install("skewless[spark]")
+    on_path = f"export PATH={shlex.quote(str(beside.parent))}:$PATH"
+    remedy = on_path if beside.exists() else pip_install("skewless[spark]")
     yield Finding("spark-submit", "wrong" if installed("apache-airflow") else "absent", "not on the PATH", remedy)
 
 
@@ -174,7 +181,16 @@ def check_pyspark() -> Iterator[Finding]:
         fact, _, remedy = str(err).removeprefix("skewless: pyspark: ").partition("; ")
         yield Finding("PySpark", "wrong", fact, remedy)
     else:
-        yield Finding("PySpark", "good", f"{installed('pyspark')}, whose files are its own")
+        here = distribution("pyspark")
+        # From Python 3.12 on, ``Distribution.files`` passes over what is gone.
+        named = [
+            row[0] for row in csv.reader((here.read_text("RECORD") or "").splitlines()) if "__pycache__" not in row[0]
+        ]
+        if gone := [name for name in named if not Path(str(here.locate_file(name))).exists()]:
+            remedy = f"pip install --force-reinstall --no-deps pyspark=={here.version}"
+            yield Finding("PySpark", "wrong", f"{len(gone):,} of its files are gone, {gone[0]} among them", remedy)
+        else:
+            yield Finding("PySpark", "good", f"{here.version}, whose files are its own")
 
 
 def check_places(root: str) -> Iterator[Finding]:
@@ -188,7 +204,7 @@ def _of_place(variable: str, location: str) -> Finding:
     place = plain_path(location).rstrip("/")
     if "://" not in place and not Path(place).is_dir():
         folder = Path(place).absolute()
-        return Finding(variable, "wrong", f"there is no folder {folder}", f"mkdir -p {folder}")
+        return Finding(variable, "wrong", f"there is no folder {folder}", _quoted("mkdir -p", folder))
     shown = without_secrets(place)
     try:
         won = _compete(f"{place}/{PROBE}{secrets.token_hex(8)}")
@@ -292,16 +308,17 @@ def check_catalog(catalog: str) -> Iterator[Finding]:
     if not catalog:
         yield Finding("catalog", "absent", "no folder of specs", "export SKEWLESS_CATALOG=FOLDER, or --catalog FOLDER")
     elif not folder.is_dir():
-        yield Finding("catalog", "wrong", f"there is no folder {folder}", f"mkdir -p {folder}")
+        yield Finding("catalog", "wrong", f"there is no folder {folder}", _quoted("mkdir -p", folder))
     elif not (specs := _specs_of(catalog)):
-        yield Finding("catalog", "absent", f"no spec in {folder}", f"skewless init INPUT --into {folder}")
+        yield Finding("catalog", "absent", f"no spec in {folder}", _quoted("skewless init INPUT --into", folder))
     else:
         for path, spec in specs.items():
             if isinstance(spec, SkewlessError):
                 yield Finding(f"spec {path}", "wrong", str(spec).removeprefix(f"spec {path}").lstrip(",: "))
             else:
-                further = f"skewless check {path} also looks at its aggregates, its expectations and its input"
-                yield Finding(f"spec {path}", "good", f"its fields are right; {further}")
+                further = "also looks at its aggregates, its expectations and its input"
+                fact = f"its fields are right; {_quoted('skewless check', path)} {further}"
+                yield Finding(f"spec {path}", "good", fact)
 
 
 def _specs_of(folder: str) -> dict[Path, JobSpec | SkewlessError]:

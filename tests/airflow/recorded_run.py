@@ -42,7 +42,7 @@ def validate(run: RunDirectory, counts: dict[str, int]) -> None:
     file = result.described("result", str(path), len(counts))
     result.commit([file], {"rows": rows, "keys": len(counts)})
     quality = run.new_attempt(QUALITY_STEP)
-    check = Check(subject="result", expectation="expect_x", column="", success=True, observed="", sentence="good")
+    check = Check(subject="result", expectation="expect_x", column="", success=True, observed="", found="good")
     ledger = balance(run.job(), run.reports(), rows)
     quality.write(QUALITY_REPORT, QualityReport(success=True, keys=len(counts), checks=(check,), ledger=ledger))
     quality.commit([], {})

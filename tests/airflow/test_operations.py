@@ -29,14 +29,18 @@ from tests.unit.synthetic import simulated, zipf_rows
 def test_a_failure_is_told_with_the_sentence_of_its_step_and_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
-    run = RunDirectory(run_location("small", "r"))
-    run.write_once("failures/stage_01.run-2-0a1b2c3d.json", Failure(exit_code=1, sentence="row lost."))
+    root = tmp_path / "a--release-[1]*"
+    root.mkdir()
+    monkeypatch.setenv("SKEWLESS_ROOT", str(root))
+    for group, name in (("", "stage_01.run"), ("east", "east.merge")):
+        run = RunDirectory(run_location("small", "r", group))
+        run.write_once(f"failures/{name}-2-0a1b2c3d.json", Failure(exit_code=1, sentence="row lost."))
     assert failure_facts("small", "r") == {
         "dag_id": "small",
         "run_id": "r",
         "page": skew_page("small", "r"),
         "stage_01.run": "row lost.",
+        "east.merge": "row lost.",
     }
     report_failure({"dag_run": SimpleNamespace(dag_id="small", run_id="r")})
     assert "row lost." in capsys.readouterr().out

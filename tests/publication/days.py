@@ -60,8 +60,7 @@ def commit_quality(run: RunDirectory, *, success: bool = True, **documents: Docu
     """Commit a quality report, which lets a run be published or not, and documents by name."""
     quality, keys = run.new_attempt(QUALITY_STEP), run.committed(RESULT_STEP).count("keys")
     check = Check(
-        subject="result", expectation="expect_x", column="n", success=success, observed="3",
-        sentence="expect_x(n): 3 of 7",
+        subject="result", expectation="expect_x", column="n", success=success, observed="3", found="3 of 7"
     )  # fmt: skip
     ledger = balance(run.job(), [], 0)
     quality.write("result.json", QualityReport(success=success, keys=keys, checks=(check,), ledger=ledger))

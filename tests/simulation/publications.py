@@ -39,7 +39,7 @@ def plain_job() -> Job:
 
 @lru_cache(maxsize=1)
 def _report() -> QualityReport:
-    check = Check(subject="result", expectation="expect_x", column="n", success=True, observed="3", sentence="x")
+    check = Check(subject="result", expectation="expect_x", column="n", success=True, observed="3", found="x")
     return QualityReport(success=True, keys=FILES, checks=(check,), ledger=balance(plain_job(), [], 0))
 
 

@@ -12,8 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
+from skewless.spec.part import Part
 from skewless_spark.sources.formats.input_files import find
+from skewless_spark.windows.part_files import named_files
 from tests.object_stores import as_client, object_server
+from tests.spark.scenario import DATE, spec_of
 from tests.tiers import mostly_long
 
 #: Parts of names: what Spark passes over, what it only seems to pass over, and what it reads.
@@ -64,6 +67,18 @@ def test_a_wildcard_alone_means_no_file_that_is_hidden(tmp_path: Path) -> None:
     assert found("*.csv*") == ["_tmp.csv", "a.csv"]
     assert found("_*") == ["_SUCCESS", "_k=1", "_tmp.csv"]
     assert found("*._COPYING_") == ["b.csv._COPYING_"]
+
+
+def test_a_folder_above_a_wildcard_is_none_whatever_its_name(tmp_path: Path) -> None:
+    root = tmp_path / ".a--release-[1] *?"
+    for name in ("in/2026-11-19/a.csv", "in/2026-11-20/a.csv"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).touch()
+    files = [str(root / "in" / day / "a.csv") for day in ("2026-11-19", "2026-11-20")]
+    assert find(f"{root}/in/*/*.csv") == find(f"{root}/i[n]") == files
+    spec = spec_of(Path("in/{date}"), "k", {"n": "count"}, window="all")
+    parts, _ = named_files(spec, Part(DATE), None, str(root), "spec")
+    assert [list(part.inner.values()) for part in parts] == [[file] for file in files]
 
 
 def test_markers_of_folders_on_an_object_store_are_no_files(tmp_path: Path) -> None:

@@ -22,8 +22,15 @@ from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
-from skewless_spark.quality.expectations import ALLOWED, REFUSED, check_expectations, great_expectations
+from skewless_spark.quality.expectations import (
+    ALLOWED,
+    REFUSED,
+    check_expectations,
+    expectation_class,
+    great_expectations,
+)
 from skewless_spark.quality.validate import validate
+from skewless_spark.quality.verdict import Verdict
 from tests.tiers import mostly_long
 
 Row = tuple[str | None, int | None, int | None]
@@ -214,6 +221,14 @@ def test_what_is_wrong_with_a_result_is_told_and_nothing_else(spark: SparkSessio
     report = report_of(scene, spark, tmp_path)
     assert failures(report) == told
     assert report.success == (not told)
+
+
+def test_what_a_check_requires_ends_where_its_arguments_end() -> None:
+    regex = expectation_class("expect_column_values_to_match_regex")(column="token", regex="x): y")
+    result = {"unexpected_count": 1, "element_count": 1, "partial_unexpected_list": ["key): a"]}
+    check = Verdict(regex, {"success": False, "result": result}).check("result")
+    unexpected = "1 of 1 values unexpected (100.00%), for example 'key): a'"
+    assert (check.required, check.found) == ("regex='x): y'", unexpected)
 
 
 LOST: dict[str, tuple[dict[str, Any], str]] = {

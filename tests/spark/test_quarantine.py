@@ -31,11 +31,14 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.iceberg.iceberg_tables import make_namespace
 from skewless_lake.publication import published_parts
 from skewless_lake.staged_files import OutputPart
+from skewless_spark.comparison.compare import compare
+from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.prepare.freezing import needs_session
 from skewless_spark.quality.expectations import expectation_class, is_of_rows
 from skewless_spark.quality.validate import validate
 from skewless_spark.sources.locations import output_location
 from tests.spark.scenario import Told
+from tests.spark.test_own_names import NAMES as FROM_INSIDE
 from tests.spark.test_quality import BAD, CALLS, Scene, expecting, report_of
 from tests.tiers import mostly_long
 
@@ -246,6 +249,32 @@ def test_no_name_of_a_result_is_one_of_ours(spark: SparkSession, tmp_path: Path,
     report = report_of(scene, spark, tmp_path)
     assert report.success, report.failures(1)
     assert report.quarantine == Quarantine(keys=1)
+
+
+def test_every_name_from_inside_at_once_is_an_aggregate_of_a_result_that_is_cut_and_compared(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """3,000 keys are accepted by name, too."""
+    key = ("k0", "row")
+    inside = {*FROM_INSIDE, "ago", "k1", "k_0", "h_a0", "t_a0", "d_a0", "here", "times", "state", "differs", "nulls_0"}
+    names = sorted(inside - {*key} - {one.upper() for one in inside})
+    bound = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "ago", "max_value": 0}}
+    rows = [(f"{number}", "x", *[number] * len(names)) for number in range(100)]
+    scene = Scene(
+        key=key, schema=f"k0 string, row string, {', '.join(f'`{name}` bigint' for name in names)}", rows=rows,
+        aggregates={name: {"function": "max", "column": "file"} for name in names},
+        expectations=[{**bound, "severity": "quarantine", "at_most": 100}],
+        accept=tuple((f"{number}", "x") for number in range(40, 3040)),
+    )  # fmt: skip
+    run = scene.lay_out(spark, tmp_path / "run")
+    report = validate(spark, run)
+    assert report.success, report.failures(1)
+    assert report.quarantine == Quarantine(keys=39, accepted=60, unmatched=2940)
+    theirs = spark.createDataFrame(rows[1:], scene.schema)
+    types = {field.name: field.dataType.simpleString() for field in theirs.schema.fields}
+    found = compare(spark, run, OtherSide(theirs, types), 0.0, 3)
+    assert (found.keys, found.differ, found.only_here) == (100, 1, 1)
+    assert set(found.columns) == set(names)
 
 
 #: Keys by type: those that fail, and how three of them are accepted.

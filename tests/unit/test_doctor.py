@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -82,6 +83,19 @@ def test_a_package_of_another_version_than_its_extra_asks_for_is_told_with_the_c
     assert f" install '{Requirement(wanted)}'" in line.remedy
 
 
+def test_a_file_of_pyspark_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "pyspark-4.3.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 4.3.0\n")
+    (info / "RECORD").write_text("pyspark-4.3.0.dist-info/METADATA,,\npyspark/a.py,,\npyspark/__pycache__/a.pyc,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    line = found(doctor.check_pyspark)["PySpark"]
+    assert (line.state, line.fact) == ("wrong", "1 of its files are gone, pyspark/a.py among them")
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "a.py").touch()
+    assert found(doctor.check_pyspark)["PySpark"].state == "good"
+
+
 def test_an_extra_that_is_absent_has_a_command_that_moves_no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(doctor.EXTRAS, "delta", "no-such-package")
     line = found(doctor.check_packages)["extra delta"]
@@ -103,9 +117,9 @@ def test_the_data_root_is_tried_as_a_run_directory_is_written_and_nothing_is_lef
     (line,) = found(doctor.check_places, str(tmp_path)).values()
     assert (line.subject, line.state) == ("SKEWLESS_ROOT", "good")
     assert list(tmp_path.iterdir()) == []
-    gone = tmp_path / "gone"
+    gone = tmp_path / "gone; it's"
     line = found(doctor.check_places, str(gone))["SKEWLESS_ROOT"]
-    assert (line.state, line.remedy) == ("wrong", f"mkdir -p {gone}")
+    assert (line.state, shlex.split(line.remedy)) == ("wrong", ["mkdir", "-p", str(gone)])
     assert not gone.exists()
 
 

@@ -33,9 +33,7 @@ def samples() -> dict[str, Document]:
     report = synthetic.report(plan, HOSTILE, {"": 7})
     decision = plan_next_stage(job, plan, report)
     ledger = balance(job, [report], 500)
-    check = Check(
-        subject="result", expectation="expect_x", column="", success=False, observed="3", sentence="expect_x: 3"
-    )
+    check = Check(subject="result", expectation="expect_x", column="", success=False, observed="3", found="3")
     file = CommittedFile(
         kind="states", path="stages/0000/attempts/a/0.parquet", rows=3, size_bytes=9, checksum="0" * 64
     )
@@ -185,9 +183,7 @@ def test_a_failed_report_names_its_checks_in_words_with_the_keys_that_fail() -> 
     built_in, own = (
         Check(
             subject="result", expectation="expect_column_values_to_not_be_null", column="page", success=False,
-            observed="",
-            sentence="expect_column_values_to_not_be_null(page, mostly=0.9): 2 of 9 values unexpected, for example x",
-            keys=keys,
+            required="mostly=0.9", observed="", found="2 of 9 values unexpected, for example x", keys=keys,
         )
         for keys in ((), (FailingKey(key="/page/1", found="60,000"), FailingKey(key="/page/2")))
     )  # fmt: skip
@@ -202,7 +198,7 @@ def test_a_failed_report_names_its_checks_in_words_with_the_keys_that_fail() -> 
     count, words = report.model_copy(update={"checks": (own,) * 30}).failed_words(own=30)
     assert (count, words.count("values not null")) == ("30 of 30 checks failed", 20)
     assert words.endswith("; and 10 more")
-    assert (own.required, own.found) == ("mostly=0.9", "2 of 9 values unexpected, for example x")
+    assert own.sentence.endswith("_to_not_be_null(page, mostly=0.9): 2 of 9 values unexpected, for example x")
 
 
 # Of a stage that several clusters share, and what a spec may say of it.

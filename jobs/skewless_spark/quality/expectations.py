@@ -35,10 +35,9 @@ def own_check(
     subject: str, kind: str, success: bool, observed: str, outcome: str, column: str = "", keys: Sequence[Any] = ()
 ) -> Check:
     """A check of ours, which is no expectation of Great Expectations."""
-    sentence = f"{kind}({column}): {outcome}" if column else f"{kind}: {outcome}"
     named = tuple(FailingKey(key=key_words(tuple(key))) for key in keys)
     return Check(
-        subject=subject, expectation=kind, column=column, success=success, observed=observed, sentence=sentence,
+        subject=subject, expectation=kind, column=column, success=success, observed=observed, found=outcome,
         keys=named,
     )  # fmt: skip
 

@@ -106,8 +106,7 @@ def set_apart(
     numbers = f"{keys:,} keys of the result, {published:,} published, {in_quarantine:,} in quarantine"
     balance = Check(
         subject="quarantine", expectation="keys_balance", column="", observed=numbers,
-        success=published + in_quarantine == keys and not wrong,
-        sentence="; ".join([f"keys_balance: {numbers}", *wrong]),
+        success=published + in_quarantine == keys and not wrong, found="; ".join([numbers, *wrong]),
     )  # fmt: skip
     rows = _rows_of(spark, attempt, job, of_held)
     quarantine = Quarantine(keys=in_quarantine, rows=rows, accepted=accepted, unmatched=unmatched)

@@ -94,9 +94,9 @@ class Verdict:
         if self.fault or spec.severity == "fail":
             return check
         if spec.too_many(self.unexpected, keys):
-            found, before, examples = check.sentence.partition(BEFORE_EXAMPLES)
-            sentence = f"{found}, at most {spec.at_most} may be{before}{examples}"
-            return check.model_copy(update={"success": False, "sentence": sentence})
+            found, before, examples = check.found.partition(BEFORE_EXAMPLES)
+            said = f"{found}, at most {spec.at_most} may be{before}{examples}"
+            return check.model_copy(update={"success": False, "found": said})
         return check.model_copy(update={"severity": spec.severity})
 
     @property
@@ -109,12 +109,13 @@ class Verdict:
     @property
     def name(self) -> str:
         """Its type and arguments, as text."""
+        return f"{self.expectation.expectation_type}({', '.join([*self.columns, *self._further])})"
+
+    @property
+    def _further(self) -> list[str]:
         given = self.expectation.configuration.kwargs
         # `ignore_row_if` is how we evaluate, not what is expected.
-        further = [
-            f"{name}={_short(value)}" for name, value in given.items() if name not in (*_COLUMNS, "ignore_row_if")
-        ]
-        return f"{self.expectation.expectation_type}({', '.join([*self.columns, *further])})"
+        return [f"{name}={_short(value)}" for name, value in given.items() if name not in (*_COLUMNS, "ignore_row_if")]
 
     def check(self, subject: str) -> Check:
         """The verdict as a line of our report."""
@@ -125,8 +126,9 @@ class Verdict:
             expectation=self.expectation.expectation_type,
             column=", ".join(self.columns),
             success=bool(self.found["success"]),
+            required=", ".join(self._further),
             observed=observed,
-            sentence=f"{self.name}: {self._numbers(result, observed)}",
+            found=self._numbers(result, observed),
             keys=self._keys(result),
         )
 

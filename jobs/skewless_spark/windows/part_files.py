@@ -17,7 +17,7 @@ from skewless.spec.part import DatedPath, Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
 from skewless_spark.sources import input_columns
-from skewless_spark.sources.formats.input_files import find, in_threads, open_input
+from skewless_spark.sources.formats.input_files import as_glob, find, in_threads, open_input
 from skewless_spark.sources.identity import listed_file, verdict
 from skewless_spark.sources.lake.snapshot import Commit, TableFile
 from skewless_spark.sources.lake.table_inputs import LakeTable, table_version
@@ -108,7 +108,7 @@ def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]
     at = f"{where}, field input.path"
     dated = DatedPath(spec.input.path, at)
     fs, pattern = open_input(resolved(dated.pattern, root, at))
-    found = {dated.part_at(str(path), spec.schedule.timezone) for path in fs.glob(pattern)}
+    found = {dated.part_at(str(path), spec.schedule.timezone) for path in fs.glob(as_glob(fs, pattern))}
     return sorted({last, *(part for part in found if part is not None and part < last)})
 
 

@@ -45,7 +45,9 @@ class Check(Frozen):
     Attributes:
         subject: "input", "ledger", "result", "quarantine", or "bands" that fail.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
+        required: its arguments, but for the column, as text.
         observed: what was observed, as text; "" where nothing is observed but failures.
+        found: the outcome, as text.
         severity: what it does if it does not hold: the spec's word, or "fail" if it could not be evaluated, or if more
             keys fail it than may.
         keys: some of the keys whose rows fail it, the largest values first.
@@ -55,8 +57,9 @@ class Check(Frozen):
     expectation: str
     column: str
     success: bool
+    required: str = ""
     observed: str
-    sentence: str
+    found: str
     keys: tuple[FailingKey, ...] = ()
     severity: Literal["fail", "warn", "quarantine"] = "fail"
 
@@ -71,15 +74,10 @@ class Check(Frozen):
         return "passed" if self.success else f"{self.severity.removesuffix('e')}ed"
 
     @property
-    def required(self) -> str:
-        """The arguments of the expectation, as text."""
-        asked = self._cut[0].removeprefix(self.expectation).removeprefix("(")
-        return asked.removeprefix(self.column).removeprefix(", ")
-
-    @property
-    def found(self) -> str:
-        """The outcome, as text."""
-        return self._cut[1]
+    def sentence(self) -> str:
+        """The check as it is called, with its outcome."""
+        arguments = ", ".join(filter(None, (self.column, self.required)))
+        return f"{self.expectation}({arguments}): {self.found}" if arguments else f"{self.expectation}: {self.found}"
 
     @property
     def found_in_keys(self) -> str:
@@ -87,14 +85,6 @@ class Check(Frozen):
         if not self.keys:
             return self.found
         return f"{self.found.partition(BEFORE_EXAMPLES)[0]}; in {'; '.join(map(str, self.keys))}"
-
-    @property
-    def _cut(self) -> tuple[str, str]:
-        """The sentence ``name(column, what=...): found``, cut at the first end of its brackets: values come after."""
-        asked, _, found = self.sentence.partition("): ")
-        if not found:
-            asked, _, found = self.sentence.partition(": ")
-        return asked, found
 
     def name(self, *, own: bool) -> str:
         """What it expects, in words.

@@ -156,7 +156,7 @@ def failed_checks(bands: Bands | None) -> list[Check]:
     return [
         Check(
             subject="bands", expectation=WITHIN, column=figure, success=False, observed=value,
-            sentence=f"{WITHIN}({figure}): {sentence.removeprefix(f'{figure}: ')}",
+            found=sentence.removeprefix(f"{figure}: "),
         )
         for figure, value, sentence in failed
     ]  # fmt: skip

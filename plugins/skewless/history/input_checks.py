@@ -96,9 +96,8 @@ def input_checks(job: Job) -> Iterator[Check]:
     """What is expected of the input of a job, each with its verdict. What is not known never counts as passed."""
     for one in job.spec.quality.input:
         holds, observed, message = KINDS[one.type](job.facts or InputFacts(), **one.kwargs)
-        kwargs = ", ".join(str(value) if name == "column" else f"{name}={value}" for name, value in one.kwargs.items())
+        required = ", ".join(f"{name}={value}" for name, value in one.kwargs.items() if name != "column")
         yield Check(
             subject="input", expectation=one.type, column=one.kwargs.get("column", ""), success=bool(holds),
-            observed=observed, sentence=f"{one.type}({kwargs}): {message}",
-            severity="fail" if holds is None else one.severity,
+            required=required, observed=observed, found=message, severity="fail" if holds is None else one.severity,
         )  # fmt: skip

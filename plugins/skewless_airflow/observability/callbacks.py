@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from skewless.documents.step_documents import Failure, failed_step
 from skewless.errors import SkewlessError
 from skewless_airflow.observability.links import skew_page
-from skewless_airflow.run_store import run_location
+from skewless_airflow.run_store import run_location, runs_folder
+
+if TYPE_CHECKING:
+    from skewless.run.directory import RunDirectory
 
 log = structlog.get_logger(__name__)
 
@@ -26,15 +29,13 @@ def report_failure(context: Any) -> None:
 
 def report_warnings(context: Any) -> None:
     """``on_success_callback`` of a DAG: logs what its published result does not hold, if there is anything."""
-    from skewless.run.directory import RunDirectory
-
     dag_id, run_id = run_of(context)
-    with contextlib.suppress(SkewlessError):
-        run = RunDirectory(run_location(dag_id, run_id))
-        quality = run.quality()
-        if quality is not None and (warnings := quality.warnings(len(run.job().spec.quality.expectations))):
-            page = skew_page(dag_id, run_id)
-            log.warning("skewless run warns", page=page, dag_id=dag_id, run_id=run_id, facts=warnings)
+    for group, run in _runs(dag_id, run_id).items():
+        with contextlib.suppress(SkewlessError):
+            quality = run.quality()
+            if quality is not None and (warnings := quality.warnings(len(run.job().spec.quality.expectations))):
+                page = skew_page(dag_id, run_id, group)
+                log.warning("skewless run warns", page=page, dag_id=dag_id, run_id=run_id, facts=warnings)
 
 
 def report_lateness(**kwargs: Any) -> None:
@@ -48,16 +49,28 @@ def report_lateness(**kwargs: Any) -> None:
 
 def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
     """The address of a failed run's page, and by step the last error of each that failed."""
+    facts = {"dag_id": dag_id, "run_id": run_id, "page": skew_page(dag_id, run_id)}
+    for group, run in _runs(dag_id, run_id).items():
+        for name in sorted(_names(run, "failures"), key=failed_step):
+            with contextlib.suppress(SkewlessError):
+                if said := run.read(f"failures/{name}", Failure).sentence:
+                    facts[f"{group}.{failed_step(name)[0]}".lstrip(".")] = said
+    return facts
+
+
+def _runs(dag_id: str, run_id: str) -> dict[str, RunDirectory]:
+    """The run directory of each aggregation of a DAG, by its group; "" is the only one of a DAG."""
     from skewless.run.directory import RunDirectory
 
-    run = RunDirectory(run_location(dag_id, run_id))
-    facts = {"dag_id": dag_id, "run_id": run_id, "page": skew_page(dag_id, run_id)}
-    found = [str(path).removeprefix(f"{run.root}/") for path in run.fs.glob(f"{run.root}/failures/*.json")]
-    for path in sorted(found, key=failed_step):
-        with contextlib.suppress(SkewlessError):
-            if said := run.read(path, Failure).sentence:
-                facts[failed_step(path)[0]] = said
-    return facts
+    folders = [name.partition("+") for name in _names(RunDirectory(runs_folder()))]
+    groups = sorted(group for dag, _, group in folders if dag == dag_id)
+    return {group: RunDirectory(run_location(dag_id, run_id, group)) for group in groups}
+
+
+def _names(run: RunDirectory, folder: str = "") -> list[str]:
+    with contextlib.suppress(FileNotFoundError):
+        return [str(path).rpartition("/")[2] for path in run.fs.ls(f"{run.root}/{folder}", detail=False)]
+    return []
 
 
 def run_of(context: Any) -> tuple[str, str]:

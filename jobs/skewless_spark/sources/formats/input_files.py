@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import errno
 import fnmatch
+import glob
 import os
 import posixpath
 import stat
@@ -147,11 +148,11 @@ def find(path: str, *, may_miss: bool = False) -> list[str]:
 def _found(fs: fsspec.AbstractFileSystem, root: str, path: str, *, may_miss: bool) -> list[str]:
     local = isinstance(fs, LocalFileSystem)
     if not (os.path.lexists(root) if local else fs.exists(root)):
-        # Only a path that does not exist is a glob: a folder may be called "[1]".
-        if local and _is_glob(root):
-            refuse_linked_on_the_way(root)
-        matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
-        matched = [one for one in matched if not (_dotted(root, one) or one.endswith(_HADOOPS_MARKER))]
+        pattern = as_glob(fs, root)
+        if local and _is_glob(pattern):
+            refuse_linked_on_the_way(pattern)
+        matched = [str(one) for one in fs.glob(pattern)] if _is_glob(pattern) else []
+        matched = [one for one in matched if not (_dotted(pattern, one) or one.endswith(_HADOOPS_MARKER))]
         files = [file for one in matched for file in _inside(fs, one) if file != one or _names(root, one)]
         if not files and not may_miss:
             raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
@@ -188,6 +189,14 @@ def _is_marker(fs: fsspec.AbstractFileSystem, file: str, below: Sequence[str]) -
 
 def _is_glob(path: str) -> bool:
     return any(sign in path for sign in _WILD)
+
+
+def as_glob(fs: fsspec.AbstractFileSystem, path: str) -> str:
+    """A path as a pattern: a folder on its way that exists is none, whatever its name, as one may be called "[1]"."""
+    parts = path.split("/")
+    wild = (at for at, part in enumerate(parts) if _is_glob(part) and not fs.exists("/".join(parts[: at + 1])))
+    known = next(wild, len(parts))
+    return "/".join([*map(glob.escape, parts[:known]), *parts[known:]])
 
 
 def is_hidden(name: str) -> bool:
