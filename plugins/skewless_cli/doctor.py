@@ -186,6 +186,7 @@ def check_pyspark() -> Iterator[Finding]:
         named = [
             row[0] for row in csv.reader((here.read_text("RECORD") or "").splitlines()) if "__pycache__" not in row[0]
         ]
+        named = [name for name, *_ in rows if "__pycache__" not in name]
         if gone := [name for name in named if not Path(str(here.locate_file(name))).exists()]:
             remedy = f"pip install --force-reinstall --no-deps pyspark=={here.version}"
             yield Finding("PySpark", "wrong", f"{len(gone):,} of its files are gone, {gone[0]} among them", remedy)

@@ -224,7 +224,7 @@ def test_what_is_wrong_with_a_result_is_told_and_nothing_else(spark: SparkSessio
 
 
 def test_what_a_check_requires_ends_where_its_arguments_end() -> None:
-    regex = expectation_class("expect_column_values_to_match_regex")(column="token", regex="x): y")
+    regex = expectation_class("expect_column_values_to_match_regex", "")(column="token", regex="x): y")
     result = {"unexpected_count": 1, "element_count": 1, "partial_unexpected_list": ["key): a"]}
     check = Verdict(regex, {"success": False, "result": result}).check("result")
     unexpected = "1 of 1 values unexpected (100.00%), for example 'key): a'"
