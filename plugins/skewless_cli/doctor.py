@@ -183,9 +183,7 @@ def check_pyspark() -> Iterator[Finding]:
     else:
         here = distribution("pyspark")
         # From Python 3.12 on, ``Distribution.files`` passes over what is gone.
-        named = [
-            row[0] for row in csv.reader((here.read_text("RECORD") or "").splitlines()) if "__pycache__" not in row[0]
-        ]
+        rows = csv.reader((here.read_text("RECORD") or "").splitlines())
         named = [name for name, *_ in rows if "__pycache__" not in name]
         if gone := [name for name in named if not Path(str(here.locate_file(name))).exists()]:
             remedy = f"pip install --force-reinstall --no-deps pyspark=={here.version}"
