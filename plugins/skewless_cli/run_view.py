@@ -23,7 +23,7 @@ from skewless.publication.records import Publication, publication_of, record_of,
 from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.step_names import LastStep, last_step_of
-from skewless.run.step_times import times_of, waterfall
+from skewless.run.step_times import times_of, times_of_step, waterfall, work_seconds
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.tree import plan_of
 from skewless_cli import say
@@ -34,11 +34,11 @@ _SHOWN = 10
 
 def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
     """One object per committed stage: its counts, its balance, and the decision that followed."""
-    job = run.job()
-    return [_stage_line(run, job, report) for report in run.reports()]
+    return [_stage_line(run, run.job(), report) for report in run.reports()]
 
 
 def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, Any]:
+    times = times_of_step(run, f"stage {report.stage}")
     gap, decision, shared = stage_certificate(job, report).gap, None, {}
     if run.exists(f"decisions/{report.stage + 1:04d}.json"):
         decision = run.decision(report.stage + 1).sentence
@@ -59,7 +59,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
         "backlog_rows": report.backlog_rows,
         "max_over_mean": report.max_over_mean and round(report.max_over_mean, 4),
         "gap_to_bound": gap and round(gap, 4),
-        "seconds": report.stage_seconds,
+        "seconds": times and times.seconds,
         "work": report.work.model_dump(mode="json") if report.work else None,
         "decision": decision,
         **shared,
@@ -105,6 +105,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         **({} if publication is None or publication.snapshot is None else {"published_snapshot": publication.snapshot}),
         **({} if table is None else {"input_snapshot": table.snapshot}),
         "superseded_by": over.model_dump(mode="json") if over else None,
+        "work_seconds": work_seconds(times_of(run)),
         "rows_read": rows_read(run),
         "skipped_parts": list(run.job().skipped),
         **of_window,
@@ -183,7 +184,7 @@ def show(run: RunDirectory, console: Console) -> None:
 def _hottest(run: RunDirectory, console: Console) -> None:
     by, rows = hottest(run)
     if not rows:
-        console.print("no result yet, or an empty one")
+        console.print("no result, or an empty one")
         return
     table = Table(title=f"hottest keys by {escape(by)}" if by else "keys", title_justify="left")
     for name in rows[0]:
@@ -231,7 +232,7 @@ def _stages(run: RunDirectory, console: Console) -> None:
             *(f"{line[f'{name}_rows']:,}" for name in ("admitted", "processed", "backlog", "forwarded")),
             figure(line["max_over_mean"], ".3f"),
             figure(line["gap_to_bound"], ".1%"),
-            f"{line['seconds']:.1f}",
+            figure(line["seconds"], ".1f"),
         )
         for line in lines
     ]
@@ -283,7 +284,8 @@ def _window(run: RunDirectory, console: Console) -> None:
         count = part.ignored_rows if part.ignored_files else part.late_rows
         late = "late rows not counted" if count is None else f"{count:,} late rows"
         parts = "1 part" if delay == 1 else f"{delay:,} parts"
-        say(console, f"late by {parts}: {part.name}, {part.way}, {late}{rows.get(part.name, '')}")
+        when = f"changed after {parts}" if count == 0 else f"late by {parts}"
+        say(console, f"{when}: {part.name}, {part.way}, {late}{rows.get(part.name, '')}")
     for part in window.parts:
         for reason in part.reasons if part.before_rows else ():
             say(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
@@ -313,7 +315,7 @@ def _ledger(run: RunDirectory, console: Console) -> None:
 def _quality(run: RunDirectory, console: Console) -> None:
     quality = run.quality()
     if quality is None:
-        console.print("data quality: not validated yet")
+        console.print("data quality: not validated")
         return
     own = len(run.job().spec.quality.expectations)
     failed = quality.failures(own)
@@ -341,7 +343,7 @@ def _paths(run: RunDirectory, console: Console) -> None:
     record, commit = record_of(run), run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
     say(console, f"result:         {_fate(record, last_step_of(run.job().spec))}")
-    say(console, f"quality report: {f'{folder}/report.html' if commit else 'none yet'}")
+    say(console, f"quality report: {f'{folder}/report.html' if commit else 'none'}")
     say(console, f"run directory:  {run}")
 
 

@@ -100,7 +100,7 @@ def test_the_api_has_the_same_facts_for_each_job(clients: dict[str, TestClient])
     assert ours["reason"] == f"stage_01.run: row {EVIL} was bad"
     nights = clients["admin"].get(f"/skewless/api/v1/dags/{DAG}/runs").json()["runs"]
     first = next(one for one in nights if one["run_id"] == "night_1")
-    assert ours["usual_spark_seconds"] == first["spark_seconds"]
+    assert ours["usual_work_seconds"] == first["work_seconds"]
     assert by_hand["last"]["seconds"] == 70.0
     assert first["saved"].startswith("Plain hashing would have made")
     assert by_hand["last"]["ended"].startswith("2026-05-28T")

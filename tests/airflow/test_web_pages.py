@@ -32,11 +32,14 @@ from skewless.run.directory import (
     WINDOW_PLAN,
     RunDirectory,
 )  # fmt: skip
+from skewless.run.run_bills import bill_of
+from skewless.run.summary import run_facts
 from skewless.spec.result import Window
 from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering import HEIGHT, Chart, day, load_chart
 from skewless_airflow.web.views.stage_view import read_stage
+from skewless_cli.run_view import as_object
 from tests import airflow_setting
 from tests.airflow.web_scenario import (
     DAG,
@@ -232,7 +235,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
             "window",
             [
                 "3 parts.",
-                "2 reused, 2 added, 0 replaced, 0 removed",
+                "2 reused, 0 reread, 2 added, 0 replaced, 0 removed",
                 "1,200 rows were not read",
                 "1,200 in kept states",
             ],
@@ -396,7 +399,9 @@ def test_every_decision_is_told_with_all_that_it_refused(viewer: TestClient, sim
 def test_hot_keys_are_named_with_where_they_go(viewer: TestClient, simulation: Simulation) -> None:
     text = _page(viewer, "finished")
     seen, _ = simulation.reports[-1].histogram.head[EVIL]
-    row = re.search(rf"<tr><td><code>&lt;img src=x onerror=alert\(1\)&gt;</code><td class=\"n\">{seen:,}.*", text)
+    row = re.search(
+        rf"<tr><td><code><bdi>&lt;img src=x onerror=alert\(1\)&gt;</bdi></code><td class=\"n\">{seen:,}.*", text
+    )
     assert row
     assert re.search("split over|pinned to", row[0])
     assert "pinned to" in text
@@ -434,7 +439,11 @@ def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simula
     assert "runs/finished/skew" not in over_time
     jobs = viewer.get("/skewless/api/v1/dags").json()["dags"]
     # Other tests of this process may have left DAGs in Airflow's database, and groups of this one on disk.
-    ours = [(one["dag_id"], one["group"]) for one in jobs if one["dag_id"] == DAG and one["group"] != "many"]
+    ours = [
+        (one["dag_id"], one["group"])
+        for one in jobs
+        if one["dag_id"] == DAG and one["group"] not in {"many", "figures"}
+    ]
     assert ours == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
 
 
@@ -477,7 +486,7 @@ def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_k
 def test_a_published_run_says_first_what_its_routing_has_saved(viewer: TestClient) -> None:
     text = _page(viewer, "finished")
     sentence = "Plain hashing would have made &lt;img src=x onerror=alert(1)&gt; 1.5 times as long."
-    assert text.index("<h1>Skew") < text.index(sentence) < text.index('class="tabs"')
+    assert text.index("<h1>nightly, ") < text.index(sentence) < text.index('class="tabs"')
     told = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/finished").json()["run"]["savings"]
     assert (told["sentence"], told["against_over_bound"]) == (
         f"Plain hashing would have made {EVIL} 1.5 times as long.",
@@ -499,12 +508,12 @@ def test_failed_checks_are_listed_first_with_their_keys_and_those_of_the_spec_ap
 ) -> None:
     text = _page(viewer, "failed-quality", "quality")
     failed, result, ledger = (
-        text.index(f"<h2>{title}")
+        text.index(f">{title}<")
         for title in ("Failed checks", "Built-in checks of the result", "Built-in checks of the ledger")
     )
     assert failed < text.index("occurrences: values between") < result < text.index("every key has a value of key")
     assert result < ledger < text.index("the ledger balances<")
-    assert "<small>in <code>/page/1</code>: 60,000; <code>&lt;img" in text
+    assert "<small>in <code><bdi>/page/1</bdi></code>: 60,000; <code><bdi>&lt;img" in text
     assert EVIL not in text
     assert "Checks of this job&#39;s spec" in _page(viewer, "finished", "quality")
 
@@ -515,7 +524,7 @@ def test_what_if_shows_the_replays_that_were_written_and_which_command_writes_th
     assert text.count("<details>") == 2
     assert "under plain hashing only" in text
     assert f"skewless replay {run_location(DAG, 'finished')} --policies halving," in text
-    assert "No replay of this run was written yet" in _page(viewer, "prepared", "what-if")
+    assert "No replay of this run was written" in _page(viewer, "prepared", "what-if")
 
 
 @pytest.mark.long
@@ -550,6 +559,38 @@ def test_a_document_that_cannot_be_read_is_told_in_one_sentence(viewer: TestClie
     assert answer.status_code == 404
     assert "job.json" in answer.text
     shutil.rmtree(place)
+
+
+def test_a_figure_has_one_value_on_the_page_the_terminal_the_api_the_event_and_the_bill(viewer: TestClient) -> None:
+    for number in range(30):
+        played = synthetic_run(keys=20 + 40 * number, rows=2_000 + 777 * number, reducers=2 + number % 7)
+        made, group = Moments(run_location(f"{DAG}+figures", f"made{number}"), played), "?group=figures"
+        made.prepare().stages().times().merge().validate(success=number % 3 > 0)
+        run = made.publish().run if number % 3 else made.run
+        shown, facts, bill = as_object(run), run_facts(run), bill_of(run)
+        api = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/made{number}{group}").json()["run"]
+        page, api_steps = _page(viewer, f"made{number}", f"skew{group}"), {one["task"]: one for one in api["steps"]}
+        for line, stage in zip(shown["stages"], api["stages"], strict=True):
+            counts = ("admitted", "backlog_in", "forwarded", "processed", "backlog")
+            assert [line[f"{name}_rows"] for name in counts] == [stage[name] for name in counts]
+            assert line["seconds"] == api_steps[f"stage_{line['stage']:02d}.run"]["work_seconds"]
+            assert f'<td class="n">{line["processed_rows"]:,}' in page or f">{line['processed_rows']:,}<" in page
+        assert shown["work_seconds"] == api["work_seconds"] == sum(s["work_seconds"] or 0 for s in api["steps"]) == 6.0
+        assert len(re.findall(r">6\.0 s<", page)) == 2, "a fact, and the sum of the steps"
+        assert "4.0 s" in page
+        assert bill.counted.held == 1_600.0, "of the one step that has a bill"
+        assert (shown["certificate"], facts["stages"]) == (api["overall"], len(api["stages"]))
+        assert facts["balance"]["conclusion"] == api["overall"]["conclusion"]
+        assert facts["forwarded_rows"] == sum(stage["forwarded"] for stage in api["stages"])
+        assert (
+            facts["quality"]["passed"] == api["quality"]["success"] == shown["quality"]["success"] == (number % 3 > 0)
+        )
+        assert facts["quality"]["expectations"] == len(api["quality"]["checks"]) == len(shown["quality"]["checks"])
+        validate = api_steps["validate"]
+        assert (validate["words"], validate["done"]) == (("done", True) if number % 3 else ("failed", False))
+        assert ("Step <code>validate</code> failed" in page) == (number % 3 == 0)
+        assert not re.search("not yet|(committed|validated|prepared) yet", page), "nothing goes on"
+        assert shown["savings"] == (api["savings"] and {k: v for k, v in api["savings"].items() if k != "version"})
 
 
 # The JSON API.

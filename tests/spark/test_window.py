@@ -346,7 +346,7 @@ def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     run = lake.night(1)
     told = run_view.as_object(run)
     assert told["rows_read"] == 350
-    assert told["parts"] == {"reused": 1, "added": 2, "replaced": 0, "removed": 0}
+    assert told["parts"] == {"reused": 1, "reread": 0, "added": 2, "replaced": 0, "removed": 0}
     assert told["late_parts"] == {"2026-11-20": 1}
     assert told["ledger"]["balanced"]
     assert told["ledger"]["unchanged_rows"] == 300

@@ -145,7 +145,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     assert as_rows(result_of(run)) == before
     window = window_of(run)
     assert [(part.ignored_files, part.ignored_rows) for part in window.parts] == [(1, 40), (1, 0), (0, 0)]
-    assert window.counts() == {"reused": 2, "added": 1, "replaced": 0, "removed": 0}
+    assert window.counts() == {"reused": 2, "reread": 0, "added": 1, "replaced": 0, "removed": 0}
     text = shown(run)
     assert "late: 2 files with 40 rows were left out (late: ignore)" in text
     assert "late.parquet was added, and left out" in text

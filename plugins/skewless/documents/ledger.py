@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from skewless.columns import column
 from skewless.document import LAST_STAGE, Count, Document, Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
@@ -31,8 +32,9 @@ class LedgerLine(Frozen):
     @classmethod
     def of(cls, job: Job, report: StageReport) -> LedgerLine:
         """The line of one report."""
-        units = [job.units[ordinal] for ordinal in job.admitted_units(report.waves)]
-        known = report.source_rows is not None and all(unit.counted for unit in units)
+        known = report.source_rows is not None
+        if known and not all(counted := column(job.units, "counted")):
+            known = all(counted[ordinal] for ordinal in job.admitted_units(report.waves))
         return cls(
             stage=report.stage,
             listed_rows=listed_rows(job, report),

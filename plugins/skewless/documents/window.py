@@ -146,6 +146,11 @@ class WindowPart(Frozen):
         return dt.datetime.fromtimestamp(max(int(stamp[1]) for stamp in stamps) // 10**9, dt.UTC)
 
     @property
+    def reread(self) -> int:
+        """How many files are read although they are as its states know them: the part is reduced anew."""
+        return len(self.files) - self.reused - self.added - self.replaced
+
+    @property
     def changed(self) -> bool:
         """Whether its states are made or added to tonight."""
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
@@ -282,7 +287,7 @@ class JobWindow(Frozen):
         return self.model_copy(update={"missing": tuple(found), "missing_unnamed": unnamed})
 
     def counts(self) -> dict[str, int]:
-        """How many files of the window were reused, added, replaced and removed."""
+        """How many files of the window were reused, read again as they were, added, replaced and removed."""
         return {name: sum(getattr(part, name) for part in self.parts) for name in CHANGES}
 
 
@@ -290,7 +295,7 @@ class JobWindow(Frozen):
 NO_WINDOW = JobWindow.model_construct(store="", fingerprint="", shapes={}, parts=(), windows=())
 
 #: What may have become of a file, as ``WindowPart`` counts it.
-CHANGES: Sequence[str] = ("reused", "added", "replaced", "removed")
+CHANGES: Sequence[str] = ("reused", "reread", "added", "replaced", "removed")
 
 
 def some_of(names: Sequence[str], count: int | None = None) -> str:

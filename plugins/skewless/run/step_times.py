@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -101,13 +101,10 @@ def current_clock() -> StepClock | None:
     return _CURRENT.get()
 
 
-def times_of(run: RunDirectory) -> list[StepTimes]:
-    """The times of a run's steps, as far as they were written, by their start."""
-    stages = run.committed_stages()
-    numbered = [name for stage in range(stages + 1) for name in (f"stage {stage}", f"decision {stage + 1}")]
-    last = (PUBLISH.name, COMPARE.name)
-    found = (times_of_step(run, step) for step in ("prepare", *numbered, "merge", "validate", *last))
-    return sorted((times for times in found if times is not None), key=lambda one: one.started)
+def work_seconds(times: Iterable[StepTimes]) -> float | None:
+    """Seconds of all steps together, each from its begin to its end; None if none were written."""
+    seconds = [one.seconds for one in times]
+    return round(sum(seconds), 3) if seconds else None
 
 
 def times_of_step(run: RunDirectory, step: str) -> StepTimes | None:
@@ -115,6 +112,17 @@ def times_of_step(run: RunDirectory, step: str) -> StepTimes | None:
     with suppress(SkewlessError):
         return run.read(_document(step), StepTimes) if run.exists(_document(step)) else None
     return None
+
+
+def times_of(
+    run: RunDirectory, read: Callable[[RunDirectory, str], StepTimes | None] = times_of_step
+) -> list[StepTimes]:
+    """The times of a run's steps, as far as they were written, by their start; ``read`` reads those of one."""
+    stages = run.committed_stages()
+    numbered = [name for stage in range(stages + 1) for name in (f"stage {stage}", f"decision {stage + 1}")]
+    last = (PUBLISH.name, COMPARE.name)
+    found = (read(run, step) for step in ("prepare", *numbered, "merge", "validate", *last))
+    return sorted((times for times in found if times is not None), key=lambda one: one.started)
 
 
 class TimeLine(NamedTuple):

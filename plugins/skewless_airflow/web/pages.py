@@ -22,6 +22,7 @@ from skewless_airflow.web.runs import (
     coming_part,
     groups_with_runs,
     open_run,
+    owners_of,
 )
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId
 from skewless_airflow.web.views.history import FIGURES, read_comparisons, read_history, verdicts
@@ -136,6 +137,7 @@ def skew(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep) ->
         ours=ours,
         groups=asked.groups(),
         airflow=airflow,
+        owner=owners_of(session, dag_id),
         bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
         place=str(asked.directory),
         coming="" if run.job or not ours else coming_part(session, dag_id, run_id),

@@ -6,6 +6,7 @@ Everything is escaped. Charts are numbers for SVG, because a strict content poli
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from skewless.bounds import NEAR
+from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY
 from skewless_airflow.web.views.stage_view import RingView, StageView
 
@@ -29,13 +31,19 @@ _NOTHING = "\N{EN DASH}"
 
 
 def shown_key(key: str) -> str:
-    """A key with its odd characters visible, cut where it is too long; not yet escaped for HTML.
+    """A key with its odd characters and blanks visible, cut where it is too long; not yet escaped for HTML.
 
-    >>> shown_key("word"), shown_key("")
-    ('word', "''")
+    >>> shown_key("a word"), shown_key(""), shown_key(" b  c ")
+    ('a word', "''", '␣b␣␣c␣')
     """
     cut = key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}\N{HORIZONTAL ELLIPSIS}"
+    cut = re.sub("^ +| {2,}| +$", lambda blanks: "\N{OPEN BOX}" * len(blanks[0]), cut)
     return cut if cut.isprintable() and cut else repr(cut)
+
+
+def key(text: str) -> Markup:
+    """A key in HTML; one that is written from right to left does not turn what stands beside it."""
+    return Markup("<bdi>{}</bdi>").format(shown_key(text))
 
 
 def words(sentence: str) -> str:
@@ -133,11 +141,6 @@ def measured(value: float | None, kind: str) -> str:
     return "not measured" if value is None else unit(value, kind)
 
 
-def breakable(name: str) -> Markup:
-    """A long name that may be broken at its underscores."""
-    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
-
-
 #: Units of a chart's height; its width follows from the bars.
 HEIGHT = 100.0
 _STEP = 10.0
@@ -170,11 +173,6 @@ class Chart:
     rects: tuple[Rect, ...]
     line: float | None = None
     top: float = 0.0
-
-    @property
-    def places(self) -> int:
-        """For how many bars there is room."""
-        return round(self.width / _STEP)
 
 
 def load_chart(stage: StageView, most: int) -> Chart:
@@ -293,10 +291,10 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
 )
 _ENVIRONMENT.filters.update(
-    key=shown_key, words=words, rows=rows, ratio=ratio, percent=percent, seconds=duration, waves=waves,
-    unit=unit, measured=measured, breakable=breakable, day=day, date=date, clock=clock, above=above,
+    key=key, words=words, rows=rows, ratio=ratio, percent=percent, seconds=duration, waves=waves,
+    unit=unit, measured=measured, day=day, date=date, clock=clock, above=above,
 )  # fmt: skip
 _ENVIRONMENT.globals.update(
     key_strip=key_strip, near=NEAR, load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars,
-    chart_height=HEIGHT,
+    chart_height=HEIGHT, longest_head_key=LONGEST_HEAD_KEY,
 )  # fmt: skip

@@ -85,6 +85,11 @@ def airflow_runs(session: Session, dag_id: str, most: int = _LATEST_RUNS) -> lis
     return [AirflowRun(*row) for row in session.execute(query)]
 
 
+def owners_of(session: Session, dag_id: str) -> str:
+    """Who owns a DAG, as its file says; "" for nobody."""
+    return session.scalar(select(DagModel.owners).where(DagModel.dag_id == dag_id)) or ""
+
+
 def coming_part(session: Session, dag_id: str, run_id: str) -> str:
     """The part that a run will compute before it is prepared; "" where only its spec can tell."""
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))

@@ -11,15 +11,16 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from skewless.documents.comparison import Comparison
+from skewless.documents.step_documents import StepTimes
 from skewless.errors import SkewlessError
 from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
-from skewless.run.step_times import times_of
+from skewless.run.step_times import work_seconds
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.runs import GOING_ON, AirflowRun, open_run, run_folders
 from skewless_airflow.web.views.job_view import read_job, whole_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
-from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings
+from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings, read_times
 from skewless_airflow.web.views.stage_view import read_stages
 
 #: Runs that a page shows.
@@ -45,7 +46,7 @@ class RunLine:
         over_even: the makespan of all stages over their rows divided by the slots.
         gap: how far the whole run was above the lower bound, as a fraction.
         saved: what its routing has saved, in words; "" where nobody has looked.
-        seconds: from its start to its end, or where these are not known of its stages' Spark work.
+        seconds: from its start to its end; ``work_seconds`` those of its steps, as they measured themselves.
         fault: why the directory cannot be read; "" if it can.
     """
 
@@ -60,7 +61,7 @@ class RunLine:
     gap: float | None = None
     forwarded: int = 0
     seconds: float | None = None
-    spark_seconds: float = 0.0
+    work_seconds: float | None = None
     verdict: str = "none yet"
     published: bool = False
     fault: str = ""
@@ -160,10 +161,11 @@ def _line(past: PastRun) -> RunLine:
         whole = overall(directory, stages) if stages else None
         published, savings = publication_of(directory) is not None, read_savings(directory)
         standing = state if run else _standing(directory, quality, published=published)
-        started, ended = (run.started, run.ended) if run else _recorded(directory)
+        times = read_times(directory) if job else []
+        started, ended = (run.started, run.ended) if run else _recorded(times)
     except SkewlessError as err:
         return RunLine(past.run_id, "", state, standing="unreadable", verdict="unreadable", fault=str(err))
-    spark = float(sum(stage.seconds for stage in stages))
+    work = work_seconds(times)
     measured = whole is not None and whole.makespan_rows and whole.fair_rows
     return RunLine(
         run_id=past.run_id,
@@ -176,8 +178,8 @@ def _line(past: PastRun) -> RunLine:
         stages=len(stages),
         gap=whole.gap if whole else None,
         forwarded=sum(stage.forwarded for stage in stages),
-        seconds=(ended - started).total_seconds() if started and ended else spark or None,
-        spark_seconds=spark,
+        seconds=(ended - started).total_seconds() if started and ended else None,
+        work_seconds=work,
         verdict="none yet" if quality is None else "passed" if quality.success else "failed",
         published=published,
         standing=standing,
@@ -190,9 +192,8 @@ def _line(past: PastRun) -> RunLine:
     )
 
 
-def _recorded(directory: RunDirectory) -> tuple[dt.datetime, dt.datetime] | tuple[None, None]:
+def _recorded(times: Sequence[StepTimes]) -> tuple[dt.datetime, dt.datetime] | tuple[None, None]:
     """When the first step of a run began and the last one ended, by their own clocks."""
-    times = times_of(directory)
     if not times:
         return None, None
     started, ended = times[0].started, max(one.ended for one in times)

@@ -55,7 +55,7 @@ class JobLine:
         ended: the newest run that goes on no more.
         reason: why that one failed; "" if it did not, or if the user may not read its tasks.
         late: why the job is late; "" if it is not.
-        usual_seconds, usual_spark_seconds: the median of the good runs before the one that ended last; None where
+        usual_seconds, usual_work_seconds: the median of the good runs before the one that ended last; None where
             there are fewer than three.
     """
 
@@ -69,7 +69,7 @@ class JobLine:
     late: str = ""
     next_run: dt.datetime | None = None
     usual_seconds: float | None = None
-    usual_spark_seconds: float | None = None
+    usual_work_seconds: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -205,7 +205,7 @@ def _row(
         late=lateness(last, ended, timing, usual, now),
         next_run=timing.next_run,
         usual_seconds=usual,
-        usual_spark_seconds=_usual([line.spark_seconds or None for line in good]),
+        usual_work_seconds=_usual([line.work_seconds for line in good]),
     )
     return JobRow(job, lines[::-1])
 

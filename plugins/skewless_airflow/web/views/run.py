@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, Savings
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
-from skewless.documents.step_documents import Failure, failed_step, own_name
+from skewless.documents.step_documents import Failure, StepTimes, failed_step, own_name
 from skewless.planner.policies import POLICIES
 from skewless.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH
-from skewless.run.step_times import TimeLine, times_of, waterfall
+from skewless.run.step_times import TIMES, TimeLine, times_of, times_of_step, waterfall, work_seconds
 from skewless_airflow.web.runs import AirflowRun, AirflowTask, is_absence, kept_by, stamp, view_of
 from skewless_airflow.web.views.job_view import JobView, WindowView, read_job, read_window, whole_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
@@ -25,7 +25,8 @@ from skewless_airflow.web.views.stage_view import (
     HotKey,
     PlanView,
     StageView,
-    read_decisions,
+    decided_stages,
+    read_decision,
     read_plan,
     read_stages,
     where_keys_go,
@@ -45,23 +46,29 @@ class StepView:
     """One task of a run: whether its work is done, and how long it took.
 
     Attributes:
-        task: its name in the DAG, without the names of groups around it.
+        task: its name in the DAG, without the names of groups around it; ``task_id`` with them, "" where Airflow
+            does not know it.
+        start: seconds after the first step began.
+        state: ``good`` if its work is done and holds, ``bad`` if it failed, else "".
         seconds: of the task in Airflow, where that is known.
-        spark_seconds: of the stage's Spark work, where it is a stage.
+        work_seconds: of the step, from its begin to its end, as it measured itself; None where it did not.
     """
 
     task: str
+    task_id: str
     done: bool
     words: str
+    state: str
     seconds: float | None
-    spark_seconds: float | None
+    start: float | None
+    work_seconds: float | None
 
     @property
     def outside_seconds(self) -> float | None:
-        """The time of the task outside the stage's Spark work."""
-        if self.seconds is None or self.spark_seconds is None:
+        """The time of the task outside the step: of Airflow, and of processes that start."""
+        if self.seconds is None or self.work_seconds is None:
             return None
-        return max(0.0, self.seconds - self.spark_seconds)
+        return max(0.0, self.seconds - self.work_seconds)
 
 
 @dataclass(frozen=True)
@@ -80,19 +87,6 @@ class LedgerView:
     problems: tuple[str, ...]
     final: bool
     kept_rows: int
-
-    @property
-    def balanced(self) -> bool:
-        """Whether nothing is missing or counted twice."""
-        return not self.problems
-
-
-@dataclass(frozen=True)
-class KeyView(HotKey):
-    """A hot key, its fraction of all rows, and the tasks that it goes to."""
-
-    share: float
-    goes: str
 
 
 @dataclass(frozen=True)
@@ -129,6 +123,8 @@ class RunView:
 
     Attributes:
         faults: the failures that keep it from finishing; a failed try with a successful one after it is none.
+        going_on: whether Airflow says that it has not ended.
+        work_seconds: of all steps together, as they measured themselves.
         times: where the time of the steps went, as far as they recorded it.
         window: its parts, if the job has a window.
         savings: what its routing has saved, once it is published.
@@ -141,7 +137,7 @@ class RunView:
     stages: tuple[StageView, ...]
     decisions: tuple[DecisionView, ...]
     overall: Certificate | None
-    keys: tuple[KeyView, ...]
+    keys: tuple[HotKey, ...]
     keys_epoch: int
     ledger: LedgerView | None
     quality: QualityView | None
@@ -149,15 +145,26 @@ class RunView:
     superseded: Overtaken | None
     failures: tuple[str, ...]
     faults: tuple[FaultView, ...]
+    going_on: bool
+    work_seconds: float | None
     times: tuple[TimeLine, ...]
     window: WindowView | None
     savings: Savings | None
     comparison: Comparison | None
 
     @property
-    def decision_about(self) -> dict[int, DecisionView]:
-        """The decisions by the stage that they are about."""
-        return {decision.stage: decision for decision in self.decisions}
+    def hot_sentence(self) -> str:
+        """Which of the keys that are named have at least a hundredth of the rows each, in words."""
+        if not self.stages or not self.job or not self.stages[-1].hottest:
+            return ""
+        seen, name = self.stages[-1].seen, ", ".join(self.job.key)
+        hot = [key.seen for key in self.stages[-1].hottest if key.seen >= seen / 100]
+        if not hot:
+            return f"No value of {name} that is named has a hundredth of the {seen:,} rows."
+        unit = 10 ** (len(str(hot[-1])) - 1)
+        over = hot[-1] // unit * unit
+        occur = f"value of {name} occurs" if len(hot) == 1 else f"values of {name} occur"
+        return f"{len(hot):,} {occur} at least {over:,} times: {sum(hot) / seen:.1%} of the {seen:,} rows."
 
     @property
     def state(self) -> str:
@@ -174,20 +181,26 @@ class RunView:
         if failed:
             return f"failed in {', '.join(failed)}"
         done = [step.task for step in self.steps if step.done]
-        return f"committed so far: {', '.join(done)}" if done else "not prepared yet"
+        so_far = "committed so far" if self.going_on else "ended, and committed"
+        return f"{so_far}: {', '.join(done)}" if done else f"not prepared{' yet' if self.going_on else ''}"
 
 
 def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequence[AirflowTask] = ()) -> RunView:
     """A run at any moment, from its documents and from what Airflow knows."""
     job = read_job(run)
     stages = tuple(read_stages(run)) if job else ()
-    decisions = tuple(read_decisions(run, job.last_stage)) if job else ()
+    decisions = (
+        tuple(filter(None, (read_decision(run, stage) for stage in decided_stages(run, job.last_stage)))) if job else ()
+    )
     quality = read_quality(run)
     epoch, keys = _keys(run, stages)
     window = read_window(run) if job else None
-    steps = _steps(run, job, stages, decisions, quality, tasks, airflow)
+    going_on, times = airflow is not None and airflow.going_on, read_times(run) if job else []
     tries = failed_tries(run)
-    unfinished = [(step.task, step.words) for step in steps if not step.done]
+    steps = _steps(run, job, stages, decisions, quality, tasks, times, tries, going_on=going_on)
+    unfinished = [
+        (step.task, step.words) for step in steps if not step.done and (step.task != "validate" or not quality)
+    ]
     return RunView(
         job=job,
         plan=read_plan(run, 0),
@@ -203,7 +216,9 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         superseded=superseded_by(run),
         failures=tuple(map(str, tries)),
         faults=read_faults(unfinished, tries, quality, airflow),
-        times=tuple(waterfall(times_of(run))) if job else (),
+        going_on=going_on,
+        work_seconds=work_seconds(times),
+        times=tuple(waterfall(times)),
         window=window,
         savings=read_savings(run) if job else None,
         comparison=read_comparison(run),
@@ -215,16 +230,12 @@ def overall(run: RunDirectory, stages: Sequence[StageView]) -> Certificate:
     return certificate_of(whole_job(run), [stage.figures for stage in stages])
 
 
-def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[KeyView, ...]]:
+def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[HotKey, ...]]:
     if not stages:
         return 0, ()
-    last = stages[-1]
-    epoch, goes = where_keys_go(run, tuple(hot.key for hot in last.hottest))
-    rows = max(1, last.seen)
-    keys = (
-        view_of(KeyView, hot, share=hot.seen / rows, goes=where) for hot, where in zip(last.hottest, goes, strict=True)
-    )
-    return epoch, tuple(keys)
+    hottest = stages[-1].hottest
+    epoch, goes = where_keys_go(run, tuple(hot.key for hot in hottest))
+    return epoch, tuple(replace(hot, goes=where) for hot, where in zip(hottest, goes, strict=True))
 
 
 def _ledger(
@@ -248,27 +259,36 @@ def _steps(
     decisions: Sequence[DecisionView],
     quality: QualityView | None,
     tasks: Sequence[AirflowTask],
-    airflow: AirflowRun | None,
+    times: Sequence[StepTimes],
+    tries: Sequence[TryView],
+    *,
+    going_on: bool,
 ) -> list[StepView]:
     last = max((decision.stage for decision in decisions if decision.after is None), default=None)
     known = {own_name(task.task_id): task for task in tasks}
-    over = airflow is not None and not airflow.going_on
+    measured = {one.step: one for one in times}
+    broken = {"validate"} if quality is not None and not quality.success else set[str]()
+    broken |= set() if going_on else {one.task for one in tries}
 
-    def step(task: str, done: bool, spark_seconds: float | None = None, needed: bool = True) -> StepView:
-        seen = known.get(task)
-        words = "done" if done else _waiting(seen, needed, over)
-        return StepView(task, done, words, seen.seconds if seen else None, spark_seconds)
+    def step(task: str, done: bool, name: str = "", needed: bool = True) -> StepView:
+        seen, own = known.get(task), measured.get(name or task)
+        words = "done" if done else "failed" if task in broken else _waiting(seen, needed, going_on)
+        state = "bad" if words == "failed" else "good" if done else ""
+        start, work = (own.started - times[0].started, own.seconds) if own else (None, None)
+        return StepView(
+            task, seen.task_id if seen else "", done, words, state, seen.seconds if seen else None, start, work
+        )
 
     found = [step("prepare", job is not None and read_plan(run, 0) is not None)]
     decided = {decision.stage for decision in decisions}
     for stage in range((job.last_stage if job else 0) + 1):
         needed = last is None or stage < last
         if stage:
-            found.append(step(f"stage_{stage:02d}.plan", stage in decided, needed=last is None or stage <= last))
-        done = stage < len(stages)
-        found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
+            planned = last is None or stage <= last
+            found.append(step(f"stage_{stage:02d}.plan", stage in decided, f"decision {stage}", planned))
+        found.append(step(f"stage_{stage:02d}.run", stage < len(stages), f"stage {stage}", needed))
     found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
-    found.append(step("validate", quality is not None))
+    found.append(step("validate", quality is not None and quality.success))
     ending = job.last_step if job else PUBLISH.name
     found.append(step(ending, _LAST_RECORDS[ending](run) is not None))
     return found
@@ -279,12 +299,22 @@ def has_stages(tasks: Sequence[AirflowTask]) -> bool:
     return any(own_name(task.task_id) == "stage_00.run" for task in tasks)
 
 
-def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:
+def _waiting(task: AirflowTask | None, needed: bool, going_on: bool) -> str:
     if not needed:
         return "not needed"
     if task is not None and task.state:
         return task.state.replace("_", " ")
-    return "never started" if over else "not yet"
+    return "not yet" if going_on else "not done"
+
+
+@kept_by(f"{TIMES}/{{}}.json", most=8192)
+def _kept_times(run: RunDirectory, name: str) -> StepTimes | None:
+    return times_of_step(run, name.replace("-", " "))
+
+
+def read_times(run: RunDirectory) -> list[StepTimes]:
+    """The times of the steps of a run, each document read once."""
+    return times_of(run, lambda run, step: _kept_times(run, step.replace(" ", "-")))
 
 
 @kept_by(SAVINGS)

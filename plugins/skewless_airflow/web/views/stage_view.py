@@ -40,11 +40,12 @@ class TaskView:
 
 @dataclass(frozen=True)
 class HotKey:
-    """A key of the head: its rows in all stages so far, and what is left of them."""
+    """A key of the head: its rows in all stages so far, what is left of them, and the tasks that it goes to."""
 
     key: str
     seen: int
     backlog: int
+    goes: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class StageView:
             than slots, of the slots, each with the tasks that it takes one after another.
         max_over_mean: the largest task's processed rows over the mean.
         queued_over_mean: the same for queued rows.
+        busy: the least, the quartiles and the most of the seconds of its tasks; none where these were not measured.
         gap: how far the stage was above the lower bound, as a fraction; None, like ``max_over_mean``, if not measured.
         largest: the tasks with the longest queues, longest first.
         rest: all other tasks, added up; ``rest_tasks`` of them.
@@ -74,7 +76,6 @@ class StageView:
     processed: int
     backlog: int
     states: int | None
-    seconds: float
     source_rows: int | None
     tasks: int
     slots: int
@@ -82,6 +83,7 @@ class StageView:
     side_by_side: tuple[TaskView, ...]
     max_over_mean: float | None
     queued_over_mean: float
+    busy: tuple[float, ...]
     gap: float | None
     largest: tuple[TaskView, ...]
     rest: TaskView
@@ -121,12 +123,14 @@ def read_stage(run: RunDirectory, stage: int) -> StageView:
         processed=report.processed_rows,
         backlog=report.backlog_rows,
         states=_states(loads),
-        seconds=report.stage_seconds,
         tasks=len(loads),
         slots=slots,
         even_share=report.processed_rows / slots,
         side_by_side=_largest(_slots(loads, slots))[0] if len(loads) > slots else largest,
         queued_over_mean=float(queued.max() / queued.mean()) if queued.any() else 1.0,
+        busy=tuple(np.quantile(busy, (0, 0.25, 0.5, 0.75, 1)).tolist())
+        if (busy := report.busy_seconds) is not None
+        else (),
         gap=stage_certificate(job, report).gap,
         largest=largest,
         rest=rest,
@@ -257,11 +261,6 @@ class DecisionView:
     after: PlanView | None
     before: RingView | None = None
     ring_changed: bool = False
-
-
-def read_decisions(run: RunDirectory, last_stage: int) -> list[DecisionView]:
-    """All decisions of a run, by stage."""
-    return [decision for stage in decided_stages(run, last_stage) if (decision := read_decision(run, stage))]
 
 
 def decided_stages(run: RunDirectory, last_stage: int) -> list[int]:
