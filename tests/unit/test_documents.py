@@ -16,6 +16,7 @@ from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.documents.step_documents import Failure, Span, StepTimes
+from skewless.documents.window import NO_WINDOW, WindowPart
 from skewless.errors import DocumentError, SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
@@ -228,6 +229,13 @@ def test_the_largest_task_is_leased_first_and_each_has_one_name() -> None:
 def test_shares_are_counted_by_cluster() -> None:
     tasks = {f"{n}-0-1": TaskShare(cluster="ab"[n % 3 == 0], seconds=1) for n in range(7)}
     assert StageShares(stage=0, routed_by="a", tasks=tasks).done == {"a": 4, "b": 3}
+
+
+def test_files_that_are_read_again_are_counted() -> None:
+    files = [{"path": f"/in/{name}", "size_bytes": 1, "version": "1", "ranks": (0,)} for name in "abc"]
+    part = WindowPart.model_validate({"name": "2026-11-19", "place": 0, "files": files, "removed": 1, "replaced": 1})
+    window = NO_WINDOW.model_copy(update={"parts": (part,)})
+    assert window.counts() == {"reused": 0, "reread": 2, "added": 0, "replaced": 1, "removed": 1}
 
 
 @pytest.mark.parametrize(

@@ -189,9 +189,8 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     """A run at any moment, from its documents and from what Airflow knows."""
     job = read_job(run)
     stages = tuple(read_stages(run)) if job else ()
-    decisions = (
-        tuple(filter(None, (read_decision(run, stage) for stage in decided_stages(run, job.last_stage)))) if job else ()
-    )
+    decided = decided_stages(run, job.last_stage) if job else []
+    decisions = tuple(decision for stage in decided if (decision := read_decision(run, stage)))
     quality = read_quality(run)
     epoch, keys = _keys(run, stages)
     window = read_window(run) if job else None
