@@ -474,6 +474,8 @@ def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_k
     assert sorted(one["comparison"]["differ"] for one in told["runs"]) == [0, 0, 2]
     run = viewer.get(f"/skewless/dags/{DAG}/runs/night1/skew?group=shadow").text
     assert "compared, 400 keys, 2 differ; nothing was published" in run
+    assert "plain hashing, by a replay<" in run
+    assert "1.580 of the best possible" in run
     assert EVIL not in run
     steps = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/night1?group=shadow").json()["run"]["steps"]
     assert [(one["task"], one["done"]) for one in steps][-2:] == [("validate", True), ("compare", True)]

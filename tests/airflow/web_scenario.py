@@ -266,7 +266,9 @@ class Moments:
         attempt = self.run.new_attempt(COMPARISON_STEP)
         attempt.write(COMPARISON_REPORT, found)
         attempt.commit([], {"keys": found.keys, "differ": found.differ})
-        saved = Savings(sentence="", policy="adaptive", seconds=30.0, against_seconds=90.0 + 30 * differ)
+        saved = Savings(
+            sentence="", policy="adaptive", over_bound=1.04, against_over_bound=1.58, seconds=30.0, against_seconds=90.0
+        )
         self.run.write_once(SAVINGS, saved)
         return self
 
