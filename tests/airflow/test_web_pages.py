@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ from urllib.parse import urljoin
 
 import pytest
 from fastapi.testclient import TestClient
+from rich.console import Console
 
 from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision, EngineChoice
@@ -39,7 +41,7 @@ from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering import HEIGHT, Chart, day, load_chart
 from skewless_airflow.web.views.stage_view import read_stage
-from skewless_cli.run_view import as_object
+from skewless_cli.run_view import as_object, show
 from tests import airflow_setting
 from tests.airflow.web_scenario import (
     DAG,
@@ -372,6 +374,24 @@ def test_lines_of_the_input_and_rows_after_the_map_are_both_named(viewer: TestCl
     assert f"<dt>input lines</dt><dd>{lines}" in text
     assert f"<dt>rows after the map</dt><dd>{sum(one.processed_rows for one in mapped):,}" in text
     assert "input lines" not in _page(viewer, "finished")
+
+
+def test_a_removed_file_is_no_row_that_came_late(simulation: Simulation, tmp_path: Path) -> None:
+    _of_window(str(tmp_path / "added"), simulation)
+    job = RunDirectory(str(tmp_path / "added")).job()
+    window = job.window
+    assert window is not None
+    changed = {"base": None, "base_rows": 0, "reused": 0, "added": 0, "removed": 1, "late_rows": 0}
+    parts = (window.parts[0], window.parts[1].model_copy(update=changed), window.parts[2])
+    job = job.model_copy(update={"window": window.model_copy(update={"parts": parts})})
+    Moments(str(tmp_path / "removed"), dataclasses.replace(simulation, job=job)).prepare().stages()
+    for name, words in (
+        ("added", "late by 1 part: 2026-11-19, added to, 60 late rows"),
+        ("removed", "changed after 1 part: 2026-11-19, reduced anew, 0 late rows"),
+    ):
+        text = io.StringIO()
+        show(RunDirectory(str(tmp_path / name)), Console(file=text, width=300))
+        assert words in text.getvalue()
 
 
 def test_every_chart_has_a_name_a_scale_and_its_numbers_in_text(viewer: TestClient) -> None:
