@@ -515,6 +515,14 @@ def test_a_published_run_says_first_what_its_routing_has_saved(viewer: TestClien
     assert "Plain hashing" not in _page(viewer, "failed-quality")
 
 
+def test_a_run_that_failed_leads_to_the_log_of_its_task_and_to_its_run_in_airflow(viewer: TestClient) -> None:
+    address, run = f"/skewless/dags/{DAG}/runs/failed-quality/skew", f"/dags/{DAG}/runs/failed-quality"
+    text = viewer.get(address).text
+    assert {run, f"{run}/tasks/validate"} <= {urljoin(address, link) for link in _Links().of(text)}
+    assert "Owner: <bdi>" in text
+    assert text.index("values of key occur at least") < text.index("Step <code>validate</code> failed")
+
+
 def test_figures_are_shown_with_their_bands_over_days(viewer: TestClient) -> None:
     text = _page(viewer, "finished", "quality")
     assert "1 of 2 figures within their bands" in text
@@ -559,7 +567,9 @@ def test_all_links_are_relative_and_lead_somewhere(viewer: TestClient) -> None:
         for link in _Links().of(answer.text):
             assert not re.match(r"/|[a-z]+:", link), f"{link} on {address}"
             target = urljoin(address, link)
-            if target not in seen and not re.search("/runs/(halved|huge)/", target):
+            if not target.startswith("/skewless/"):
+                assert re.fullmatch(r"/dags/[^/]+/runs/[^/]+(/tasks/[^/]+)?", target), "a page of Airflow"
+            elif target not in seen and not re.search("/runs/(halved|huge)/", target):
                 seen.add(target)
                 waiting.append(target)
     assert len(seen) > 40
