@@ -50,7 +50,7 @@ class SkewlessError(Exception):
 
     Attributes:
         exit_code: with what the command ``skewless`` ends: 2 for a bad spec or input, 3 for failed data quality,
-            1 for everything else.
+            4 for a machine that is to be mended first, and 1 for everything else, where a further try may help.
     """
 
     exit_code: ClassVar[int] = 1
@@ -114,6 +114,12 @@ class MapError(SkewlessError):
 
 class UnreachableError(SkewlessError):
     """Spark, or a service that it needs, does not answer."""
+
+
+class MachineError(SkewlessError):
+    """What this machine or its storage does not give comes no sooner if one tries again: rights, Java, packages."""
+
+    exit_code = 4
 
 
 class QualityError(SkewlessError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import os
 import secrets
+import shlex
 import sys
 import tempfile
 import traceback
@@ -19,7 +21,8 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from rich.console import Console
 
-from skewless.errors import SkewlessError, SpecError
+from skewless.causes import explained_here
+from skewless.errors import MachineError, SkewlessError, SpecError
 from skewless.publication.retention import Limits
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
@@ -77,7 +80,7 @@ _OF_SPARK = frozenset({"great_expectations", "jsonschema", "pandas", "py4j", "py
 app = typer.Typer(
     name="skewless",
     help="Nightly aggregations over badly skewed keys. Exit codes: 0 success, 2 bad spec or input, "
-    "3 failed data quality, 1 any other error.",
+    "3 failed data quality, 4 the machine is to be mended first, 1 any other error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -147,11 +150,27 @@ def run(
     try:
         part = chosen_part(loaded, date, hour, directory)
         running.run_job(directory, part, loaded, f"spec {spec}", root, master, clusters, console)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"skewless: run {directory}: interrupted{_resuming(directory, run_dir)}.\n")
+        raise typer.Exit(130) from None
+    except Exception as err:
+        err.add_note(_resuming(directory, run_dir))
+        raise
     finally:
         if as_json and directory.exists("job.json"):
             _print_json(run_view.as_object(directory))
     if not as_json:
         run_view.show(directory, console)
+
+
+def _resuming(directory: RunDirectory, run_dir: str | None) -> str:
+    """The end of a sentence about a run that has not ended: the command that resumes it, if it was begun."""
+    words = [*sys.argv[1:], *(() if run_dir else ("--run-dir", str(directory)))]
+    try:
+        begun = directory.exists("job.json")
+    except SkewlessError:  # what ended the run may hide its directory, too
+        begun = True
+    return f"; go on with: skewless {shlex.join(words)}" if begun else ""
 
 
 @app.command()
@@ -308,9 +327,8 @@ def compare(
                 RunDirectory(folder), loaded, f"spec {spec}", part, other, root, master, tolerance, examples,
                 Console(stderr=True),
             )  # fmt: skip
-    except Exception as err:  # noqa: BLE001  # whatever keeps from comparing ends with 2
-        sys.stderr.write(f"skewless: {_sentence_of(err)[0]}\n")
-        raise typer.Exit(2) from None
+    except Exception as err:
+        raise _NotComparedError from err
     if as_json:
         _print_json(run_view.comparison_as_object(comparison))
     else:
@@ -437,37 +455,71 @@ def _new_run_id() -> str:
     return f"local__{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
+class _NotComparedError(Exception):
+    """Whatever keeps results from being compared ends with 2."""
+
+
 def main() -> NoReturn:
     """The console script: an error is one sentence on standard error, and an exit code."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character is no failure
         cast("Any", stream).reconfigure(errors="backslashreplace")
-    try:
-        app()
-    except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
-        sentence, code = _sentence_of(err)
-        sys.stderr.write(f"skewless: {sentence}\n")
-        sys.exit(code)
-    sys.exit(0)
+    with _others_apart() as (log, stacks):
+        try:
+            app()
+        except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
+            cause = err.__cause__ if isinstance(err, _NotComparedError) and err.__cause__ else err
+            sentence, code = _sentence_of(cause)
+            if code in {1, MachineError.exit_code}:
+                sentence = f"{sentence.removesuffix('.')}{''.join(getattr(err, '__notes__', ()))}."
+            if not isinstance(cause, SkewlessError | ModuleNotFoundError):
+                stacks.append(cause)
+                sentence = f"{sentence} Its stack trace: {log}"
+            sys.stderr.write(f"skewless: {sentence}\n")
+            sys.exit(2 if isinstance(err, _NotComparedError) else code)
+        sys.exit(0)
 
 
-def _sentence_of(err: Exception) -> tuple[str, int]:
-    """The sentence and the exit code of an error; of one that nobody foresaw the traceback is printed, too."""
+@contextmanager
+def _others_apart() -> Iterator[tuple[Path, list[BaseException]]]:
+    """A file for what Spark, its workers and Python's loggers write on standard error; it stays if it gets a stack."""
+    handle, name = tempfile.mkstemp(prefix="skewless-", suffix=".log")
+    shown, ours, stacks = sys.stderr, os.dup(2), list[BaseException]()
+    if shown is sys.__stderr__ and shown is not None:
+        sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=shown.encoding, errors="backslashreplace")
+    os.dup2(handle, 2)
+    with os.fdopen(handle, "w") as out:
+        apart, told = logging.StreamHandler(out), logging.StreamHandler(sys.stderr)
+        logging.getLogger().addHandler(apart)
+        logging.getLogger("skewless_spark").addHandler(told)
+        try:
+            yield Path(name), stacks
+        finally:
+            logging.getLogger().removeHandler(apart)
+            logging.getLogger("skewless_spark").removeHandler(told)
+            os.dup2(ours, 2)
+            os.close(ours)
+            sys.stderr = shown
+            for err in stacks:
+                traceback.print_exception(err, file=out)
+            if not stacks:
+                Path(name).unlink()
+
+
+def _sentence_of(err: BaseException) -> tuple[str, int]:
+    """The sentence and the exit code of an error."""
     if isinstance(err, ModuleNotFoundError) and err.name in _OF_SPARK:
         fact = f"the package {err.name} is not installed"
-        err = SkewlessError.saying("this command", fact, "install skewless[spark]")
-    if isinstance(err, SkewlessError):
-        return str(err), err.exit_code
+        err = MachineError.saying("this command", fact, "install skewless[spark]")
+    known = err if isinstance(err, SkewlessError) else None if "pyspark" in sys.modules else explained_here(err)
+    if known is not None:
+        return str(known), known.exit_code
     try:
         # First of all, as it ends the program with a sentence where PySpark's files are of two versions.
         from skewless_spark.session.spark_errors import exit_code_of, sentence_for  # noqa: PLC0415  # imports Spark
     except ModuleNotFoundError:
-        traceback.print_exception(err)
         return f"{type(err).__name__}: {err}", 1
-    code = exit_code_of(err)
-    if code == 1:  # else a worker has refused an input or a spec, and the sentence is all there is to it
-        traceback.print_exception(err)
-    return sentence_for(err), code
+    return sentence_for(err), exit_code_of(err)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
+import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -15,7 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from skewless.errors import InputError
+from skewless.run.directory import RunDirectory
+from skewless.spec.part import Part
+from skewless.spec.spec import JobSpec
+from skewless_cli import running
 from skewless_cli.main import app
+from skewless_spark.prepare.prepare import prepare
 from tests.processes import side_by_side
 from tests.spark.scenario import Told, write_input
 from tests.spark.test_pipeline import skewed
@@ -218,3 +228,36 @@ def test_prune_says_what_goes_and_takes_it_away_unless_it_is_a_dry_run(tmp_path:
     assert (runs / "clicks" / "failed").exists()
     CliRunner().invoke(app, ["prune", str(runs)])
     assert sorted(path.name for path in (runs / "clicks").iterdir()) == ["newest", "second"]
+
+
+def test_ctrl_c_and_an_error_of_spark_are_one_line_each_with_the_command_that_resumes(
+    home: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended_by(err: BaseException) -> Callable[..., None]:
+        def run_job(run: RunDirectory, part: Part, spec: JobSpec, where: str, root: str, *_: object) -> None:
+            prepare(run, spec, part.date, root, where)
+            logging.getLogger().error("KeyboardInterrupt while sending command.")  # as py4j
+            os.write(2, b"ERROR Executor: a stack of Java\n")
+            raise err
+
+        return run_job
+
+    words = ("run", "spec.yaml", "--date", "2026-11-27")
+    for number, (err, code, said) in enumerate(
+        (
+            (KeyboardInterrupt(), 130, r"interrupted; go on with: (.*)\.\n"),
+            (
+                OSError(errno.ENOSPC, "No space left on device"),
+                1,
+                r"make room, and try again; go on with: (.*)\. Its .*\n",
+            ),
+            (InputError.saying("a.csv", "no rows"), 2, r"a\.csv: no rows\.()\n"),
+        )
+    ):
+        monkeypatch.setattr(running, "run_job", ended_by(err))
+        done = here(*words, "--root", str(home / "data"), "--run-dir", str(home / f"ended {number}"))
+        assert done.returncode == code
+        match = re.fullmatch(f"skewless: .*{said}", done.stderr)
+        assert match is not None, done.stderr
+        again = shlex.split(match[1])
+        assert again[1:] in ([], [*words, "--root", str(home / "data"), "--run-dir", str(home / f"ended {number}")])

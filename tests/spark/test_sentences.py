@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PythonException
+from pyspark.errors import PySparkRuntimeError, PythonException
 from pyspark.sql import SparkSession
 
+from skewless.causes import explained_here
 from skewless.errors import InputError
+from skewless_airflow.operators import HOPELESS
 from skewless_spark.entries.pipeline import STEPS, main
-from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from skewless_spark.session.spark_errors import exit_code_of, is_unforeseen, sentence_for
 
 _PROJECT = Path(__file__).parents[2]
 
@@ -69,7 +71,7 @@ def test_no_module_is_started_with_the_current_folder_on_its_path() -> None:
 
 
 FULL = "the step: expected room for what it writes, but got no space left on device; make room, and try again."
-GONE = "Spark: expected an answer of its JVM, but got none, as it has ended; see its log above, and try again."
+GONE = "Spark: expected an answer of its JVM, but got none, as it has ended; see its log, and try again."
 DIED = (
     "the step: expected Python workers that live until their task ends, but got one that was killed or crashed; "
     "try again, with more memory if the kernel killed it for that."
@@ -136,6 +138,47 @@ def _put_in_order_after(first: Exception, then: Exception) -> Exception:
             id="a value that is too large for a buffer",
         ),
         pytest.param(
+            PermissionError(errno.EACCES, "Permission denied", "/lake/a b"),
+            "/lake/a b: expected the right to read or write it, but got permission denied; give it to this user.",
+            id="a file of somebody else",
+        ),
+        pytest.param(
+            OSError(errno.ESTALE, "Stale file handle", "/lake/a"),
+            "/lake/a: expected storage that holds what it has promised, but got stale file handle; mount it anew if "
+            "that stays, and try again.",
+            id="a file handle of a server that has forgotten it",
+        ),
+        pytest.param(
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "/states/p.parquet"),
+            "/states/p.parquet: expected a file that was there when the run began, but got no such file; restore it, "
+            "or begin a new run.",
+            id="states that were removed between two steps",
+        ),
+        pytest.param(
+            PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."),
+            "Spark: expected Java 17 or newer, but got none that starts; install it, or set JAVA_HOME; skewless doctor "
+            "says what is there.",
+            id="no Java",
+        ),
+        pytest.param(
+            OSError(
+                "When reading information for key 'a' in bucket 'b': AWS Error NETWORK_CONNECTION during "
+                "HeadObject operation: curlCode: 7, Couldn't connect: s3://b/a"
+            ),
+            "s3://b/a: expected a store that answers, but got When reading information for key 'a' in bucket 'b': AWS "
+            "Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Couldn't connect: s3://b/a; see "
+            "that it is up and that its address is right, and try again.",
+            id="a store that does not answer",
+        ),
+        pytest.param(
+            PythonException(
+                "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///in/a%20b.parquet. SQLSTATE: "
+                "KD001\njava.lang.RuntimeException: no Parquet"
+            ),
+            "/in/a b.parquet: expected bytes that can be read, but got no Parquet; restore it from a copy.",
+            id="a damaged file that Spark reads",
+        ),
+        pytest.param(
             PythonException(RAISED),
             "key column 'k': expected values of at most 9 bytes, but got one of 10 bytes; group by a part.",
             id="an error of ours that the JVM raised",
@@ -144,3 +187,23 @@ def _put_in_order_after(first: Exception, then: Exception) -> Exception:
 )
 def test_what_the_machine_did_is_told_in_one_sentence(err: Exception, sentence: str) -> None:
     assert sentence_for(err) == sentence
+    assert not is_unforeseen(err)
+    if isinstance(err, OSError) and err.__context__ is None:
+        assert str(explained_here(err)) == sentence, "Airflow's own tasks say the same"
+
+
+@pytest.mark.parametrize(
+    ("code", "err"),
+    [
+        (1, OSError(errno.ENOSPC, "No space left on device")),
+        (1, OSError(errno.ESTALE, "Stale file handle")),
+        (1, ConnectionRefusedError(errno.ECONNREFUSED, "refused")),
+        (2, PythonException("[FAILED_READ_FILE.NO_HINT] reading file /a.parquet.\nnot a Parquet file")),
+        (2, FileNotFoundError(errno.ENOENT, "No such file or directory", "/a")),
+        (4, PermissionError(errno.EACCES, "Permission denied", "/a")),
+        (4, PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited.")),
+    ],
+)
+def test_what_a_further_try_cannot_help_has_an_exit_code_of_its_own(code: int, err: Exception) -> None:
+    assert exit_code_of(err) == code
+    assert (code in HOPELESS) == (code != 1)

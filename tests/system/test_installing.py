@@ -130,8 +130,8 @@ SPEC = "{name: words, input: {path: input}, key: key, aggregates: {n: count}, ou
     [
         (["--help"], 0, "replay"),
         (["prune"], 0, ""),
-        (["check", "spec.yaml"], 1, NO_SPARK),
-        (["run", "spec.yaml"], 1, NO_SPARK),
+        (["check", "spec.yaml"], 4, NO_SPARK),
+        (["run", "spec.yaml"], 4, NO_SPARK),
         (["check", "none.yaml"], 2, "skewless: spec none.yaml: the file cannot be read"),
         (["prune", "--finished-days", "9" * 12], 1, "skewless: OverflowError: "),
     ],
@@ -148,4 +148,7 @@ def test_without_the_extra_spark_a_command_works_or_says_what_to_install(
         assert told in done.stdout
     else:
         assert done.stderr.splitlines()[-1].startswith(told)
-        assert ("Traceback" in done.stderr) == (told == "skewless: OverflowError: ")
+        assert len(done.stderr.splitlines()) == 1
+        stack = Path(done.stderr.partition(" Its stack trace: ")[2].strip())
+        assert stack.is_file() == (told == "skewless: OverflowError: ")
+        assert not stack.is_file() or "Traceback" in stack.read_text()

@@ -47,7 +47,7 @@ from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.session.session import build_session
-from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from skewless_spark.session.spark_errors import exit_code_of, is_unforeseen, sentence_for
 from skewless_spark.session.step_measures import StepProgress, announce, queued_rows, say, spark_jobs, spark_step
 from skewless_spark.sharing import share_stage, share_stages
 
@@ -208,8 +208,10 @@ class _Process:
             "--run-dir", run.path("").rstrip("/"), "--cluster", cluster.name, "--master", cluster.master,
             "--failure-name", self._failure, "--stay-with", str(os.getpid()),
         ]  # fmt: skip
-        # Standard output belongs to the run itself; failures go to standard error.
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603  # our own
+        # Standard output belongs to the run itself, and Ctrl-C to this process, which ends the others.
+        self._process = subprocess.Popen(  # noqa: S603  # our own
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, process_group=0
+        )
 
     @property
     def has_left(self) -> bool:
@@ -363,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say(STEPS[parsed.step][0](run, parsed))
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
         failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))
-        if not isinstance(err, SkewlessError):
+        if is_unforeseen(err):
             traceback.print_exc()
         sys.stderr.write(f"skewless: {failure.sentence}\n")
         if parsed.failure_name:

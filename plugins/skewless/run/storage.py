@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -12,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile
-from skewless.errors import DocumentError, RunDirectoryError
+from skewless.errors import DocumentError, MachineError, RunDirectoryError
 from skewless.run.folder import make_run_folder
 from skewless.run.objects.location import as_written, for_short_reads, is_object, open_location
 
@@ -71,10 +72,7 @@ class Storage:
         return text
 
     def _unreadable(self, name: str, err: OSError) -> RunDirectoryError:
-        reason = err.strerror or type(err).__name__
-        return RunDirectoryError.saying(
-            self.path(name), f"the document cannot be read ({reason})", "mend that, and try again"
-        )
+        return _refused(self.path(name), "the document cannot be read", err)
 
     def write_once(self, name: str, document: Document) -> bool:
         """Write a document, whole, unless it is there already; whether this call wrote it."""
@@ -88,10 +86,7 @@ class Storage:
             if isinstance(self.fs, LocalFileSystem):
                 return _link_once(full, document.sealed().encode())
         except OSError as err:
-            reason = err.strerror or type(err).__name__
-            raise RunDirectoryError.saying(
-                f"run directory {self}", f"{name} cannot be written ({reason})", "mend that, and try again"
-            ) from None
+            raise _refused(f"run directory {self}", f"{name} cannot be written", err) from None
         try:
             with self.fs.open(full, "xb") as out:
                 out.write(document.sealed().encode())
@@ -137,6 +132,15 @@ class Storage:
             self.path(file.path), f"the file of {file.size_bytes:,} bytes that was committed", came,
             "restore it from a copy, or begin a new run directory",
         )  # fmt: skip
+
+
+class _NoRightsError(MachineError, RunDirectoryError):
+    """This user may not read or write a file of a run directory."""
+
+
+def _refused(where: str, fact: str, err: OSError) -> RunDirectoryError:
+    kind = _NoRightsError if err.errno in {errno.EACCES, errno.EPERM, errno.EROFS} else RunDirectoryError
+    return kind.saying(where, f"{fact} ({err.strerror or type(err).__name__})", "mend that, and try again")
 
 
 def _link_once(path: str, content: bytes) -> bool:

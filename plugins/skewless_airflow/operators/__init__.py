@@ -12,11 +12,12 @@ import structlog
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from skewless.causes import explained_here
 from skewless.errors import QualityError, SkewlessError
 from skewless_airflow.observability.links import address_of, quality_page, skew_page
 
-#: Exit codes that come out the same however often a task is retried: bad spec or input, failed quality.
-HOPELESS = frozenset({2, 3})
+#: Exit codes that come out the same however often a task is retried: bad spec or input, failed quality, no rights.
+HOPELESS = frozenset({2, 3, 4})
 #: The exceptions that end a task with a sentence, each with the address of the report; "" where there is none.
 _REPORTS: WeakKeyDictionary[BaseException, str] = WeakKeyDictionary()
 
@@ -32,6 +33,10 @@ def end_with_sentence(context: Context, group: str = "") -> Iterator[None]:
         yield
     except SkewlessError as err:
         raise ending(err.exit_code, str(err), context, group) from None
+    except (OSError, MemoryError) as err:
+        if (known := explained_here(err)) is None:
+            raise
+        raise ending(known.exit_code, str(known), context, group) from None
     except AirflowSkipException:
         raise
     except AirflowException as err:
