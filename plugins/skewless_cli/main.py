@@ -60,9 +60,6 @@ def chosen_part(spec: JobSpec, date: str | None, hour: str | None, resumed: RunD
     """The part of the input to compute.
 
     It is the one that the options name; else that of the resumed run; else the one that the schedule would compute now.
-
-    Raises:
-        SpecError: the options name no part of this job.
     """
     schedule = spec.schedule
     if date is not None:

@@ -206,20 +206,11 @@ def _cell(value: Any) -> str:
             text = f"{value:,}"
         case float():
             text = f"{value:,.2f}"
-        case [{"x": _, "y": _}, *_]:
-            text = _sparkline([(point["x"], point["y"]) for point in value])
         case dt.date():
             text = str(value)
         case _:
             text = json.dumps(value, default=str)
     return text
-
-
-def _sparkline(points: list[tuple[float, float]]) -> str:
-    """A histogram as its range and the heights of its bins."""
-    highest = max(height for _, height in points) or 1
-    bars = "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * height / highest))] for _, height in points)
-    return f"{points[0][0]:.0f} {bars} {points[-1][0]:.0f}"
 
 
 def _stages(run: RunDirectory, console: Console) -> None:

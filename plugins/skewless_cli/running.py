@@ -52,12 +52,7 @@ from skewless_spark.sources.locations import output_location
 
 
 def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
-    """Check a spec and its input; what a run of it would read, in sentences.
-
-    Raises:
-        SpecError: the spec cannot be run.
-        InputError: the input is missing, or it is not what the spec says.
-    """
+    """Check a spec and its input; what a run of it would read, in sentences."""
     check_spec(spec, where)
     check_shadow(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
@@ -79,12 +74,7 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
 
 
 def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
-    """Write a first spec of an input and the file of its DAG; their paths, and what a check of the spec says.
-
-    Raises:
-        SpecError: a file is there already, or the input cannot be aggregated as it is.
-        InputError: there is nothing that can be read.
-    """
+    """Write a first spec of an input and the file of its DAG; their paths, and what a check of the spec says."""
     profile = profile_of(located(path, root), root, "INPUT")
     name = name or job_name(profile.fields["path"], profile.key_candidates[0].name)
     # On an object store, results are published in a table.
@@ -97,11 +87,7 @@ def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[lis
 
 
 def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
-    """Publish again what the newest publication of a part has replaced; where that came from, in words.
-
-    Raises:
-        SpecError: the output is no table, or there is nothing to go back to.
-    """
+    """Publish again what the newest publication of a part has replaced; where that came from, in words."""
     if not spec.output.is_table:
         raise SpecError.saying(
             f"{where}, field output.path", "a replaced version of a folder is kept beside it",
@@ -182,11 +168,6 @@ def restate_job(
 
     Args:
         report: is filled with what ``--json`` prints.
-
-    Raises:
-        SpecError: the job has no window.
-        InputError: results cannot be computed again; all others have been.
-        QualityError: the same, and one of them failed validation.
     """
     spec = restating_spec(spec, where)
     runs = f"{runs_below(root)}/{spec.name}"
@@ -240,11 +221,7 @@ def compare_job(
     run: RunDirectory, spec: JobSpec, where: str, part: Part, other: str, root: str, master: str | None,
     tolerance: float, examples: int, console: Console,
 ) -> Comparison:  # fmt: skip
-    """Compute the result of a part, unless the run has it already, and compare it with another. Nothing is published.
-
-    Raises:
-        InputError: there is no such other result, or it has other keys.
-    """
+    """Compute the result of a part, unless the run has it already, and compare it with another; publish nothing."""
     with _session(f"skewless compare {spec.name}", master) as spark:
         prepare(run, spec, part.date, root, where, hour=part.hour)
         if run.commit_of(RESULT_STEP) is None:

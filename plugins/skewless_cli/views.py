@@ -26,12 +26,7 @@ from skewless_lake.replays import replayed
 
 
 def costs_as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, Any]:
-    """The object of ``skewless costs --json``: seconds are core-seconds, but for those that were saved.
-
-    Raises:
-        RunDirectoryError: no run below the root has a bill.
-        SpecError: the file of rates is wrong.
-    """
+    """The object of ``skewless costs --json``: seconds are core-seconds, but for those that were saved."""
     rates, folder = rates_of(root), runs_below(root)
     billed = sorted(nights(folder, job, since), key=lambda night: (night.date, night.job, night.run))
     if not billed:
@@ -90,11 +85,7 @@ def _cost_cells(day: str, sums: Mapping[str, Any]) -> list[str]:
 
 
 def policies_of(text: str | None) -> tuple[str, ...]:
-    """The policies of a list like ``static,adaptive``; without a list, all policies.
-
-    Raises:
-        SpecError: a policy is unknown; the error names the first.
-    """
+    """The policies of a list like ``static,adaptive``; without a list, all policies."""
     if text is None:
         return tuple(POLICIES)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -107,9 +98,6 @@ def replay_as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, An
     """The object of ``skewless replay --json``: the run as it was, and under each policy.
 
     A policy that has no safe plan or no ring for the job is named under ``refused``.
-
-    Raises:
-        PlanError: the run is not finished.
     """
     lines, refused = [replayed(run, AS_IT_RAN).model_dump(mode="json", exclude={"version"})], []
     for policy in policies:

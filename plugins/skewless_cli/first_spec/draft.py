@@ -153,11 +153,7 @@ def _calls(column: Column, rows: int) -> Iterator[tuple[str, str]]:
 
 
 def write_new(folder: Path, texts: dict[str, str]) -> list[Path]:
-    """Write new files into a folder, which is made; none that is there is written over.
-
-    Raises:
-        SpecError: one of them is there already, and none is written; or the folder cannot be written to.
-    """
+    """Write new files into a folder, which is made; none that is there is written over."""
     paths = [folder / name for name in texts]
     there = next((path for path in paths if path.exists() or path.is_symlink()), None)
     if there is not None:

@@ -115,11 +115,7 @@ def _common(pieces: set[str]) -> str:
 
 
 def format_of(path: str, files: Sequence[str]) -> str:
-    """What the files of an input are, by their endings, or by how the first one begins.
-
-    Raises:
-        InputError: there are no files, or they are those of an Iceberg table, which is named otherwise.
-    """
+    """What the files of an input are, by their endings, or by how the first one begins."""
     if not files:
         raise InputError(f"input {path}", "files", "none", "name a file or a folder that has some")
     if any("/metadata/" in file and file.endswith(".metadata.json") for file in files):
@@ -148,11 +144,7 @@ def head_of(path: str) -> bytes:
 
 
 def csv_fields(path: str) -> dict[str, Any]:
-    """Fields of the section ``input`` for a CSV, by its beginning: encoding, delimiter, lines in fields, header.
-
-    Raises:
-        InputError: it is empty.
-    """
+    """Fields of the section ``input`` for a CSV, by its beginning: encoding, delimiter, lines in fields, header."""
     raw = head_of(path)
     encoding = _encoding(raw)
     text = decoded(raw, {"encoding": encoding})

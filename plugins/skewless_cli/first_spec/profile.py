@@ -126,11 +126,7 @@ class Profile:
 
     @property
     def key_candidates(self) -> list[Column]:
-        """The columns that rows may be grouped by, the best first.
-
-        Raises:
-            InputError: there is none.
-        """
+        """The columns that rows may be grouped by, the best first."""
         fit = [one for one in self.columns if one.kind.partition("(")[0] in KEY_TYPES and one.name.lower() != "date"]
         if not fit:
             raise InputError(
@@ -144,10 +140,6 @@ def profile_of(path: str, root: str, where: str) -> Profile:
 
     Args:
         path: or the name of a table, as a spec has it.
-
-    Raises:
-        InputError: there is nothing that can be read.
-        SpecError: a package or a catalog is not set up.
     """
     if is_table_name(path):
         return _of_table("iceberg", path, root, where)
