@@ -128,6 +128,11 @@ class QualityError(SkewlessError):
     exit_code = 3
 
 
+def counted(count: int, noun: str) -> str:
+    """So many things, in words: 1 key, 2,016 keys."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or lists all of them.
 

@@ -19,7 +19,8 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.stage_report import StageReport
 from skewless.documents.window import Way
-from skewless.publication.records import Publication, publication_of, record_of, superseded_by
+from skewless.errors import counted
+from skewless.publication.records import Publication, publication_of, record_of, state_of, superseded_by
 from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.step_names import LastStep, last_step_of
@@ -100,6 +101,8 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         }
     return {
         "run_dir": str(run),
+        "state": state_of(run).word,
+        "state_words": state_of(run).sentence,
         "result_path": run.path(results[0].path.rpartition("/")[0]) if results else None,
         "published_path": publication.path if publication else None,
         **({} if publication is None or publication.snapshot is None else {"published_snapshot": publication.snapshot}),
@@ -162,7 +165,8 @@ _BAR = 40
 
 
 def show(run: RunDirectory, console: Console) -> None:
-    """Print a run, as far as it has been run."""
+    """Print a run, as far as it has been run: first how it stands."""
+    say(console, f"{run.job().spec.name}, {run.job().part}: {state_of(run).sentence}", state_of(run).kind)
     if (savings := run.savings()) is not None:
         say(console, savings.sentence)
     _hottest(run, console)
@@ -262,7 +266,7 @@ def _window(run: RunDirectory, console: Console) -> None:
         f"{ledger.unchanged_rows:,} rows in kept states{missing}",
     )
     for line in ledger.windows if len(ledger.windows) > 1 else ():
-        say(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
+        say(console, f"  window {line.name}: {counted(line.rows, 'row')}, {counted(line.keys, 'key')}")
     ways = Counter(part.way for part in window.parts)
     say(console, f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
     if window.ignored_files:
@@ -274,8 +278,7 @@ def _window(run: RunDirectory, console: Console) -> None:
     for part, delay in window.late():
         count = part.ignored_rows if part.ignored_files else part.late_rows
         late = "late rows not counted" if count is None else f"{count:,} late rows"
-        parts = "1 part" if delay == 1 else f"{delay:,} parts"
-        when = f"changed after {parts}" if count == 0 else f"late by {parts}"
+        when = f"{'changed after' if count == 0 else 'late by'} {counted(delay, 'part')}"
         say(console, f"{when}: {part.name}, {part.way}, {late}{rows.get(part.name, '')}")
     for part in window.parts:
         for reason in part.reasons if part.before_rows else ():
@@ -310,9 +313,9 @@ def _quality(run: RunDirectory, console: Console) -> None:
         return
     own = len(run.job().spec.quality.expectations)
     failed = quality.failures(own)
-    verdict = "passed" if quality.success else "FAILED"
     held = sum(check.success for check in quality.checks)
-    console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
+    told = f"data quality: {quality.verdict.sentence}, {held} of {len(quality.checks)} checks passed"
+    say(console, told, quality.verdict.kind)
     for line in [*failed, *quality.warnings(own)]:
         say(console, f"  {line}")
     for line in quality.bands.sentences if quality.bands else ():

@@ -135,8 +135,6 @@ def test_each_stage_of_a_shared_run_has_a_task_for_each_further_cluster(small: P
     assert [task.task_id for task in dag.leaves] == ["publish"]
 
 
-# A broken spec takes no other DAG down, and is told in one sentence.
-
 DAGS = PROJECT / "dags"
 
 
@@ -283,9 +281,6 @@ def test_a_task_builds_its_own_dag_only_and_no_other_spec_can_keep_it_from_that(
     assert get_parsing_context().dag_id == "small"
     bag = DagBag(DAGS)
     assert (_catalog_dags(bag), bag.import_errors) == (["small"], {})
-
-
-# An aggregation within anybody's own DAG.
 
 
 ZURICH_HOURS = hours_of(dt.date(2026, 10, 25), "Europe/Zurich")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,7 +16,7 @@ from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering import above, day
 from skewless_airflow.web.runs import Timing
 from skewless_airflow.web.views.history import RunLine
-from skewless_airflow.web.views.jobs import JobLine, JobRow, by_need, lateness
+from skewless_airflow.web.views.jobs import JobLine, PartState, by_need, lateness, parts_of, verdict_of
 from tests import airflow_setting
 from tests.airflow.web_scenario import (
     DAG,
@@ -143,12 +144,13 @@ def test_jobs_stand_in_the_order_in_which_they_need_somebody() -> None:
     good, running, failed = _line("success", 5, 4), _line("running", 1), _line("failed", 5, 4)
     jobs = [
         JobLine("a", "", "", 1, good, ended=good), JobLine("b", "", "", 1, running),
-        JobLine("c", "", "", 1, good, ended=good, late="late"), JobLine("d", "", "", 1, failed, ended=failed),
+        JobLine("c", "", "", 1, good, ended=good, late="late"),
+        JobLine("d", "", "", 1, failed, ended=failed, bad=(PartState("2026-11-25", "failed", "failed", "r"),)),
     ]  # fmt: skip
-    morning = by_need(JobRow(job, ()) for job in jobs)
-    assert [row.job.dag_id for row in morning.rows] == ["d", "c", "b", "a"]
-    assert morning.verdict == "1 failed, 1 late, 1 running"
-    assert by_need([JobRow(jobs[0], ())]).verdict == "all good"
+    morning = by_need(jobs)
+    assert [job.dag_id for job in morning] == ["d", "c", "b", "a"]
+    assert verdict_of(morning) == "1 failed, 1 late, 1 running"
+    assert verdict_of(jobs[:1]) == "all good"
 
 
 def test_a_day_is_named_by_its_day_and_a_longest_task_by_what_was_possible() -> None:
@@ -159,3 +161,51 @@ def test_a_day_is_named_by_its_day_and_a_longest_task_by_what_was_possible() -> 
     assert [above(one) for one in (0.004, 0.0001, 0.5, None)] == [
         "0.4 % above the best possible", "the best possible", "50 % above the best possible", "not measured",
     ]  # fmt: skip
+
+
+def _of(part: str, standing: str, **more: Any) -> RunLine:
+    return RunLine(f"{part} {standing}", part, standing, standing=standing, standing_words=standing, **more)
+
+
+def test_a_day_that_failed_stays_failed_whatever_other_days_do_until_a_run_of_it_is_good() -> None:
+    """State is kept by day: a good run of the 23rd says nothing of the 24th."""
+    seen = dt.datetime(2026, 11, 25, 2, 10, tzinfo=dt.UTC)
+    lines = [  # newest first: the 23rd was computed again last
+        _of("2026-11-23", "published", published=True), _of("2026-11-24", "failed"),
+        _of("2026-11-22", "superseded"), _of("2026-11-22", "warned", published=True),
+        _of("2026-11-21", "running"), _of("2026-11-21", "failed"),
+        _of("2026-11-21", "published", published=True, ended=seen),
+    ]  # fmt: skip
+    found = {one.part: one for one in parts_of(lines, Timing("", None), "", _NOW, 0.0)}
+    states = [found[f"2026-11-{day}"].state for day in (21, 22, 23, 24)]
+    assert states == ["failed", "warned", "published", "failed"]
+    assert found["2026-11-24"].readers == "Tue 24 Nov has none"
+    assert found["2026-11-21"].readers == "readers see that of Wed 25 Nov 02:10"
+    unread = {one.part: one for one in parts_of(lines, Timing("", None), "", _NOW, _NOW.timestamp())}
+    assert unread["2026-11-24"].readers == "", "nobody has looked at all runs of the day"
+
+
+def test_hours_that_nobody_has_computed_are_missing_and_the_one_that_is_due_is_late() -> None:
+    hours = [f"2026-11-26, hour {hour:02d}" for hour in range(7)]
+    moments = tuple((_NOW - (6 - at) * _HOUR - 2 * _HOUR / 10, part) for at, part in enumerate(hours))
+    lines = [_of(hours[4], "published"), _of(hours[1], "published")]
+    found = {one.part: one.state for one in parts_of(lines, Timing("", moments[6][0], moments), "", _NOW, 0.0)}
+    assert [found[one] for one in hours[1:]] == ["published", "missing", "missing", "published", "missing", "late"]
+    assert hours[0] not in found, "before the first one known"
+
+
+def test_the_strip_has_the_latest_14_days_and_a_failure_says_what_readers_have(clients: dict[str, TestClient]) -> None:
+    jobs = {one["dag_id"]: one for one in clients["admin"].get("/skewless/api/v1/dags").json()["dags"]}
+    days = jobs[DAG]["days"]
+    assert (len(days), days[-1]["part"]) == (14, f"{dt.datetime.now(dt.UTC):%Y-%m-%d}")
+    (failed,) = [one for one in jobs[DAG]["bad"] if one["run_id"]]
+    assert failed["readers"].startswith("readers see that of")
+    assert '<svg class="days"' in clients["viewer"].get("/skewless/").text
+
+
+def test_jobs_are_found_by_name_and_by_state(clients: dict[str, TestClient]) -> None:
+    admin = clients["admin"]
+    for ask, found in {"find=FORBID": (False, True), "state=running": (True, False), "": (True, True)}.items():
+        rows = admin.get(f"/skewless/?{ask}").text.partition("<tbody>")[2]
+        assert (f">{DAG}</a>" in rows, f">{FORBIDDEN_DAG}</a>" in rows) == found
+    assert EVIL not in admin.get("/skewless/", params={"find": EVIL}).text

@@ -80,8 +80,6 @@ def test_every_task_has_the_links_of_what_it_does_and_airflow_knows_their_keys(m
     assert known == {"Decision", "Quality report", "Skew report", "Spark UI"}
 
 
-# The log of a Spark step, as people read it.
-
 LINES = [
     "26/11/20 02:00:00 INFO SparkContext: Running Spark version 4.3.0",
     "26/11/20 02:00:01 WARN NativeCodeLoader: Unable to load",
@@ -117,9 +115,6 @@ def test_an_application_is_known_by_its_announcement_alone() -> None:
     assert application_of("skewless: spark application local-1 at javascript:alert(1)") == Application("local-1", "")
     assert application_of(LINES[0]) is None
     assert application_of("INFO spark application x at http://y") is None
-
-
-# Airflow's log servers, which listen on every address, are not started.
 
 
 def test_neither_the_executor_nor_the_triggerer_serves_logs() -> None:

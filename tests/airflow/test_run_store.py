@@ -222,9 +222,6 @@ def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group
         assert stat.S_IMODE(Path(run_location("job", run.run_id)).stat().st_mode) == mode
 
 
-# A backfill of a range, a re-run and a manual trigger.
-
-
 @pytest.mark.parametrize(
     ("run_type", "conf", "date"),
     [

@@ -71,8 +71,6 @@ def test_a_range_of_days_has_all_hours_of_its_last_day() -> None:
     assert (moments[0], moments[-1]) == ("2026-03-01 01:05:00", "2026-03-04 00:05:00")
 
 
-# Partition keys of asset events, and the runs that Airflow makes of them.
-
 pytestmark = airflow_setting.IN_PROCESS
 
 UTC = dt.UTC

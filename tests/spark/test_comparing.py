@@ -124,7 +124,7 @@ def test_each_seeded_difference_is_found_and_nothing_else(
     total = int(theirs["total"][3])
     assert keys[pages[3]]["columns"] == {"total": {"here": str(total), "there": str(total + 1)}}
     text = compare(other).stdout
-    assert text.startswith(f"{len(theirs) + 1:,} keys, 7 differ\n1 keys are not in the other result\n")
+    assert text.startswith(f"{len(theirs) + 1:,} keys, 7 differ\n1 key not in the other result\n")
     assert f"total {total} here, {total + 1} there" in text
     floats = written(tmp_path, seeded(theirs).astype({"total": "float64"}))
     lenient = json.loads(compare(floats, "--json", "--tolerance", "0.999999").stdout)

@@ -156,7 +156,7 @@ def test_each_severity_is_told_on_a_real_run_and_every_key_is_published_or_in_qu
     shop.spec(BOUND, {**NOT_NULL, "severity": "warn"}, held, of_input=of_input)
     told = shop.tell("run", FIRST)
     assert told.returncode == 0, told.stderr
-    assert "1 keys in quarantine, of 2 rows of the input" in told.stdout
+    assert "1 key in quarantine, of 2 rows of the input" in told.stdout
     assert (
         "quarantined: total: values between, max_value=100 (1 of 4 values unexpected (25.00%); in pen: 900)"
         in told.stdout
@@ -218,7 +218,7 @@ def test_accepted_keys_are_published_by_a_run_again_and_keys_that_fail_nothing_a
     assert set(shop.held(FIRST)) == {"pen", "c"}
     told = shop.tell("run", FIRST, "--set", "quality.accept=[pen, a, x]")
     assert (
-        "1 keys in quarantine, of 2 rows of the input; 1 that fail are accepted; 2 that are accepted fail nothing"
+        "1 key in quarantine, of 2 rows of the input; 1 that fail are accepted; 2 that are accepted fail nothing"
         in (told.stdout)
     ), told
     assert shop.published(FIRST) == {"a": 10, "b": 20, "n": None, "pen": 900}

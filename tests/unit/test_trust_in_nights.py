@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
-from skewless.spec.part import Part, part_place, parts_between
+from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
 
 DAY = Part(dt.date(2026, 11, 20))
@@ -124,3 +124,19 @@ def test_sketches_of_the_same_rows_agree_and_sketches_of_others_do_not() -> None
     check()
     (few, _), (more, _) = (_results(aggregate, options, values, []) for values in ([1, 2], [1, 2, 2]))
     assert not aggregate.agrees(few, more, options, 2)
+
+
+def test_a_part_is_late_by_the_parts_after_it_also_where_an_hour_comes_twice() -> None:
+    hours = parts_until(Part(dt.date(2026, 10, 25), "03"), 5, "Europe/Zurich")
+    assert [hour.hour for hour in hours] == ["00", "01", "02", "02b", "03"]
+    units = ((0, 0), (0, 1), (1, 1), (1, 1), (1, 1))
+    parts = [
+        WindowPart(name=one.name, place=part_place(one), base=1, before_rows=9, units=span, ranks=(0,) * (at == 1))
+        for at, (one, span) in enumerate(zip(hours, units, strict=True))
+    ]
+    window = JobWindow(
+        store="/s", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=(*parts[:2], *parts[3:]),
+        missing=(hours[2].name,),
+    )  # fmt: skip
+    ((late, delay),) = window.late()
+    assert (late.name, late.way, delay) == ("2026-10-25T01", "added to", 3)

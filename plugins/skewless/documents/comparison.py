@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from skewless.document import Count, Document, Frozen
-from skewless.errors import QualityError
+from skewless.errors import QualityError, counted
 from skewless.spec.shadow import Shadow
 
 
@@ -76,21 +76,21 @@ class Comparison(Document):
         """All of it in a line: how many keys differ, and how many columns could not be compared."""
         untold = len(self.lacking) + len(self.types)
         more = f", {untold:,} columns are lacking or of another type" if untold else ""
-        return f"{self.keys:,} keys, {self.differ:,} differ{more}"
+        return f"{counted(self.keys, 'key')}, {self.differ:,} differ{more}"
 
     @property
     def facts(self) -> Iterator[str]:
         """What differs, a line each, without the keys: first how many keys, then where."""
         for count, words in (
-            (self.only_here, "are not in the other result"),
-            (self.only_there, "are in the other result only"),
-            (self.twice_there, "have several rows in the other result"),
+            (self.only_here, "not in the other result"),
+            (self.only_there, "in the other result only"),
+            (self.twice_there, "with several rows in the other result"),
         ):
             if count:
-                yield f"{count:,} keys {words}"
+                yield f"{counted(count, 'key')} {words}"
         for name, count in self.columns.items():
             within = " by more than both stated errors" if name in self.within_error else ""
-            yield f"{name}: {count:,} keys differ{within}"
+            yield f"{name}: {counted(count, 'key')} differ{'s' if count == 1 else ''}{within}"
         for name in self.lacking:
             yield f"{name}: the other result has no such column"
         for name, (ours, theirs) in self.types.items():

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from skewless.columns import Columnar, Columns, column, exact_sum, numbers
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.documents.window import NO_WINDOW, InputFile, JobWindow, some_of
-from skewless.errors import PlanError
+from skewless.errors import PlanError, counted
 from skewless.spec.input import TABLES, FileFormat, TableName
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
@@ -252,8 +252,8 @@ class Job(Columnar, Document):
     @property
     def skipped_words(self) -> str:
         """That parts before its own were skipped, and which; empty if none were."""
-        parts = "1 part" if len(self.skipped) == 1 else f"{len(self.skipped):,} parts"
-        return f"nobody has computed {parts} before this one: {some_of(self.skipped)}" if self.skipped else ""
+        parts = f"{counted(len(self.skipped), 'part')} before this one: {some_of(self.skipped)}"
+        return f"nobody has computed {parts}" if self.skipped else ""
 
     @property
     def splittable(self) -> bool:

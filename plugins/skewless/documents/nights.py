@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from skewless.document import Count, Document, Frozen
+from skewless.errors import counted
 
 #: Of so many nights figures are kept: of the newest ones.
 MOST_NIGHTS = 200
@@ -159,8 +160,6 @@ class Finality(Document):
             sentences.append(f"as a rule, {self.share:.1%} of the rows of {self.part} have come, {of}")
         if self.final_on is not None:
             sentences.append(f"{self.part} is final on {self.final_on}")
-        sentences += [
-            f"{day.part} is final, {day.delay:,} day{'' if day.delay == 1 else 's'} after it" for day in self.final
-        ]
+        sentences += [f"{day.part} is final, {counted(day.delay, 'day')} after it" for day in self.final]
         sentences += [f"{rows:,} rows of {part} came after it was final" for part, rows in self.after.items()]
         return tuple(sentences)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
 from skewless.documents.nights import Bands, Measured
+from skewless.errors import counted
 
 #: How many failed checks a sentence names.
 MOST_NAMED = 20
@@ -26,6 +28,26 @@ _BUILT_IN = {
     ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
     ("bands", "within_the_band", ""): "{column} as in the nights around",
     ("quarantine", "keys_balance", ""): "keys of the result = keys published + keys in quarantine",
+}  # fmt: skip
+
+
+class State(NamedTuple):
+    """How a result, a run or a day stands, by a word of ``STATES``, and what people are told, everywhere the same."""
+
+    word: str
+    sentence: str
+
+    @property
+    def kind(self) -> str:
+        """Whether it is good, a warning or bad, or goes on: its colour on a page and on a terminal."""
+        return STATES[self.word]
+
+
+#: Each state with its kind, the worst first.
+STATES: Mapping[str, str] = {
+    "failed": "bad", "unreadable": "bad", "missing": "bad", "late": "bad", "running": "busy", "queued": "busy",
+    "restarting": "busy", "quarantined": "warn", "differs": "warn", "warned": "warn", "unfinished": "plain",
+    "superseded": "plain", "none yet": "plain", "agrees": "good", "passed": "good", "published": "good",
 }  # fmt: skip
 
 
@@ -121,10 +143,10 @@ class Quarantine(Frozen):
     @property
     def sentence(self) -> str:
         """What is left out, or was, for people."""
-        rows = "" if self.rows is None or not self.keys else f", of {self.rows:,} rows of the input"
+        rows = "" if self.rows is None or not self.keys else f", of {counted(self.rows, 'row')} of the input"
         accepted = f"; {self.accepted:,} that fail are accepted" if self.accepted else ""
         unmatched = f"; {self.unmatched:,} that are accepted fail nothing" if self.unmatched else ""
-        return f"{self.keys:,} keys in quarantine{rows}{accepted}{unmatched}"
+        return f"{counted(self.keys, 'key')} in quarantine{rows}{accepted}{unmatched}"
 
 
 class InputChecks(Document):
@@ -164,6 +186,19 @@ class QualityReport(Document):
     def quarantined_keys(self) -> int:
         """Rows of the result that are in quarantine."""
         return self.quarantine.keys if self.quarantine else 0
+
+    @property
+    def verdict(self) -> State:
+        """The verdict: failed, passed, passed with 1 warning, or 120,000 rows withheld, which readers feel most."""
+        bands = self.bands.checks if self.bands else ()
+        warned = sum(one.verdict == "warned" for one in self.checks) + sum(one.outcome == "warned" for one in bands)
+        if not self.success:
+            return State("failed", "failed")
+        words = f"passed with {counted(warned, 'warning')}" if warned else "passed"
+        if (left := self.quarantine) is None or not left.keys:
+            return State("warned" if warned else "passed", words)
+        withheld = counted(left.keys, "key") if left.rows is None else counted(left.rows, "row")
+        return State("quarantined", f"{f'{words}, ' if warned else ''}{withheld} withheld")
 
     def warnings(self, own: int, *, values: bool = True) -> list[str]:
         """What a published result does not hold, and what is left out of it; ``own`` as for ``named``.

@@ -164,7 +164,7 @@ def require_passed(run: RunDirectory, report: QualityReport) -> None:
     """Refuse a result that failed its validation: a ``QualityError`` names the failed checks, keys and numbers."""
     if not report.success:
         count, words = report.failed_words(len(run.job().spec.quality.expectations))
-        raise QualityError.saying(count, words, f"the published result of the day is untouched; run {run}")
+        raise QualityError.saying(count, words, f"nothing of this run is published; run {run}")
 
 
 def _record(run: RunDirectory, validated: Validated, commit: Commit) -> Publication:
@@ -172,6 +172,7 @@ def _record(run: RunDirectory, validated: Validated, commit: Commit) -> Publicat
     return Publication(
         path=published_path(job), rows=validated.result.count("rows"), keys=report.published_keys, turn=job.turn,
         quarantined=report.quarantined_keys, superseded=commit.over, snapshot=commit.number,
+        withheld_rows=report.quarantine.rows if report.quarantine else 0,
     )  # fmt: skip
 
 

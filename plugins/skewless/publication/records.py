@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 from skewless.document import Count, Document, Frozen
 from skewless.documents.commit import inner_path
 from skewless.documents.job import Job
+from skewless.documents.quality import State
 from skewless.errors import DocumentError
 from skewless.run.directory import PUBLISH_STEP, RunDirectory
 from skewless.run.storage import content_checksum
@@ -95,7 +96,8 @@ class Publication(Document):
         path: the published folder.
         rows: rows of the input that the result accounts for, keys in quarantine included.
         keys: rows of the result that are published.
-        quarantined: its rows that are not, and lie beside them.
+        quarantined: its rows that are not, and lie beside them; ``withheld_rows`` those of the input that they stand
+            for; None where the result does not count them.
         superseded: by whom, if a later run of the day published before this one had finished; then the result of this
             run never became visible, or no longer is.
         snapshot: of a table, the snapshot or version that published it.
@@ -106,8 +108,34 @@ class Publication(Document):
     keys: Count
     turn: Count
     quarantined: Count = 0
+    withheld_rows: Count | None = 0
     superseded: Overtaken | None = None
     snapshot: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def published_rows(self) -> int | None:
+        """Rows of the input that readers see counted; None where nobody has counted those that are withheld."""
+        return None if self.withheld_rows is None else self.rows - self.withheld_rows
+
+
+def state_of(run: RunDirectory) -> State:
+    """How a run stands by its documents, as far as they go."""
+    record, quality, comparison = record_of(run), run.quality(), run.comparison()
+    verdict = quality.verdict if quality else State("none yet", "")
+    if record is not None and record.superseded is not None:
+        return State("superseded", "superseded by a later run of the day")
+    if record is not None:
+        plain = verdict.word in {"passed", "none yet"}
+        return State("published", "published") if plain else State(verdict.word, f"published, {verdict.sentence}")
+    if comparison is not None:
+        allowed = comparison.allowed_by(run.job().spec.shadow)
+        word = "failed" if not allowed else "differs" if comparison.found else "agrees"
+        return State(word, f"compared, {comparison.verdict}; nothing was published")
+    if verdict.word == "failed":
+        return State("failed", "failed validation, nothing is published")
+    if run.fs.exists(f"{run.root}/failures"):
+        return State("failed", "failed before it was done")
+    return State("unfinished", f"validated, {verdict.sentence}; not published yet" if quality else "not finished")
 
 
 def published_path(job: Job) -> str:

@@ -29,6 +29,7 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
         "forwarded_rows": sum(report.forwarded_rows for report in reports),
         "quality": {
             "passed": bool(quality and quality.success),
+            "verdict": quality.verdict.sentence if quality else "none yet",
             "expectations": len(checks),
             "failed": sum(one.fails for one in checks),
             "warnings": [*quality.warnings(len(job.spec.quality.expectations), values=False)] if quality else [],

@@ -7,7 +7,7 @@ import re
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
-from skewless.errors import SpecError
+from skewless.errors import SpecError, counted
 
 PartUnit = Literal["day", "hour"]
 
@@ -116,8 +116,7 @@ def covered_words(unit: PartUnit, offset: int) -> str:
     """
     if offset in {0, -1}:
         return f"the {unit} before" if offset else f"the {unit} of the run"
-    count = f"{abs(offset)} {unit}{'' if abs(offset) == 1 else 's'}"
-    return f"the {unit} {count} {'before' if offset < 0 else 'after'}"
+    return f"the {unit} {counted(abs(offset), unit)} {'before' if offset < 0 else 'after'}"
 
 
 def hours_of(day: dt.date, timezone: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ GAUGES: Mapping[str, str] = {
     "skewless.backlog": "rows that it has left as backlog",
     "skewless.forwarded": "rows whose owner had changed when it began",
     "skewless.max_over_mean": "rows of its longest task over the mean of its tasks; not sent where none were measured",
-    "skewless.published_rows": "rows of the input that the result accounts for, keys in quarantine included",
+    "skewless.published_rows": "rows of the input that the published result accounts for; not sent where unknown",
     "skewless.published_keys": "rows of the published result",
 }
 
@@ -53,7 +53,7 @@ def emit_stage(run: RunDirectory, report: StageReport, decision: Decision, decid
 
 def emit_result(published: Publication, dag_id: str) -> None:
     """Send the gauges of a published result."""
-    measured = {"skewless.published_rows": published.rows, "skewless.published_keys": published.keys}
+    measured = {"skewless.published_rows": published.published_rows, "skewless.published_keys": published.keys}
     _emit(measured, dag_id=dag_id)
 
 

@@ -219,7 +219,7 @@ class PublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""
-        from skewless.publication.records import record_of
+        from skewless.publication.records import record_of, state_of
         from skewless.run.step_times import timed_step
         from skewless.run.summary import run_facts
         from skewless_airflow.observability.metrics import emit_result
@@ -242,7 +242,10 @@ class PublishOperator(BaseOperator):
                     by=over.by.run, in_turn=over.turn,
                 )  # fmt: skip
                 return
+            state = state_of(run)
             facts: dict[str, JsonValue] = {
+                "state": state.word, "state_words": state.sentence, "published_rows": published.published_rows,
+                "withheld_rows": published.withheld_rows,
                 "rows": published.rows, "keys": published.keys, "path": published.path,
                 "run": str(run), "turn": published.turn, **run_facts(run),
                 **({} if published.snapshot is None else {"snapshot": published.snapshot}),

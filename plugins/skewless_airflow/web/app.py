@@ -119,7 +119,7 @@ def schema() -> dict[str, Any]:
 @router.get("/dags")
 def dags(user: GetUserDep, session: SessionDep) -> Dags:
     """The jobs that the user may read, each with its last run."""
-    return Dags(dags=tuple(row.job for row in readable_jobs(user, session, dt.datetime.now(dt.UTC))))
+    return Dags(dags=readable_jobs(user, session, dt.datetime.now(dt.UTC)))
 
 
 @router.get("/dags/{dag_id}/runs", dependencies=READ_DAG)

@@ -10,7 +10,6 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Request, status
 
-from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
 from skewless.standing.tree import plan_of
 from skewless_airflow.web.rendering import day, page
@@ -25,11 +24,11 @@ from skewless_airflow.web.runs import (
     owners_of,
 )
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId
-from skewless_airflow.web.views.history import FIGURES, read_comparisons, read_history, verdicts
+from skewless_airflow.web.views.history import read_comparisons, read_history, readers_of, verdicts
 from skewless_airflow.web.views.job_view import read_job, read_window
-from skewless_airflow.web.views.jobs import by_need, readable_jobs
+from skewless_airflow.web.views.jobs import by_need, counts_of, readable_jobs, verdict_of
 from skewless_airflow.web.views.quality_view import histories, read_quality
-from skewless_airflow.web.views.run import has_stages, read_comparison, read_run, read_what_if
+from skewless_airflow.web.views.run import has_stages, read_run, read_state, read_what_if
 from skewless_airflow.web.views.stage_view import MOST_TASKS, decided_stages, read_decision, read_stage
 
 router = APIRouter()
@@ -65,15 +64,10 @@ class AskedRun(NamedTuple):
 
     def heading(self) -> str:
         """The job, the day and how the run stands: what tells its pages from those of other runs."""
-        job, quality = read_job(self.directory), read_quality(self.directory)
-        if self.going_on or (self.airflow and self.airflow.state == "failed"):
-            verdict = self.airflow.state if self.airflow else ""
-        elif quality and not quality.success:
-            verdict = "failed"
-        else:
-            done = "compared" if read_comparison(self.directory) else "not published"
-            verdict = "published" if publication_of(self.directory) else done
-        return f"{_named(self.dag_id, self.group)}, {day(job.date if job else self.run_id)}: {verdict}"
+        job, state = read_job(self.directory), read_state(self.directory)[0].sentence.partition(";")[0]
+        if self.airflow and (self.going_on or self.airflow.state == "failed"):
+            state = self.airflow.state
+        return f"{_named(self.dag_id, self.group)}, {day(job.date if job else self.run_id)}: {state}"
 
     def page(self, template: str, **values: Any) -> Any:
         """Render a page about the run."""
@@ -94,19 +88,22 @@ def asked_run(request: Request, dag_id: DagId, run_id: RunId, group: Group, sess
 
 
 @router.get("/")
-def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
-    """All jobs that the user may read, on one page."""
+def jobs(request: Request, user: GetUserDep, session: SessionDep, find: str = "", state: str = "") -> Any:
+    """All jobs that the user may read, on one page, or those with a text in their name or in a state."""
     now = dt.datetime.now(dt.UTC)
     morning = by_need(readable_jobs(user, session, now))
-    heading = morning.verdict.capitalize() if morning.rows else ""
-    return page(request, "jobs.html", heading=heading, refresh=True, every=_JOBS_SECONDS, morning=morning, now=now)
+    heading = verdict_of(morning).capitalize() if morning else ""
+    return page(
+        request, "jobs.html", heading=heading, refresh=True, every=_JOBS_SECONDS, morning=morning, now=now,
+        counts=counts_of(morning), find=find[:100], state=state,
+    )  # fmt: skip
 
 
 @router.get("/dags/{dag_id}/over-time", dependencies=READ_DAG)
 def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The runs of a DAG side by side."""
     history = read_history(dag_id, airflow_runs(session, dag_id), group)
-    return _dag_page(request, "over_time.html", dag_id, group, history=history, figures=FIGURES)
+    return _dag_page(request, "over_time.html", dag_id, group, history=history)
 
 
 @router.get("/dags/{dag_id}/comparisons", dependencies=READ_DATA)
@@ -131,17 +128,11 @@ def skew(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep) ->
     if airflow is None and run.job is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
     return asked.page(
-        "skew.html",
-        refresh=asked.going_on and (ours or run.job is not None),
-        run=run,
-        ours=ours,
-        groups=asked.groups(),
-        airflow=airflow,
-        owner=owners_of(session, dag_id),
-        bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
-        place=str(asked.directory),
+        "skew.html", refresh=asked.going_on and (ours or run.job is not None), run=run, ours=ours,
+        groups=asked.groups(), airflow=airflow, owner=owners_of(session, dag_id),
+        bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))), place=str(asked.directory),
         coming="" if run.job or not ours else coming_part(session, dag_id, run_id),
-    )
+    )  # fmt: skip
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/parts", dependencies=READ_RUN)
@@ -151,15 +142,10 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
     job = read_job(directory)
     window = read_window(directory) if job else None
     return asked.page(
-        "parts.html",
-        refresh=asked.going_on and (job is None or (window is not None and window.new_rows is None)),
-        groups=asked.groups(),
-        job=job,
-        window=window,
-        plan=plan_of(directory) if window else None,
-        finality=directory.finality(),
-        most=_MOST_PARTS,
-    )
+        "parts.html", refresh=asked.going_on and (job is None or (window is not None and window.new_rows is None)),
+        groups=asked.groups(), job=job, window=window, plan=plan_of(directory) if window else None,
+        finality=directory.finality(), most=_MOST_PARTS,
+    )  # fmt: skip
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/decision", dependencies=READ_RUN)
@@ -171,14 +157,10 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_
     found = read_decision(directory, stage) if stage is not None else None
     job = read_job(directory)
     return asked.page(
-        "decision.html",
-        refresh=named is not None and found is None and asked.going_on,
-        task_id=task_id,
-        stage=stage,
-        decision=found,
-        before=read_stage(directory, stage - 1) if found and stage else None,
+        "decision.html", refresh=named is not None and found is None and asked.going_on, task_id=task_id, stage=stage,
+        decision=found, before=read_stage(directory, stage - 1) if found and stage else None,
         taken=decided_stages(directory, job.last_stage) if job else [],
-    )
+    )  # fmt: skip
 
 
 def _group_of(dag_id: str, task_id: str) -> str:
@@ -190,15 +172,13 @@ def _group_of(dag_id: str, task_id: str) -> str:
 @router.get("/dags/{dag_id}/runs/{run_id}/quality", dependencies=READ_RUN)
 def quality(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep) -> Any:
     """The quality report of a run, with the history of each check."""
-    found, job = read_quality(asked.directory), read_job(asked.directory)
-    past = verdicts(asked.dag_id, airflow_runs(session, asked.dag_id), asked.group) if found else []
+    found, job, runs = read_quality(asked.directory), read_job(asked.directory), airflow_runs(session, asked.dag_id)
+    known = read_history(asked.dag_id, runs, asked.group) if found and not found.success else None
     return asked.page(
-        "quality.html",
-        refresh=found is None and asked.going_on,
-        job=job,
-        quality=found,
-        history=histories(found.checks, past) if found else [],
-    )
+        "quality.html", refresh=found is None and asked.going_on, job=job, quality=found,
+        readers=readers_of(job.date, known.lines, len(known.lines) == known.total) if known and job else "",
+        history=histories(found.checks, verdicts(asked.dag_id, runs, asked.group)) if found else [],
+    )  # fmt: skip
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/what-if", dependencies=READ_RUN)

@@ -18,7 +18,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from skewless.bounds import NEAR
+from skewless.documents.quality import STATES
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
+from skewless.errors import counted
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY
 from skewless_airflow.web.views.stage_view import RingView, StageView
 
@@ -68,11 +70,7 @@ def percent(number: float | None) -> str:
 
 
 def above(gap: float | None) -> str:
-    """How far a longest task was above the best possible.
-
-    >>> above(0.041), above(0.0), above(None)
-    ('4 % above the best possible', 'the best possible', 'not measured')
-    """
+    """How far a longest task was above the best possible."""
     if gap is None:
         return "not measured"
     found = f"{100 * gap:.0f}" if gap >= 0.02 else f"{100 * gap:.1f}"
@@ -91,11 +89,7 @@ def duration(seconds: float | None) -> str:
 
 
 def day(part: str, today: dt.date | None = None) -> str:
-    """A part by its day, with its year unless that is this year; what is no part stays as it is.
-
-    >>> day("2026-11-26", dt.date(2026, 12, 1)), day("2025-11-26, hour 02b", dt.date(2026, 12, 1))
-    ('Thu 26 Nov', 'Wed 26 Nov 2025, hour 02b')
-    """
+    """A part by its day, with its year unless that is this year; what is no part stays as it is."""
     date, comma, hour = part.partition(",")
     try:
         found = dt.date.fromisoformat(date)
@@ -106,11 +100,7 @@ def day(part: str, today: dt.date | None = None) -> str:
 
 
 def date(part: str) -> str:
-    """The same without the name of the day, for axes.
-
-    >>> date("2025-11-26, hour 02b")
-    '26 Nov 2025, hour 02b'
-    """
+    """The same without the name of the day, for axes."""
     found = day(part)
     return part if found == part else found.partition(" ")[2]
 
@@ -292,9 +282,9 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.filters.update(
     key=key, words=words, rows=rows, ratio=ratio, percent=percent, seconds=duration, waves=waves,
-    unit=unit, measured=measured, day=day, date=date, clock=clock, above=above,
+    unit=unit, measured=measured, day=day, counted=counted, date=date, clock=clock, above=above,
 )  # fmt: skip
 _ENVIRONMENT.globals.update(
-    key_strip=key_strip, near=NEAR, load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars,
+    states=STATES, key_strip=key_strip, near=NEAR, load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars,
     chart_height=HEIGHT, longest_head_key=LONGEST_HEAD_KEY,
 )  # fmt: skip

@@ -93,11 +93,10 @@ def owners_of(session: Session, dag_id: str) -> str:
 def coming_part(session: Session, dag_id: str, run_id: str) -> str:
     """The part that a run will compute before it is prepared; "" where only its spec can tell."""
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
-    stored = SerializedDagModel.get_dag(dag_id, session=session) if run else None
-    timetable = stored.timetable if stored else None
-    if run is None or not isinstance(timetable, PartTimetable):
+    dag = _stored(session, dag_id)
+    if run is None or dag is None:
         return ""
-    conf, schedule = run.conf or {}, timetable.covered
+    conf, schedule = run.conf or {}, dag.timetable.covered
     try:
         if conf.get("date"):
             hour = str(conf["hour"]) if conf.get("hour") else None
@@ -128,22 +127,42 @@ def tagged_dags(session: Session) -> set[str]:
     return set(session.scalars(query))
 
 
+#: The DAGs as Airflow keeps them, each with its hash.
+_STORED: dict[str, tuple[str | None, Any]] = {}
+
+
+def _stored(session: Session, dag_id: str) -> Any:
+    """A DAG, if its schedule says which parts its runs compute, or None; made anew if it has changed."""
+    newest = select(SerializedDagModel.dag_hash).where(SerializedDagModel.dag_id == dag_id)
+    mark = session.scalar(newest.order_by(SerializedDagModel.created_at.desc()).limit(1))
+    if _STORED.get(dag_id, ("", None))[0] != mark:
+        _STORED[dag_id] = (mark, SerializedDagModel.get_dag(dag_id, session=session))
+    dag = _STORED[dag_id][1]
+    return dag if dag is not None and isinstance(dag.timetable, PartTimetable) else None
+
+
 class Timing(NamedTuple):
-    """When a DAG runs: its schedule, as Airflow describes it, and the next moment of it, if there is one."""
+    """When a DAG runs: its schedule in words, its next moment, and the parts of the latest days with their moments."""
 
     words: str
     next_run: dt.datetime | None
+    parts: tuple[tuple[dt.datetime, str], ...] = ()
 
 
-def timings(session: Session, dag_ids: Sequence[str]) -> dict[str, Timing]:
-    """The timing of each DAG; one that is paused has no next run."""
+def timings(session: Session, dag_ids: Sequence[str], now: dt.datetime, days: int) -> dict[str, Timing]:
+    """The timing of each DAG, with the parts of so many days; one that is paused has no next run, and misses none."""
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     query = select(DagModel).where(DagModel.dag_id.in_(dag_ids))
     found = {}
     for dag in session.scalars(query):
         summary = str(dag.timetable_summary or dag.timetable_description)
         schedule = "by hand" if summary in {"None", ""} else summary
         paused = Timing(f"{schedule}, paused", None)
-        found[dag.dag_id] = paused if dag.is_paused else Timing(schedule, dag.next_dagrun_create_after)
+        stored = None if dag.is_paused else _stored(session, dag.dag_id)
+        runs = stored.iter_dagrun_infos_between(today - dt.timedelta(days=days - 1), today) if stored else ()
+        covered: Any = stored.timetable.covered if stored else None
+        parts = tuple((run.run_after, str(covered.part_of(run.run_after))) for run in runs if run.run_after <= now)
+        found[dag.dag_id] = paused if dag.is_paused else Timing(schedule, dag.next_dagrun_create_after, parts)
     return found
 
 
@@ -204,12 +223,7 @@ def view_of(view: Callable[..., T], *documents: object, **values: object) -> T:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run directory in a listing.
-
-    Attributes:
-        name: of the folder; ``run_location`` accepts it as a run id.
-        moment: when something was last put into it, in seconds since 1970; 0 where the file system does not say.
-    """
+    """A run directory in a listing; ``moment``, in seconds since 1970, is that of its last file, 0 if not known."""
 
     name: str
     moment: float

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple
 
 from skewless.documents.comparison import Comparison
+from skewless.documents.quality import State
 from skewless.documents.step_documents import StepTimes
-from skewless.errors import SkewlessError
-from skewless.publication.records import publication_of
+from skewless.errors import SkewlessError, counted
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import work_seconds
 from skewless_airflow.run_store import safe_run_id
+from skewless_airflow.web.rendering import clock, day
 from skewless_airflow.web.runs import GOING_ON, AirflowRun, open_run, run_folders
-from skewless_airflow.web.views.job_view import read_job, whole_job
+from skewless_airflow.web.views.job_view import read_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
-from skewless_airflow.web.views.run import failed_tries, overall, read_comparison, read_savings, read_times
+from skewless_airflow.web.views.run import overall, read_comparison, read_savings, read_state, read_times
 from skewless_airflow.web.views.stage_view import read_stages
 
-#: Runs that a page shows.
-MOST_RUNS = 40
-#: After so many seconds the page shows the runs read so far. They stay in a cache, so a reload gets further.
-READING_SECONDS = 2.0
+#: Runs that a page shows, read for so many seconds: they stay in a cache, so a reload gets further.
+MOST_RUNS, READING_SECONDS = 40, 2.0
 
 
 @dataclass(frozen=True)
@@ -35,19 +34,14 @@ class RunLine:
 
     Attributes:
         run_id: the id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run.
-        date: the day it is about; "" before it is prepared.
-        state: of the run in Airflow; "" where Airflow knows nothing.
-        standing: the same, or of a run of the command line what its documents say: ``success``, ``failed`` or
-            ``unfinished``; ``unreadable`` where they say nothing.
-        due: when it was to begin, by its schedule or by whoever triggered it in Airflow.
-        started, ended: in Airflow, or as the steps of a run of the command line recorded it.
-        deadline: by when Airflow was told that it has to end, where that is ahead or was missed.
-        keys: rows of the result; None before it is validated.
+        date: the day it is about; "" before it is prepared. ``state`` is of Airflow; "" where it knows nothing.
+        standing: how it stands by Airflow as long as it goes on, and then by its documents, in a word of ``STATES``;
+            ``standing_words`` the same for people.
+        started, ended: in Airflow, or as its steps recorded it; ``deadline`` one that is ahead or was missed.
+        verdict: on the result, for people; ``checked`` the same in a word of ``STATES``.
         over_even: the makespan of all stages over their rows divided by the slots.
-        gap: how far the whole run was above the lower bound, as a fraction.
-        saved: what its routing has saved, in words; "" where nobody has looked.
+        gap: how far the whole run was above the lower bound, as a fraction; ``saved`` what its routing has saved.
         seconds: from its start to its end; ``work_seconds`` those of its steps, as they measured themselves.
-        fault: why the directory cannot be read; "" if it can.
     """
 
     run_id: str
@@ -63,10 +57,11 @@ class RunLine:
     seconds: float | None = None
     work_seconds: float | None = None
     verdict: str = "none yet"
+    checked: str = "none yet"
     published: bool = False
     fault: str = ""
-    standing: str = ""
-    due: dt.datetime | None = None
+    standing: str = "unfinished"
+    standing_words: str = ""
     started: dt.datetime | None = None
     ended: dt.datetime | None = None
     deadline: dt.datetime | None = None
@@ -81,12 +76,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class HistoryView:
-    """The latest runs, newest first.
-
-    Attributes:
-        total: how many run directories there are in all.
-        wanted: how many the page would show if there were time to read them.
-    """
+    """The latest of ``total`` runs, newest first; ``wanted`` is how many would be shown if there were time."""
 
     lines: tuple[RunLine, ...]
     total: int
@@ -94,13 +84,24 @@ class HistoryView:
 
 
 def read_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> HistoryView:
-    """The run directories of a DAG, or of one of its aggregations: always the newest, others as time allows."""
-    return read_lines(latest_runs(dag_id, airflow, group), MOST_RUNS, READING_SECONDS)
+    """The run directories of a DAG, or of one of its aggregations, by their days, as far as time allows."""
+    history = read_lines(latest_runs(dag_id, airflow, group), MOST_RUNS, READING_SECONDS)
+    by_day = sorted(history.lines, key=lambda line: line.date or "9", reverse=True)  # what is not prepared is newest
+    return replace(history, lines=tuple(by_day))
 
 
-def read_lines(runs: Sequence[PastRun], most: int, seconds: float) -> HistoryView:
-    """The first of some runs, as many as can be read in so many seconds."""
-    return HistoryView(tuple(map(_line, _in_time(runs[:most], seconds))), len(runs), min(most, len(runs)))
+def read_lines(runs: Sequence[PastRun], most: int, seconds: float, whole: int = MOST_RUNS) -> HistoryView:
+    """The first of some runs, as many as so many seconds allow; of those after ``whole`` only how they stand."""
+    lines = (_line(run, whole=at < whole) for at, run in enumerate(_in_time(runs[:most], seconds)))
+    return HistoryView(tuple(lines), len(runs), min(most, len(runs)))
+
+
+def readers_of(part: str, lines: Iterable[RunLine], every: bool) -> str:
+    """Which result of a part readers have, and of when, by its runs; "" where not every run of it was looked at."""
+    seen = next((line for line in lines if line.date == part and line.published), None)
+    if seen is None:
+        return f"{day(part)} has none" if every and day(part) != part else ""
+    return f"readers see that of {clock(seen.ended)}" if seen.ended else "readers see that of an earlier run"
 
 
 class PastRun(NamedTuple):
@@ -126,11 +127,9 @@ class PastRun(NamedTuple):
 def latest_runs(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> list[PastRun]:
     """The run directories, newest first: by the date of the run, or else of the folder."""
     known = {safe_run_id(run.run_id): run for run in airflow}
-    past = []
-    for folder in run_folders(dag_id, group):
-        run = known.get(folder.name)
-        moment = run.run_after.timestamp() if run else folder.moment
-        past.append(PastRun(moment, folder.name, run, dag_id, group))
+    folders = ((folder, known.get(folder.name)) for folder in run_folders(dag_id, group))
+    moments = ((run.run_after.timestamp() if run else folder.moment, folder.name, run) for folder, run in folders)
+    past = (PastRun(*one, dag_id, group) for one in moments)
     return sorted(past, key=lambda run: (run.moment, run.folder), reverse=True)
 
 
@@ -151,45 +150,36 @@ def verdicts(dag_id: str, airflow: Sequence[AirflowRun], group: str) -> list[tup
     return found[::-1]
 
 
-def _line(past: PastRun) -> RunLine:
+def _line(past: PastRun, *, whole: bool) -> RunLine:
     """A line, also for a directory with a document that cannot be read."""
     run, directory = past.airflow, past.directory
     state = run.state if run else ""
     try:
         job, quality = read_job(directory), read_quality(directory)
-        stages = read_stages(directory) if job else []
-        whole = overall(directory, stages) if stages else None
-        published, savings = publication_of(directory) is not None, read_savings(directory)
-        standing = state if run else _standing(directory, quality, published=published)
-        times = read_times(directory) if job else []
+        stages = read_stages(directory) if job and whole else []
+        total = overall(directory, stages) if stages else None
+        savings, stands, published = read_savings(directory), *read_state(directory)
+        if run and run.going_on:
+            stands = State(state, state)
+        elif state == "failed" and not (published and past.group):  # another aggregation of the DAG may have failed
+            stands = State("failed", "failed")
+        times = read_times(directory) if job and (whole or not run) else []
         started, ended = (run.started, run.ended) if run else _recorded(times)
     except SkewlessError as err:
-        return RunLine(past.run_id, "", state, standing="unreadable", verdict="unreadable", fault=str(err))
-    work = work_seconds(times)
-    measured = whole is not None and whole.makespan_rows and whole.fair_rows
+        return RunLine(
+            past.run_id, "", state, standing="unreadable", verdict="unreadable", checked="unreadable", fault=str(err)
+        )
+    verdict = quality.verdict if quality else State("none yet", "none yet")
     return RunLine(
-        run_id=past.run_id,
-        date=job.date if job else "",
-        state=state,
-        policy=job.policy if job else "",
-        engine=stages[-1].engine if stages else "",
-        rows=sum(stage.processed for stage in stages),
-        keys=quality.keys if quality else None,
-        stages=len(stages),
-        gap=whole.gap if whole else None,
-        forwarded=sum(stage.forwarded for stage in stages),
-        seconds=(ended - started).total_seconds() if started and ended else None,
-        work_seconds=work,
-        verdict="none yet" if quality is None else "passed" if quality.success else "failed",
-        published=published,
-        standing=standing,
-        due=run.run_after if run else None,
-        started=started,
-        ended=ended,
-        deadline=run.deadline if run else None,
-        over_even=whole.over_fair if whole and measured else None,
+        past.run_id, job.date if job else "", state, job.policy if job else "", stages[-1].engine if stages else "",
+        rows=sum(stage.processed for stage in stages), keys=quality.keys if quality else None, stages=len(stages),
+        gap=total.gap if total else None, forwarded=sum(stage.forwarded for stage in stages),
+        seconds=(ended - started).total_seconds() if started and ended else None, work_seconds=work_seconds(times),
+        verdict=verdict.sentence, checked=verdict.word, published=published, standing=stands.word,
+        standing_words=stands.sentence, started=started, ended=ended, deadline=run.deadline if run else None,
+        over_even=total.over_fair if total and total.makespan_rows and total.fair_rows else None,
         saved=savings.sentence if savings else "",
-    )
+    )  # fmt: skip
 
 
 def _recorded(times: Sequence[StepTimes]) -> tuple[dt.datetime, dt.datetime] | tuple[None, None]:
@@ -198,24 +188,6 @@ def _recorded(times: Sequence[StepTimes]) -> tuple[dt.datetime, dt.datetime] | t
         return None, None
     started, ended = times[0].started, max(one.ended for one in times)
     return dt.datetime.fromtimestamp(started, dt.UTC), dt.datetime.fromtimestamp(ended, dt.UTC)
-
-
-def _standing(directory: RunDirectory, quality: QualityView | None, *, published: bool) -> str:
-    compared = read_comparison(directory)
-    if published or (compared and compared.allowed_by(whole_job(directory).spec.shadow)):
-        return "success"
-    return "failed" if compared or failed_tries(directory) or (quality and not quality.success) else "unfinished"
-
-
-#: The figures of a run that have a chart, each with its unit and the field of a line.
-FIGURES = (
-    ("rows", "rows", "rows"),
-    ("keys", "rows", "keys"),
-    ("stages", "rows", "stages"),
-    ("longest task / fair share", "ratio", "over_even"),
-    ("above the best possible", "percent", "gap"),
-    ("duration", "seconds", "seconds"),
-)
 
 
 @dataclass(frozen=True)
@@ -229,11 +201,7 @@ class ComparedNight:
 
 @dataclass(frozen=True)
 class ComparisonsHistory:
-    """The compared runs among the latest ones, newest first.
-
-    Attributes:
-        wanted: how many runs the page would read if there were time.
-    """
+    """The compared runs among the latest ones that were ``seen``, newest first; ``wanted`` is how many there are."""
 
     nights: tuple[ComparedNight, ...]
     wanted: int
@@ -248,7 +216,7 @@ class ComparisonsHistory:
     def verdict(self) -> str:
         """All of it in a line."""
         count = len(self.nights)
-        return f"{count:,} {'night' if count == 1 else 'nights'} compared, {len(self.differing):,} differ"
+        return f"{counted(count, 'night')} compared, {len(self.differing):,} differ"
 
 
 def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> ComparisonsHistory:

@@ -41,16 +41,9 @@ def read_job(run: RunDirectory) -> JobView:
     job = whole_job(run)
     routing = job.spec.routing
     return view_of(
-        JobView,
-        job,
-        job.spec,
-        routing,
-        date=str(job.part),
-        policy=routing.policy.name,
-        slots=routing.parallelism,
-        wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))),
-        last_step=last_step_of(job.spec).name,
-    )
+        JobView, job, job.spec, routing, date=str(job.part), policy=routing.policy.name, slots=routing.parallelism,
+        wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))), last_step=last_step_of(job.spec).name,
+    )  # fmt: skip
 
 
 def whole_job(run: RunDirectory) -> Job:
@@ -68,11 +61,9 @@ class PartView:
     """One part of a window.
 
     Attributes:
-        reused: how many of its files are not read, as states of them are kept.
         read: how many are read: those that were added, or all if the part is reduced anew.
         new_rows: rows that were reduced; None until the result is merged.
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
-        delay: how many parts it is before the run's own.
         late_rows: rows of files that came or were replaced after states of it were made, before a map; None where
             nobody has counted the rows of files.
     """
@@ -100,16 +91,11 @@ class WindowView:
     """The window of a run.
 
     Attributes:
-        missing: names of parts without files, as ``JobWindow.missing`` has them.
         begins: why there were no kept states before; empty if there were.
-        changes: how many files were reused, added, replaced and removed.
-        kept_rows: rows of the result that the run has not read.
         new_rows: rows that it has reduced; None until the result is merged.
         late_rows: rows of late files of older parts, before a map; None where they were not counted.
         restated_rows: rows of older parts that were reduced anew; None until the result is merged.
-        ignored_rows: rows of late files that were left out; None if that is not known.
         windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
-        missing_words: which; or the first and the last few.
     """
 
     parts: tuple[PartView, ...]
@@ -144,18 +130,13 @@ def read_window(run: RunDirectory) -> WindowView | None:
     parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
     anew = (part for part in parts if part.late and part.words == "reduced anew")
     return view_of(
-        WindowView,
-        window,
-        parts=parts,
-        changes=window.counts(),
-        kept_rows=window.unchanged_rows,
+        WindowView, window, parts=parts, changes=window.counts(), kept_rows=window.unchanged_rows,
         new_rows=_rows(parts) if merged else None,
         late_rows=_known_sum([part.late_rows for part in parts if part.late]),
         restated_rows=_rows(anew) if merged else None,
-        windows=tuple((line.name, line.rows, line.keys) for line in counted.windows)
-        if len(counted.windows) > 1
+        windows=tuple((line.name, line.rows, line.keys) for line in counted.windows) if len(counted.windows) > 1
         else (),
-    )
+    )  # fmt: skip
 
 
 def _rows(parts: Iterable[PartView]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from skewless.documents.ledger import Ledger
 from skewless.documents.nights import Band
-from skewless.documents.quality import FailingKey
+from skewless.documents.quality import FailingKey, State
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.runs import kept_by, view_of
 from skewless_airflow.web.views.job_view import whole_job
@@ -21,7 +21,6 @@ class CheckView:
     Attributes:
         own: whether it is one of the spec's, and not one that every run is held to.
         turn: its number among equal ones: a spec may have the same expectation of the same column twice.
-        keys: some of the keys that fail, with what was found in them.
     """
 
     name: str
@@ -49,12 +48,12 @@ class QualityView:
 
     Attributes:
         sentence: how many checks failed, and what each found; "" if none did.
-        bands: figures beside those of the nights around.
-        told: how many of them are as usual, and which are not.
+        told: how many figures are as usual, and which are not.
         quarantine: how many keys are left out of the published result; "" if none is.
     """
 
     success: bool
+    verdict: State
     keys: int
     held: int
     checks: tuple[CheckView, ...]
@@ -112,12 +111,8 @@ def read_quality(run: RunDirectory) -> QualityView:
         turns[kind := (check.subject, check.expectation, check.column)] += 1
         checks.append(view_of(CheckView, check, name=name, own=place >= 0, turn=turns[kind]))
     return view_of(
-        QualityView,
-        report,
-        held=sum(check.success for check in checks),
-        checks=tuple(checks),
+        QualityView, report, held=sum(check.success for check in checks), checks=tuple(checks),
         sentence="" if report.success else ": ".join(report.failed_words(own)),
-        bands=report.bands.checks if report.bands else (),
-        told=report.bands.sentences if report.bands else (),
+        bands=report.bands.checks if report.bands else (), told=report.bands.sentences if report.bands else (),
         quarantine=report.quarantine.sentence if report.quarantine and report.quarantine.keys else "",
-    )
+    )  # fmt: skip

@@ -5,16 +5,26 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, Savings
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
+from skewless.documents.quality import State
 from skewless.documents.step_documents import Failure, StepTimes, failed_step, own_name
 from skewless.planner.policies import POLICIES
-from skewless.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
+from skewless.publication.records import (
+    PUBLISHED,
+    Overtaken,
+    Publication,
+    publication_of,
+    record_of,
+    state_of,
+    superseded_by,
+)
 from skewless.run.certificate import certificate_of
-from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory
+from skewless.run.directory import COMPARISON_STEP, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TIMES, TimeLine, times_of, times_of_step, waterfall, work_seconds
 from skewless_airflow.web.runs import AirflowRun, AirflowTask, is_absence, kept_by, stamp, view_of
@@ -143,6 +153,7 @@ class RunView:
     quality: QualityView | None
     publication: Publication | None
     superseded: Overtaken | None
+    stands: State
     failures: tuple[str, ...]
     faults: tuple[FaultView, ...]
     going_on: bool
@@ -169,17 +180,11 @@ class RunView:
     @property
     def state(self) -> str:
         """The state of the run, in a few words."""
-        if self.superseded:
-            return "superseded by a later run of the day"
-        if self.publication:
-            return "published"
-        if self.comparison:
-            return f"compared, {self.comparison.verdict}; nothing was published"
-        if self.quality:
-            return "validated" if self.quality.success else "failed validation, nothing is published"
         failed = [fault.step for fault in self.faults if fault.final and fault.step]
-        if failed:
+        if failed and self.quality is None:
             return f"failed in {', '.join(failed)}"
+        if self.quality or self.stands.word not in {"failed", "unfinished"}:
+            return self.stands.sentence
         done = [step.task for step in self.steps if step.done]
         so_far = "committed so far" if self.going_on else "ended, and committed"
         return f"{so_far}: {', '.join(done)}" if done else f"not prepared{' yet' if self.going_on else ''}"
@@ -201,27 +206,26 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         (step.task, step.words) for step in steps if not step.done and (step.task != "validate" or not quality)
     ]
     return RunView(
-        job=job,
-        plan=read_plan(run, 0),
-        steps=tuple(steps),
-        stages=stages,
-        decisions=decisions,
-        overall=overall(run, stages) if stages else None,
-        keys=keys,
-        keys_epoch=epoch,
-        ledger=_ledger(run, stages, quality, window.kept_rows if window else 0),
-        quality=quality,
-        publication=publication_of(run),
-        superseded=superseded_by(run),
-        failures=tuple(map(str, tries)),
-        faults=read_faults(unfinished, tries, quality, airflow),
-        going_on=going_on,
-        work_seconds=work_seconds(times),
-        times=tuple(waterfall(times)),
-        window=window,
-        savings=read_savings(run) if job else None,
-        comparison=read_comparison(run),
-    )
+        job=job, plan=read_plan(run, 0), steps=tuple(steps), stages=stages, decisions=decisions,
+        overall=overall(run, stages) if stages else None, keys=keys, keys_epoch=epoch,
+        ledger=_ledger(run, stages, quality, window.kept_rows if window else 0), quality=quality,
+        publication=publication_of(run), superseded=superseded_by(run), stands=read_state(run)[0],
+        failures=tuple(map(str, tries)), faults=read_faults(unfinished, tries, quality, airflow), going_on=going_on,
+        work_seconds=work_seconds(times), times=tuple(waterfall(times)), window=window,
+        savings=read_savings(run) if job else None, comparison=read_comparison(run),
+    )  # fmt: skip
+
+
+def read_state(run: RunDirectory) -> tuple[State, bool]:
+    """How a run stands by its documents, and whether it was published, read anew only if one of them has changed."""
+    documents = (PUBLISHED, f"{QUALITY_STEP}/COMMIT.json", f"{COMPARISON_STEP}/COMMIT.json", "failures")
+    return _state(run.path(""), *(stamp(run, name) for name in documents))
+
+
+@lru_cache(maxsize=8192)
+def _state(location: str, *_marks: str | None) -> tuple[State, bool]:
+    run = RunDirectory(location)
+    return state_of(run), publication_of(run) is not None
 
 
 def overall(run: RunDirectory, stages: Sequence[StageView]) -> Certificate:

@@ -21,7 +21,7 @@ from skewless_airflow.web.views.job_view import whole_job
 #: How many tasks, keys, candidates and reducers a page names; all others are added up, or counted.
 MOST_TASKS, MOST_KEYS, MOST_CANDIDATES, MOST_REDUCERS = 60, 50, 40, 40
 #: How many of its tasks the name of a slot has.
-_NAMED_TASKS = 3
+_NAMED_TASKS, _QUARTILES = 3, (0, 0.25, 0.5, 0.75, 1)
 #: Of a ring with more tokens the fractions are estimated from the number of tokens: to hash them all takes too long.
 _MOST_TOKENS = 100_000
 
@@ -114,36 +114,19 @@ def read_stage(run: RunDirectory, stage: int) -> StageView:
     queued = np.array([load.queued for load in loads], dtype=np.float64)
     largest, rest = _largest(loads)
     return view_of(
-        StageView,
-        report,
-        engine=(read_plan(run, stage) or run.plan(stage)).engine,  # the second one says what is missing
-        admitted=report.admitted_rows,
-        backlog_in=report.backlog_in_rows,
-        forwarded=report.forwarded_rows,
-        processed=report.processed_rows,
-        backlog=report.backlog_rows,
-        states=_states(loads),
-        tasks=len(loads),
-        slots=slots,
+        StageView, report, engine=(read_plan(run, stage) or run.plan(stage)).engine, admitted=report.admitted_rows,
+        backlog_in=report.backlog_in_rows, forwarded=report.forwarded_rows, processed=report.processed_rows,
+        backlog=report.backlog_rows, states=_states(loads), tasks=len(loads), slots=slots,
         even_share=report.processed_rows / slots,
         side_by_side=_largest(_slots(loads, slots))[0] if len(loads) > slots else largest,
         queued_over_mean=float(queued.max() / queued.mean()) if queued.any() else 1.0,
-        busy=tuple(np.quantile(busy, (0, 0.25, 0.5, 0.75, 1)).tolist())
-        if (busy := report.busy_seconds) is not None
-        else (),
-        gap=stage_certificate(job, report).gap,
-        largest=largest,
-        rest=rest,
-        rest_tasks=len(loads) - len(largest),
-        seen=histogram.seen_rows,
-        seen_null=histogram.seen_null_rows,
-        named_keys=len(histogram.head),
-        named_rows=sum(seen for seen, _ in histogram.head.values()),
-        hottest=_hottest(histogram, which=0),
-        hottest_backlog=_hottest(histogram, which=1)[:5],
-        line=LedgerLine.of(job, report),
+        busy=() if (busy := report.busy_seconds) is None else tuple(np.quantile(busy, _QUARTILES).tolist()),
+        gap=stage_certificate(job, report).gap, largest=largest, rest=rest, rest_tasks=len(loads) - len(largest),
+        seen=histogram.seen_rows, seen_null=histogram.seen_null_rows, named_keys=len(histogram.head),
+        named_rows=sum(seen for seen, _ in histogram.head.values()), hottest=_hottest(histogram, which=0),
+        hottest_backlog=_hottest(histogram, which=1)[:5], line=LedgerLine.of(job, report),
         figures=stage_figures(job, report),
-    )
+    )  # fmt: skip
 
 
 def _loads(report: StageReport) -> list[TaskView]:
@@ -289,30 +272,20 @@ def read_plan(run: RunDirectory, epoch: int) -> PlanView:
 @kept_by("decisions/{:04d}.json")
 def _decided(run: RunDirectory, stage: int) -> DecisionView:
     decision = run.decision(stage)
+    best = sorted(decision.candidates, key=lambda option: (not option.chosen, option.cost_rows))
     return view_of(
-        DecisionView,
-        decision,
-        queued=decision.queued_rows,
-        candidates=tuple(
-            sorted(decision.candidates, key=lambda option: (not option.chosen, option.cost_rows))[:MOST_CANDIDATES]
-        ),
-        more_candidates=max(0, len(decision.candidates) - MOST_CANDIDATES),
+        DecisionView, decision, queued=decision.queued_rows,
+        candidates=tuple(best[:MOST_CANDIDATES]), more_candidates=max(0, len(decision.candidates) - MOST_CANDIDATES),
         after=_plan(decision.next_plan) if decision.next_plan else None,
-    )
+    )  # fmt: skip
 
 
 def _plan(plan: RoutingPlan) -> PlanView:
     split = sum(len(shares) > 1 and len({task for task, _ in shares}) > 1 for shares in plan.head.values())
     return view_of(
-        PlanView,
-        plan,
-        tasks=plan.task_count,
-        budget=plan.budget_rows,
-        pinned=len(plan.head) - split,
-        split=split,
-        factors=sum(factor > 1 for factor in plan.factors.values()),
-        ring=_ring(plan.ring),
-    )
+        PlanView, plan, tasks=plan.task_count, budget=plan.budget_rows, pinned=len(plan.head) - split, split=split,
+        factors=sum(factor > 1 for factor in plan.factors.values()), ring=_ring(plan.ring),
+    )  # fmt: skip
 
 
 def _ring(ring: Ring) -> RingView:
