@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 from rich.console import Console
 
 
 def say(console: Console, line: str, kind: str = "") -> None:
-    """Print a line as it is: without markup or breaks of our own, in the colour of a state."""
+    """Print a line without markup, in the colour of a state. On a terminal it breaks between words, and in no word."""
+    if console.is_terminal:
+        line = fill(line, console.width, break_long_words=False, break_on_hyphens=False)
     colour = {"good": "green", "warn": "yellow", "bad": "red"}.get(kind, "")
     console.print(line, style=colour, markup=False, highlight=False, soft_wrap=True)

@@ -53,6 +53,8 @@ Hour = Annotated[
     str | None, typer.Option(help="The hour of --date, for an hourly job: 00 to 23, or 02b.", show_default=False)
 ]
 Master = Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")]
+Run = Annotated[str, typer.Argument(help="A run directory; or a job, for its newest run.", show_default=False)]
+DayOfRun = Annotated[str | None, typer.Option("--date", help="Of a job: the day.", show_default="its last one")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -185,12 +187,14 @@ def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = "dat
 
 @app.command()
 def show(
-    run_dir: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    run: Run,
+    date: DayOfRun = None,
+    root: Root = "data",
     times: Annotated[bool, typer.Option("--times", help="Instead: where the time of its steps went.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run from its documents: hottest keys, stages, ledger, quality, paths."""
-    directory = RunDirectory(run_dir)
+    """Show a run from its documents: state, hottest keys, stages, ledger, quality, paths."""
+    directory = views.run_named(run, root, date)
     directory.job()
     if times and as_json:
         _print_json({"steps": run_view.times_as_object(directory)})
@@ -204,7 +208,9 @@ def show(
 
 @app.command()
 def replay(
-    run_dir: Annotated[str, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    run: Run,
+    date: DayOfRun = None,
+    root: Root = "data",
     policies: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="The policies to replay.", show_default="all")
     ] = None,
@@ -214,7 +220,7 @@ def replay(
 
     Each replay is written into the run directory, and the page What if shows it.
     """
-    replays = views.replay_as_object(RunDirectory(run_dir), views.policies_of(policies))
+    replays = views.replay_as_object(views.run_named(run, root, date), views.policies_of(policies))
     if as_json:
         _print_json(replays)
     else:

@@ -29,8 +29,7 @@ from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.tree import plan_of
 from skewless_cli import say
 
-#: Rows of a result that are shown.
-_SHOWN = 10
+_SHOWN = 10  # rows of a result
 
 
 def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
@@ -127,11 +126,9 @@ def comparison_as_object(found: Comparison) -> dict[str, Any]:
 
 
 def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
-    """The name of the first numeric aggregate, and the rows of the result with its largest values.
+    """The name of the first numeric aggregate, and the rows of the longest window with its largest values.
 
-    Of several windows only the longest is looked at.
-
-    The committed files are read batch by batch, and only the rows to be shown are kept, since a result may be large.
+    Files are read batch by batch, as a result may be large.
     """
     spec, commit = run.job().spec, run.commit_of(RESULT_STEP)
     if commit is None:
@@ -158,15 +155,15 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
     return by, best
 
 
-#: The signs of a value that are shown at most.
-_WIDEST = 48
-#: Columns of the bar that shows when a part of a step ran.
-_BAR = 40
+#: The signs of a value that are shown at most, and of the bar that shows when a part of a step ran.
+_WIDEST, _BAR = 48, 40
 
 
 def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run: first how it stands."""
     say(console, f"{run.job().spec.name}, {run.job().part}: {state_of(run).sentence}", state_of(run).kind)
+    for line in quality.failures(len(run.job().spec.quality.expectations)) if (quality := run.quality()) else ():
+        say(console, f"  {line}")
     if (savings := run.savings()) is not None:
         say(console, savings.sentence)
     _hottest(run, console)
@@ -311,12 +308,10 @@ def _quality(run: RunDirectory, console: Console) -> None:
     if quality is None:
         console.print("data quality: not validated")
         return
-    own = len(run.job().spec.quality.expectations)
-    failed = quality.failures(own)
     held = sum(check.success for check in quality.checks)
     told = f"data quality: {quality.verdict.sentence}, {held} of {len(quality.checks)} checks passed"
     say(console, told, quality.verdict.kind)
-    for line in [*failed, *quality.warnings(own)]:
+    for line in quality.warnings(len(run.job().spec.quality.expectations)):
         say(console, f"  {line}")
     for line in quality.bands.sentences if quality.bands else ():
         say(console, f"  {line}")

@@ -14,8 +14,10 @@ from rich.table import Table
 from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Amounts
 from skewless.errors import PlanError, RunDirectoryError, SpecError, nearest
 from skewless.planner.policies import POLICIES
+from skewless.publication.retention import found_run, order_of
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import runs_below
+from skewless.run.folder import folders_in, folders_of_jobs, runs_below
+from skewless.run.objects.location import as_written
 from skewless.run.run_bills import Night, Rates, nights, rates_of
 from skewless.run.storage import Storage
 from skewless.spec.spec import JobSpec
@@ -23,6 +25,25 @@ from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_st
 from skewless_cli import say
 from skewless_cli.run_view import figure
 from skewless_lake.replays import replayed
+
+
+def run_named(name: str, root: str, date: str | None) -> RunDirectory:
+    """A run by its directory; or by its job's name the newest run, of the last day or of the one that is given."""
+    runs = runs_below(root)
+    fs, folders = folders_of_jobs(runs)
+    jobs, run = {folder.rpartition("/")[2]: folder for folder in folders}, RunDirectory(name)
+    if run.exists("job.json"):
+        return run
+    if name not in jobs:
+        raise RunDirectoryError(f"run {name}", f"a run directory, or a job with runs in {runs}", "neither",
+                                nearest(name, jobs) if jobs else "run a job first")  # fmt: skip
+    every = (found_run(as_written(fs, runs, place)) for place in folders_in(fs, jobs[name]))
+    found = [one for one in every if one]
+    of_day = [one for one in found if date in {None, str(one.part.date)}]
+    if not of_day:
+        raise RunDirectoryError(f"job {name}", f"a run of {date or 'a day'}", "none",
+                                f"its days: {', '.join(sorted({str(one.part.date) for one in found}))}")  # fmt: skip
+    return max(of_day, key=order_of).run
 
 
 def costs_as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, Any]:

@@ -81,11 +81,7 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher = lamb
 
 
 def finish_run(spark: SparkSession, run: RunDirectory) -> Finished:
-    """Merge and validate a run whose stages are committed, and do its last step: publish it, or compare it.
-
-    Raises:
-        QualityError: the result failed validation, or differs where it must not; nothing was published.
-    """
+    """Merge and validate a run whose stages are committed, and do its last step: publish it, or compare it."""
     import_soon()
     with spark_step(run, "merge"), spark_jobs(spark):
         merge_states(spark, run)
@@ -132,11 +128,7 @@ class NoClusterError(SkewlessError):
 
 
 def cluster_name(name: str) -> str:
-    """The name of a cluster, checked: leases and files have it in their names.
-
-    Raises:
-        SpecError: it is too long, or has other characters.
-    """
+    """The name of a cluster, checked: leases and files have it in their names."""
     if not re.fullmatch(_NAME, name):
         raise SpecError(
             "option --cluster", "a name of at most 50 letters, digits, dots, hyphens and underscores", repr(name[:80])
@@ -145,11 +137,7 @@ def cluster_name(name: str) -> str:
 
 
 def parse_clusters(options: Sequence[str]) -> list[Cluster]:
-    """Clusters from options of the form ``NAME=MASTER``.
-
-    Raises:
-        SpecError: an option has another form, or a name occurs twice.
-    """
+    """Clusters from options of the form ``NAME=MASTER``."""
     clusters: list[Cluster] = []
     for text in options:
         name, _, master = text.partition("=")
@@ -177,9 +165,6 @@ def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: W
 
     Returns:
         The first of the clusters that are still running at the end.
-
-    Raises:
-        NoClusterError: all of them have ended; it says why the last one did.
     """
     stage, processes = 0, list[_Process]()
     with ExitStack() as started:

@@ -214,11 +214,7 @@ def spark_reads(spark: SparkSession, location: str) -> bool:
 
 
 def require_writer(spark: SparkSession, location: str, kind: str) -> None:
-    """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
-
-    Raises:
-        RunDirectoryError: Spark has no file system for the run directory.
-    """
+    """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone."""
     if kind != "parquet" and not spark_reads(spark, location):
         raise RunDirectoryError(
             f"run directory {location}", f"a path that Spark can write, for a result as {kind}",

@@ -36,9 +36,6 @@ def once(
     Args:
         committed: the outcome that is committed, by whichever attempt; None if none is.
         work: does the step and commits it, under a fence.
-
-    Raises:
-        FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
     if (outcome := committed()) is not None:
         return outcome
@@ -65,10 +62,6 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
     Yields:
         The fence for the attempt that may commit. It is None if the run directory's file system has no leases: then the
         first attempt to commit wins.
-
-    Raises:
-        LeaseError: the lease cannot be renewed.
-        DocumentError: an earlier attempt was admitted, and its manifest cannot be read.
     """
     if not has_leases(run):
         yield None

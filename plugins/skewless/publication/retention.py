@@ -76,7 +76,7 @@ def unmade_folders(fs: Any, folder: str, before: dt.datetime) -> Iterator[str]:
                 yield path
 
 
-def _read(location: str) -> FoundRun | None:
+def found_run(location: str) -> FoundRun | None:
     """A run directory; None if it cannot be read: what nobody understands, nobody removes."""
     try:
         run = RunDirectory(location)
@@ -179,7 +179,7 @@ def fates(
         RunDirectoryError: the folder cannot be opened.
     """
     fs, folders = folders_of_jobs(runs_folder)
-    found = ([_read(as_written(fs, runs_folder, run)) for run in folders_in(fs, folder)] for folder in folders)
+    found = ([found_run(as_written(fs, runs_folder, run)) for run in folders_in(fs, folder)] for folder in folders)
     jobs = [[one for one in job if one is not None] for job in found]
     runs = [one for job in jobs for one in job]
     current = _current([one for one in runs if not one.of_table]) | _in_tables(runs, shown_by_table)
@@ -219,7 +219,7 @@ def _remove(run: RunDirectory, path: str) -> None:
 
 def _fates(runs: Sequence[FoundRun], current: set[str], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
     nights = (one for one in runs if one.finished)
-    newest = sorted(nights, key=_order, reverse=True)
+    newest = sorted(nights, key=order_of, reverse=True)
     # Runs whose rows were combined where they were read are no guide to a warm start: those before them are.
     routed = itertools.islice((one for one in newest if _routed(one.run)), KEPT_RUNS)
     kept = {one.run.root for one in [*newest[:KEPT_RUNS], *routed]}
@@ -239,7 +239,8 @@ def _routed(run: RunDirectory) -> bool:
         return True
 
 
-def _order(one: FoundRun) -> tuple[dt.date, str, float]:
+def order_of(one: FoundRun) -> tuple[dt.date, str, float]:
+    """Ascends to the newest run of the last part."""
     return one.part.date, one.part.hour or "", one.last_sign.timestamp() if one.last_sign else 0.0
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from difflib import get_close_matches
 from typing import Annotated, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from croniter import CroniterBadCronError, CroniterBadDateError, croniter
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
@@ -99,7 +100,8 @@ class Schedule(Frozen):
         try:
             ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):  # an OSError is a folder of zones, or too long a name
-            raise ValueError("should be an IANA time zone like 'Europe/Zurich'") from None
+            like = get_close_matches(zone, available_timezones(), n=1) or ["Europe/Zurich"]
+            raise ValueError(f"should be an IANA time zone like {like[0]!r}") from None
         return zone
 
     @model_validator(mode="after")
