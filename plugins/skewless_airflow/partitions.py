@@ -118,7 +118,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
         super().__init__(*crons, timezone=timezone)
         self._unit, self._offset = unit, offset
         # Airflow shows it in the list of DAGs and on the page of a DAG.
-        self.description = f"{self.description}; computes {covered_words(unit, offset)}"
+        self.description = f"{self.description}, {self.covered.timezone}; computes {covered_words(unit, offset)}"
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> PartTimetable:

@@ -100,7 +100,7 @@ def test_the_schedule_is_the_specs(small: Path) -> None:
         "unit": "day", "offset": -1,
     }  # fmt: skip
     assert dag.schedule.summary == "30 0 * * *"
-    assert str(dag.schedule.description).endswith("; computes the day before")
+    assert str(dag.schedule.description).endswith(", Europe/Zurich; computes the day before")
 
 
 @pytest.mark.parametrize("path", sorted((PROJECT / "jobs" / "catalog").glob("*.yaml")), ids=lambda path: path.stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import io
 import json
 import re
@@ -481,8 +482,10 @@ def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(
 def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_keys(
     viewer: TestClient, simulation: Simulation
 ) -> None:
-    for number, differ in enumerate((0, 2, 0)):
-        Moments(run_location(f"{DAG}+shadow", f"night{number}"), simulation).compare(differ)
+    for number, (night, differ) in enumerate(((0, 1), (1, 2), (2, 0), (0, 0))):  # the last is of the first's day
+        date = simulation.job.date + dt.timedelta(days=night)
+        of_night = dataclasses.replace(simulation, job=simulation.job.model_copy(update={"date": date}))
+        Moments(run_location(f"{DAG}+shadow", f"night{number}"), of_night).compare(differ)
     text = viewer.get(f"/skewless/dags/{DAG}/comparisons?group=shadow").text
     assert "3 nights compared, 1 differ<" in text
     assert text.count("400") == 4, "each night, and the summary of the one that differs"

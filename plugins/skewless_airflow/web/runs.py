@@ -155,8 +155,8 @@ def timings(session: Session, dag_ids: Sequence[str], now: dt.datetime, days: in
     query = select(DagModel).where(DagModel.dag_id.in_(dag_ids))
     found = {}
     for dag in session.scalars(query):
-        summary = str(dag.timetable_summary or dag.timetable_description)
-        schedule = "by hand" if summary in {"None", ""} else summary
+        by_hand = dag.timetable_summary in {"None", "", None}
+        schedule = "by hand" if by_hand else str(dag.timetable_description or dag.timetable_summary)
         paused = Timing(f"{schedule}, paused", None)
         stored = None if dag.is_paused else _stored(session, dag.dag_id)
         runs = stored.iter_dagrun_infos_between(today - dt.timedelta(days=days - 1), today) if stored else ()

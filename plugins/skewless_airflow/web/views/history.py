@@ -201,7 +201,7 @@ class ComparedNight:
 
 @dataclass(frozen=True)
 class ComparisonsHistory:
-    """The compared runs among the latest ones that were ``seen``, newest first; ``wanted`` is how many there are."""
+    """The nights compared by the latest runs ``seen``, each by its last one, newest first; of ``wanted`` runs."""
 
     nights: tuple[ComparedNight, ...]
     wanted: int
@@ -227,6 +227,7 @@ def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = ""
         seen += 1
         with suppress(SkewlessError):  # the page of that run shows the error
             job, comparison = read_job(run.directory), read_comparison(run.directory)
-            if job is not None and comparison is not None:
+            known = {night.part for night in nights}
+            if job is not None and comparison is not None and job.date not in known:
                 nights.append(ComparedNight(run.run_id, job.date, comparison))
     return ComparisonsHistory(tuple(nights), len(runs), seen)
