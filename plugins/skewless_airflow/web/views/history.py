@@ -227,7 +227,6 @@ def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = ""
         seen += 1
         with suppress(SkewlessError):  # the page of that run shows the error
             job, comparison = read_job(run.directory), read_comparison(run.directory)
-            known = {night.part for night in nights}
-            if job is not None and comparison is not None and job.date not in known:
+            if job and comparison and job.date not in {night.part for night in nights}:
                 nights.append(ComparedNight(run.run_id, job.date, comparison))
     return ComparisonsHistory(tuple(nights), len(runs), seen)
