@@ -84,10 +84,12 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
 
     (extra,) = _events()
     assert (extra["run"], extra["turn"]) == (str(run), 2)
-    assert (extra["rows"], extra["keys"]) == (int(np.sum(COUNTS)), 50)
+    assert (extra["rows"], extra["keys"], extra["state"]) == (int(np.sum(COUNTS)), 50, "published")
+    assert (extra["published_rows"], extra["withheld_rows"]) == (extra["rows"], 0)
     assert extra["path"] == f"{tmp_path}/out/date={played.job.date}"
     assert extra["quality"] == {
-        "passed": True, "expectations": 1, "failed": 0, "warnings": [], "quarantined_keys": 0, "ledger_balanced": True,
+        "passed": True, "verdict": "passed", "expectations": 1, "failed": 0, "warnings": [], "quarantined_keys": 0,
+        "ledger_balanced": True,
     }  # fmt: skip
     assert 1.0 <= extra["balance"]["max_over_mean"] < 1.2
     assert extra["stages"] == len(played.reports)
