@@ -79,7 +79,7 @@ class Case:
         """Play it with some proposals of ``adaptive`` forbidden: its figures, and the proposals that were taken."""
         with forbidding(forbidden):
             outcome, run = simulate(self.keys(), self.reducers, policy, **self.how)
-        slots, rows = run.job.spec.routing.parallelism, outcome.messages
+        slots, rows = run.job.slots_at(), outcome.messages
         tasks, load = sum(len(plan.tasks) for plan in run.plans), sum(run.makespans)
         beside = FORWARD_COST_ROWS * outcome.rows_forwarded + STATE_COST_ROWS * run.state_pairs + TASK_COST_ROWS * tasks
         figures = Figures(

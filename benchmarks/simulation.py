@@ -236,7 +236,7 @@ class Simulation:
         left = np.bincount(numbers[~kept], minlength=keys + 1)
         queued_rows, processed = (np.bincount(part, minlength=count) for part in (tasks, tasks[kept]))
         busy = self._busy_seconds(numbers[kept], tasks[kept], processed)
-        self.makespans.append(makespan(busy, self.job.spec.routing.parallelism))
+        self.makespans.append(makespan(busy, self.job.slots_at()))
         states = self._count_states(plan, numbers[kept], tasks[kept])
         return StageReport(
             stage=plan.epoch,

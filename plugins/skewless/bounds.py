@@ -29,17 +29,17 @@ NOT_MEASURED = "not measured: the rows of each task were not counted"
 Floats = npt.NDArray[np.float64]
 
 
-def makespan(loads: Floats, parallelism: int) -> float:
-    """When the last task is done, if ``parallelism`` tasks run side by side and are started in their order.
+def makespan(loads: Floats, slots: int) -> float:
+    """When the last task is done, if ``slots`` tasks run side by side and are started in their order.
 
     Spark starts the tasks of a stage by partition, each as soon as another task has ended (list scheduling, Graham
     1966). If no task waits it is the largest of the loads, which are rows or seconds.
     """
-    if len(loads) <= parallelism:
+    if len(loads) <= slots:
         return float(loads.max(initial=0.0))
-    ends = loads[:parallelism].tolist()
+    ends = loads[:slots].tolist()
     heapq.heapify(ends)
-    for load in loads[parallelism:].tolist():
+    for load in loads[slots:].tolist():
         heapq.heapreplace(ends, ends[0] + load)
     return float(max(ends))
 
@@ -64,12 +64,12 @@ class Keys(NamedTuple):
         return heaviest_first(self.weights, self.total)
 
 
-def certify(keys: Keys, tasks: int, makespan: float | None, *, predicted: bool = False) -> Certificate:
+def certify(keys: Keys, tasks: float, makespan: float | None, *, predicted: bool = False) -> Certificate:
     """Hold a largest load to the best of the bounds that hold and say what follows.
 
     Args:
         tasks: tasks that run side by side, at least 1, however many a plan has: a decision and a finished run are
-            both held to all of them being busy all the time.
+            both held to all of them being busy all the time. Of stages with unlike slots it is their mean.
         makespan: the largest load of a task, in rows; None if it was not measured: then nothing is claimed.
         predicted: whether the makespan is a forecast's, which may be too low, and not a measured one.
 
@@ -85,7 +85,7 @@ def certify(keys: Keys, tasks: int, makespan: float | None, *, predicted: bool =
     best = next(bound for bound in bounds if bound.rows >= most * (1.0 - 1e-12))
     return Certificate(
         total_rows=total,
-        tasks=tasks,
+        tasks=round(tasks),
         fair_rows=bounds[0].rows,
         heaviest_key=key,
         heaviest_rows=rows,
@@ -93,7 +93,7 @@ def certify(keys: Keys, tasks: int, makespan: float | None, *, predicted: bool =
         bound_rows=best.rows,
         makespan_rows=makespan,
         gap=_gap(makespan, best, predicted),
-        conclusion=_conclusion(bounds, best, tasks, makespan, key, rows / total if total else 0.0),
+        conclusion=_conclusion(bounds, best, round(tasks), makespan, key, rows / total if total else 0.0),
         bound_name=best.name,
     )
 
@@ -144,7 +144,7 @@ def _conclusion(
     return f"the largest task is {gap:.0%} above the best possible"
 
 
-def known_bounds(ordered: Floats, total: float, tasks: int, splittable: bool) -> list[Bound]:
+def known_bounds(ordered: Floats, total: float, tasks: float, splittable: bool) -> list[Bound]:
     """All bounds of the largest load that hold, the fair share first; in O(n log n) of n keys, heaviest first.
 
     With ``n(j)`` the j-th heaviest key and W tasks:
@@ -164,7 +164,7 @@ def known_bounds(ordered: Floats, total: float, tasks: int, splittable: bool) ->
     fair = Bound(total / tasks, "fair share")
     if splittable or not ordered.size:
         return [fair]
-    return [fair, Bound(float(ordered[0]), "heaviest key"), _crowded(ordered, tasks)]
+    return [fair, Bound(float(ordered[0]), "heaviest key"), _crowded(ordered, round(tasks))]
 
 
 def _crowded(ordered: Floats, tasks: int) -> Bound:

@@ -68,6 +68,7 @@ def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any],
     """A spec over an input, with sections added or replaced.
 
     Plan 0 is not made from a sample of the keys unless that is asked for: a test has too few rows for several stages.
+    Slots are as many as there may be reducers, so that plans are the same on any machine.
     """
     fields["routing"] = {"first_plan": ["last_run"], **fields.get("routing", {})}
     raw = {
@@ -79,7 +80,14 @@ def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any],
         "output": {"path": str(path.parent / "published"), "files": 2},
         **fields,
     }
-    return parse_spec(yaml.safe_dump(raw, sort_keys=False))
+    return on_slots(parse_spec(yaml.safe_dump(raw, sort_keys=False)))
+
+
+def on_slots(spec: JobSpec, slots: int | None = 0) -> JobSpec:
+    """A spec for so many slots: None for those that Spark tells; 0 for what it says itself, or one for each reducer."""
+    routing = spec.routing
+    wanted = slots if slots != 0 else routing.slots or routing.most_reducers
+    return spec.model_copy(update={"routing": routing.model_copy(update={"slots": wanted})})
 
 
 def prepared(folder: Path, spec: JobSpec, name: str = "run", *, date: dt.date = DATE) -> RunDirectory:

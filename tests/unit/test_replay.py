@@ -175,7 +175,7 @@ def elastic(**routing: Any) -> Simulation:
 def test_reducers_that_come_and_go_change_no_bound(routing: dict[str, Any], reducers: int) -> None:
     run = elastic(**routing)
     assert len(run.plans[-1].ring.tokens) == reducers != len(run.plans[0].ring.tokens)
-    slots = run.job.spec.routing.parallelism
+    slots = run.job.slots_at()
     found = run_certificate(run.job, run.reports)
     assert (found.tasks, found.total_rows) == (slots, run.job.rows)
     assert found.fair_rows == found.bound_rows == run.job.rows / slots

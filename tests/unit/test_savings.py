@@ -19,6 +19,8 @@ from skewless_lake import replays
 from skewless_lake.replays import keep_savings
 from tests.unit import synthetic
 
+POLICIES = ("adaptive", "static")
+
 
 @cache
 def played(policy: str = "adaptive", exponent: float = 1.1) -> Simulation:
@@ -76,6 +78,36 @@ def test_seconds_are_told_where_each_task_has_measured_its_own() -> None:
     (first, *others) = ours[0].tasks
     one_unknown = ours[0].model_copy(update={"tasks": (first.model_copy(update={"busy_seconds": None}), *others)})
     assert told(played(), reports=[one_unknown, *ours[1:]]).seconds is None
+
+
+def test_a_time_is_not_told_where_a_replay_may_be_further_off_or_keys_cost_unlike() -> None:
+    run, ours = played(), timed(played(), 0.001)
+    off = replay(run.job, ours, "static").model_copy(update={"error": 0.2})
+    found = savings_of(run.job, run.plans, ours, lambda: off)
+    assert found.seconds is not None
+    assert (found.against_seconds, found.seconds_saved) == (None, None)
+    assert " s in place of " not in found.sentence
+    last = ours[-1].histogram
+    dear = last.model_copy(
+        update={"head_seconds": {max(last.head, key=last.head.__getitem__): 50.0}, "tail_seconds": 9.0}
+    )
+    unlike = [*ours[:-1], ours[-1].model_copy(update={"histogram": dear})]
+    assert told(run, reports=unlike).against_seconds is None
+
+
+@pytest.mark.parametrize("slots", [2, 4, 16])
+def test_what_was_saved_is_by_the_slots_that_there_were(slots: int) -> None:
+    """Eight tasks on two slots wait for each other, on sixteen for the longest: as the loads say, nothing else."""
+    ours, plain = (
+        [one.model_copy(update={"slots": slots}) for one in timed(played(policy), 0.001)] for policy in POLICIES
+    )
+    found = told(played(), reports=ours)
+    assert found.over_bound == pytest.approx(1.0 + (run_certificate(played().job, ours).gap or 0.0), abs=1e-4)
+    assert found.against_seconds == pytest.approx(longest_seconds(played().job, plain), rel=0.02)
+    mixed = [ours[0], *(one.model_copy(update={"slots": 2 * slots}) for one in ours[1:])]
+    rows = [one.processed_rows for one in ours]
+    fair = run_certificate(played().job, mixed).fair_rows
+    assert fair == pytest.approx(rows[0] / slots + sum(rows[1:]) / (2 * slots)), "each stage by its own"
 
 
 def test_where_nothing_was_to_be_saved_or_routing_did_not_pay_it_says_so() -> None:

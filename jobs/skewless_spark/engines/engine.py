@@ -51,9 +51,7 @@ class Engine:
         wave = scanned_bytes(stage.spark, job, admitted)
         sizes = [*wave, *(file.size_bytes for file in backlog)]
         return {
-            "spark.sql.files.maxPartitionBytes": str(
-                split_bytes(sizes, job.combine_splits, job.spec.routing.parallelism)
-            ),
+            "spark.sql.files.maxPartitionBytes": str(split_bytes(sizes, job.combine_splits, job.slots_at())),
             "spark.sql.files.openCostInBytes": "0",
             "spark.sql.files.minPartitionNum": "1",  # of more, Spark would take an even share of the bytes as the limit
         }

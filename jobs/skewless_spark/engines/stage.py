@@ -69,7 +69,7 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
         report = engine.report(stage, files, read, seen)
         tallied = stage.tally.counts if stage.tally else {}
         seconds = {"stage_seconds": round(time.monotonic() - started, 3)}
-        report = report.model_copy(update={**tallied, **seconds, "work": seen.work()})
+        report = report.model_copy(update={**tallied, **seconds, "work": seen.work(), "slots": seen.slots})
     with timed("commit"):
         return commit_stage(stage, attempt, report, files)
 

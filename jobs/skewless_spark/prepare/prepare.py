@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
+from pyspark.sql import SparkSession
+
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.quality import Check, InputChecks
@@ -25,6 +27,8 @@ from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.earlier_runs import skipped_parts
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.sampled_keys import sample_keys
+from skewless_spark.session.session import slots_to_come
+from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.locations import check_apart, check_kept, input_location, output_location
 
 
@@ -64,7 +68,7 @@ def prepare(
             shown = latest_turn(job) if publishes else 0
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
-        run.begin(job.model_copy(update={"warm_from": warm_from, "skipped": skipped}))
+        run.begin(job.model_copy(update={"warm_from": warm_from, "skipped": skipped, "slots": _slots(master)}))
     job = _same(run, spec, part, root)
     if job.facts is not None:
         if not run.exists(INPUT_CHECKS):
@@ -78,6 +82,11 @@ def prepare(
             run.write_once("decisions/0000.json", _first_decision(job))
         run.enact(run.decision(0))
     return job
+
+
+def _slots(master: str | None) -> int | None:
+    spark = SparkSession.getActiveSession()
+    return JobsSeen(spark).slots if spark else slots_to_come(master)
 
 
 def require_input(checks: Sequence[Check], hint: str) -> list[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -128,6 +129,8 @@ ALWAYS = {
 #: Masters whose executor is in the driver's process. It listens, and other users of the machine can reach it: so it
 #: asks for a secret, which Spark makes itself only for these masters.
 _IN_ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
+#: Such a master, and how many tasks it runs at one time.
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\])?")
 
 #: The options of spark-submit, where this process is to start it.
 SUBMITTED = "SKEWLESS_SUBMITTED"
@@ -185,6 +188,18 @@ def start_soon(app: str, master: str | None) -> None:
             build_session(app, master)
 
     threading.Thread(target=start, name="start of Spark", daemon=True).start()
+
+
+def slots_to_come(master: str | None) -> int | None:
+    """How many tasks a session of this process will run at one time, before there is one; None unless ``local``."""
+    if SUBMITTED in os.environ:
+        options = shlex.split(os.environ[SUBMITTED])
+        master = master or next((value for name, value in pairwise(options) if name == "--master"), None)
+    elif "PYSPARK_GATEWAY_PORT" in os.environ:
+        start_java()
+        master = master or SparkConf().get("spark.master")
+    local = _LOCAL.fullmatch(master or "local[*]")
+    return (len(os.sched_getaffinity(0)) if local[1] == "*" else int(local[1] or 1)) if local else None
 
 
 def start_java() -> None:

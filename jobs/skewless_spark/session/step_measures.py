@@ -110,6 +110,16 @@ class JobsSeen:
         return int(self._context.conf().get("spark.task.cpus", "1"))
 
     @property
+    def slots(self) -> int | None:
+        """How many tasks the application runs at one time, by the executors that are there now; None if not known."""
+        try:
+            executors = self._told_in_parts(self._store.executorList(True))
+            return sum(int(one["totalCores"]) for one in executors) // self.task_cores or None
+        except SILENT as err:
+            log.info("slots of Spark are not known: %s", err)
+            return None
+
+    @property
     def silent(self) -> bool:
         """Whether jobs have run since of which nothing is known."""
         return self._last() > self._before and not self.jobs()

@@ -36,6 +36,7 @@ from skewless_spark.branches import outcome_of_tasks
 from skewless_spark.engines.stage import commit_stage, run_stage
 from skewless_spark.session.session import under_settings
 from skewless_spark.session.step_lease import address_of_leases, has_leases, once
+from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import Tally, placing_settings
 from skewless_spark.stage.measured_stage import measure
@@ -57,7 +58,8 @@ def _counted(
     files = [file for kind in kinds for task in in_order for file in task.files if file.kind == kind]
     report = measure(stage, files, CountsRead(run, stage.columns))
     tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows, "stage_seconds": round(seconds(), 3)}
-    report = report.model_copy(update=tallied)
+    slots = sum({one.cluster: one.slots for one in done}.values()) or None
+    report = report.model_copy(update={**tallied, "slots": slots})
     tasks = {str(plan.tasks[done.task]): TaskShare(cluster=done.cluster, seconds=done.seconds) for done in in_order}
     attempt.write(STAGE_SHARES, StageShares(stage=routed.stage, routed_by=routed.cluster, tasks=tasks))
     return commit_stage(stage, attempt, report, files)
@@ -233,7 +235,7 @@ class _Participation:
         job = run.job()
         self._shared = Stage(spark, run, JobColumns.of(job), run.plan(stage), in_pieces=True)
         self._claims = Claims()
-        slots = _slots(spark)
+        self._slots = slots = _slots(spark)
         # As many as it can work on at the same time, and a few more that are prepared meanwhile, so that no slot idles.
         self._room = slots + max(1, slots // 2)
         self._at_work = threading.BoundedSemaphore(slots)
@@ -321,7 +323,9 @@ class _Participation:
     def _reduced(self, task: int, folder: str, seconds: float) -> str:
         kinds = (NATIVE, PYTHON, BACKLOG)
         files = [file for kind in kinds for file in written(self._attempt, kind, f"{folder}/kind={kind}")]
-        return SharedTask(task=task, cluster=self._cluster, seconds=seconds, files=tuple(files)).sealed()
+        return SharedTask(
+            task=task, cluster=self._cluster, slots=self._slots, seconds=seconds, files=tuple(files)
+        ).sealed()
 
     def _route(self) -> str:
         if self._shared.plan.takes_all:
@@ -365,4 +369,4 @@ def _slots(spark: SparkSession) -> int:
     """How many tasks this cluster runs at once. A standalone cluster knows it only once its executors have started."""
     if not (spark.sparkContext.master or "").startswith("local"):
         spark.range(1).count()
-    return spark.sparkContext.defaultParallelism
+    return JobsSeen(spark).slots or spark.sparkContext.defaultParallelism

@@ -64,7 +64,7 @@ class Savings(Document):
         over_bound: the makespans of the stages together, over the best there could be; at least 1.
         against_over_bound: the same under plain hashing, by a replay.
         seconds: what the longest tasks of the stages took together, where each task measured its time.
-        against_seconds: the same under plain hashing.
+        against_seconds: the same under plain hashing, where that is known to a tenth.
     """
 
     sentence: str = Field(max_length=2_000)

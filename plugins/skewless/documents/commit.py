@@ -112,10 +112,15 @@ class RoutedRows(Document):
 
 
 class SharedTask(Document):
-    """One virtual task, done, and exactly what was written: what its lease's holder commits through the fence."""
+    """One virtual task, done, and exactly what was written: what its lease's holder commits through the fence.
+
+    Attributes:
+        slots: how many tasks the cluster runs at one time.
+    """
 
     task: int = Field(ge=0)
     cluster: str
+    slots: int = Field(default=1, ge=1)
     seconds: float = Field(ge=0)
     files: tuple[CommittedFile, ...]
 

@@ -49,8 +49,7 @@ class Certificate(Frozen):
         heaviest_key: key text of the heaviest key known, if any.
         splittable: whether a key may be split over tasks.
         bound_rows: the best (largest) of the bounds that hold.
-        makespan_rows: the largest load of a task, in rows; with speeds, in rows of a task of speed 1. Null if it was
-            not measured.
+        makespan_rows: the largest load of a task, in rows. Null if it was not measured.
         gap: ``makespan / bound - 1``; 0 if there is nothing to do, null if nothing was measured. A measured gap is
             at least 0. A predicted one may be below it: the prediction may be some rows short.
         bound_name: which bound is the best; the first of equals.

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from skewless.columns import Columnar, Columns, column, exact_sum, numbers
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
+from skewless.documents.stage_report import StageReport
 from skewless.documents.window import NO_WINDOW, InputFile, JobWindow, some_of
 from skewless.errors import PlanError, counted
 from skewless.spec.input import TABLES, FileFormat, TableName
@@ -155,6 +156,7 @@ class Job(Columnar, Document):
         skipped: names of the parts after the last published one before its own for which no run was begun, oldest
             first.
         facts: what is known of the input; None if the spec expects nothing of it.
+        slots: how many tasks the application ran at one time when the run was prepared; None where no Spark was there.
     """
 
     spec: JobSpec
@@ -174,6 +176,7 @@ class Job(Columnar, Document):
     window: JobWindow | None = None
     skipped: tuple[str, ...] = Field(default=(), max_length=1_000)
     facts: InputFacts | None = None
+    slots: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
@@ -279,7 +282,16 @@ class Job(Columnar, Document):
     @property
     def combine_splits(self) -> int:
         """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
-        return max(1, self.spec.routing.parallelism * SPLITS_PER_SLOT, -(-self.size_bytes // LARGEST_SPLIT_BYTES))
+        return max(1, self.slots_at() * SPLITS_PER_SLOT, -(-self.size_bytes // LARGEST_SPLIT_BYTES))
+
+    def slots_at(self, report: StageReport | None = None) -> int:
+        """How many tasks run at one time in a stage; without its report, before the first.
+
+        By ``routing.slots`` if the spec gives it; else what Spark said in that stage, or when the run was prepared.
+        Where Spark has not been asked yet, as many as there may be reducers.
+        """
+        routing, told = self.spec.routing, report.slots if report is not None else None
+        return routing.slots or told or self.slots or routing.most_reducers
 
     @property
     def last_stage(self) -> int:

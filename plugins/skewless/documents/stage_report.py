@@ -129,6 +129,7 @@ class StageReport(Columnar, Document):
         found_states: states of earlier stages that tasks went on from, where each key has one (``state: forward``).
         moved_states: those of them that were read from the files of another task, as their keys had moved.
         moved_bytes: the bytes of those, in memory.
+        slots: how many tasks the application ran at one time in the stage, by Spark; null in a simulation.
         work: what Spark did for the stage; null where that is not known, or where clusters shared the stage.
     """
 
@@ -149,6 +150,7 @@ class StageReport(Columnar, Document):
     found_states: Count | None = None
     moved_states: Count | None = None
     moved_bytes: Count | None = None
+    slots: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

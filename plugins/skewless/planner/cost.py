@@ -52,8 +52,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     Spark, and what the line fitted through the stages says, which a cold first stage makes too flat. The mean of all
     costs between is taken, each order of magnitude being as likely: ``(most - least) / ln(most / least)``.
     """
-    parallelism = job.spec.routing.parallelism
-    rows = np.array([makespan(report.processed.astype(np.float64), parallelism) for report in reports])
+    rows = np.array([makespan(report.processed.astype(np.float64), job.slots_at(report)) for report in reports])
     seconds = np.array([report.stage_seconds for report in reports])
     given = job.spec.routing.stage_overhead
     if given is not None:
@@ -63,7 +62,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     if not last_rows:
         return StageCost(0.0, 0.0)  # nothing was measured
     if (busy := reports[-1].busy_seconds) is not None:
-        work = makespan(busy, parallelism)
+        work = makespan(busy, job.slots_at(reports[-1]))
         return StageCost(max(0.0, last_seconds - work), work / last_rows)
     most, left = (max(0.0, last_seconds - one) / last_rows for one in (USUAL_OVERHEAD_SECONDS, MOST_OVERHEAD_SECONDS))
     varied = len(reports) > 1 and np.ptp(rows) > 0

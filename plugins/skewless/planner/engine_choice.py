@@ -77,7 +77,7 @@ def _unseen(job: Job, rows: int, splits: int, *, uneven: bool) -> EngineChoice:
     is known.
     """
     known = job.spec.map is None or job.spec.map.select is not None
-    seconds = rows * _state_seconds(job) / job.spec.routing.parallelism
+    seconds = rows * _state_seconds(job) / job.slots_at()
     few = job.counted and seconds <= UNSEEN_SECONDS
     if not known or not _cheap(job) or (uneven and not few) or seconds > FIRST_STAGE_SECONDS:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
@@ -87,7 +87,7 @@ def _unseen(job: Job, rows: int, splits: int, *, uneven: bool) -> EngineChoice:
 
 def combined_unseen(job: Job) -> bool:
     """Whether the input is so small that ``combine`` is as good as any engine, whatever its keys are."""
-    few = job.rows * _state_seconds(job) <= UNSEEN_SECONDS * job.spec.routing.parallelism
+    few = job.rows * _state_seconds(job) <= UNSEEN_SECONDS * job.slots_at()
     return few and job.counted and job.splittable and _cheap(job)
 
 
@@ -113,24 +113,24 @@ def _row_seconds(job: Job) -> float:
 
 
 def _uneven(job: Job, rows: int, largest_split: int) -> bool:
-    return largest_split > UNEVEN * max(1.0, rows / job.spec.routing.parallelism)
+    return largest_split > UNEVEN * max(1.0, rows / job.slots_at())
 
 
 def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split: int, *, named: bool) -> EngineChoice:
     keys = counts.keys_in(rows)
     states = min(float(rows), splits * counts.keys_in(rows / splits))
     each, routing = _state_seconds(job), job.spec.routing
-    parallelism, given = routing.parallelism, routing.stage_overhead
-    stage = (USUAL_OVERHEAD_SECONDS if given is None else given) * parallelism  # one more than combine needs
+    slots, given = job.slots_at(), routing.stage_overhead
+    stage = (USUAL_OVERHEAD_SECONDS if given is None else given) * slots  # one more than combine needs
     tasks = routing.reducers * TASK_SECONDS
     # While one task reads the largest split, the other slots wait.
-    more = max(0.0, largest_split - rows / parallelism) * (_row_seconds(job) + SENT_ROW_SECONDS) * parallelism
+    more = max(0.0, largest_split - rows / slots) * (_row_seconds(job) + SENT_ROW_SECONDS) * slots
     seconds = {"combine": states * each + more, "staged": rows * ROW_SECONDS + keys * each + stage + tasks}
     # Where it is not known what a row costs, or where it costs so much, keys may differ.
     if _cheap(job):
-        hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / parallelism)
+        hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / slots)
         # While one task has rows of a key that nobody can split, the other slots wait.
-        waiting = hot * rows * (_row_seconds(job) + SENT_ROW_SECONDS) * parallelism
+        waiting = hot * rows * (_row_seconds(job) + SENT_ROW_SECONDS) * slots
         seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting + tasks
     # Where a row may cost anything, a large split may take any time.
     uneven = _uneven(job, rows, largest_split) and None in (one.row_seconds for one in job.algebra.values())
@@ -190,7 +190,7 @@ def _with_tasks(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogr
         # Spark's hash gives each task about as many of the other rows.
         others = np.full(tasks, (seen.seen_rows - rows.sum()) / tasks)
         placed = place_whole(rows, others)
-        slots = job.spec.routing.parallelism
+        slots = job.slots_at()
         if makespan(others + placed.loads(rows, tasks), slots) > WHOLE_ENOUGH * seen.seen_rows / min(slots, tasks):
             placed = pour(rows, others)
         head = placed.as_head([key for _, key in heavy])

@@ -219,9 +219,9 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     """
     routing = job.spec.routing
     asked = "probe" in routing.first_plan and row_seconds_before(job, known.seen) is None and known.overhead_rows
-    if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * routing.parallelism:
+    if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * job.slots_at():
         return {}
-    tasks = min(TASKS_PER_SLOT * routing.parallelism, job.rows // LEAST_TASK_ROWS)
+    tasks = min(TASKS_PER_SLOT * job.slots_at(), job.rows // LEAST_TASK_ROWS)
     factor = min(MOST_BUCKETS, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
     return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
 
@@ -261,7 +261,7 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
 def _words(taken: PricedPlan) -> str:
     if taken.proposal.action == "stand still":
         return "the plain ring, as no other plan costs less"
-    who = "largest task" if len(taken.loads) <= taken.forecast.parallelism else "fullest slot"
+    who = "largest task" if len(taken.loads) <= taken.forecast.slots else "fullest slot"
     return f"{taken.proposal.action}: {taken.proposal.sentence}; the {who} is to get {taken.makespan_rows:,.0f} rows"
 
 

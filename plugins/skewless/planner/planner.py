@@ -80,13 +80,14 @@ def _revised_engine(job: Job, plan: RoutingPlan, report: StageReport) -> Decisio
     if asked is not None or report.stage > 0 or not rows:
         return None
     places = POLICIES[plan.policy].places
-    choice = choose_engine(job, KeyCounts.of_report(report), rows, job.combine_splits, named=places)
+    now = job.model_copy(update={"slots": job.slots_at(report)})
+    choice = choose_engine(now, KeyCounts.of_report(report), rows, job.combine_splits, named=places)
     if choice.traits.in_stages:
         return None
     here = plan.model_copy(update={"epoch": plan.epoch + 1})
     return Decision(
         stage=here.epoch, policy=plan.policy, engine=choice, queued_rows=rows, candidates=(), certificate=None,
-        sentence=choice.sentence, next_plan=plan_of_choice(job, here, choice, report.histogram if places else None),
+        sentence=choice.sentence, next_plan=plan_of_choice(now, here, choice, report.histogram if places else None),
     )  # fmt: skip
 
 
@@ -113,7 +114,7 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
         return Budget(None, "")
     last_input = forecast.waves[1] == len(job.waves)
     # A task that waits for another to end has no use for a budget: a stage then lasts several budgets, however even.
-    waits = len(expected) > forecast.parallelism
+    waits = len(expected) > forecast.slots
     if given is None and (waits or (last_input and not policy.places)):
         return Budget(None, "")
     if given is not None or not (policy.schedules or last_input):
@@ -173,16 +174,8 @@ def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certifica
     loads = forecast.head_loads
     first = int(np.argmax(loads)) if len(loads) else None
     heaviest = None if first is None else (forecast.keys[first], float(loads[first]))
-    speeds = forecast.speeds_under(taken.routing)
-    if (speeds != 1.0).any():
-        # Nobody knows which executor core a task will get, so no key can be held to the speed of one. Tasks that have
-        # one each can share the rows by their speeds; a core that has had none is taken to be as fast as the median.
-        idle = forecast.parallelism - len(speeds)
-        evened = (taken.loads * speeds).sum() / (speeds.sum() + idle) * forecast.parallelism
-        whole = Keys(float(taken.loads.sum() if idle < 0 else evened), heaviest, splittable=True)
-        return certify(whole, forecast.parallelism, taken.makespan_rows, predicted=True)
     known = Keys(max(float(taken.loads.sum()), float(loads.sum())), heaviest, job.splittable, weights=loads)
-    return certify(known, forecast.parallelism, taken.makespan_rows, predicted=True)
+    return certify(known, forecast.slots, taken.makespan_rows, predicted=True)
 
 
 def candidate_of(one: PricedPlan, still: PricedPlan, chosen: bool) -> Candidate:

@@ -68,7 +68,7 @@ def choose_budget(
     ``misses`` tell how the next forecast will be missed too. A stage costs ``overhead_rows`` of the largest task.
     """
     tasks = len(expected)
-    if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.parallelism:
+    if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.slots:
         return Budget(None, "")
     fresh = forecast.wave_rows / max(1, forecast.queued_rows)
     error = np.sqrt(spread * np.maximum(1.0, expected * fresh * (1.0 + min(forecast.scale, 1e6))))
@@ -223,7 +223,7 @@ class PricedPlan:
     @cached_property
     def makespan_rows(self) -> float:
         """When the last task is done, in rows of average cost."""
-        return makespan(self.loads, self.forecast.parallelism)
+        return makespan(self.loads, self.forecast.slots)
 
     @cached_property
     def cost_rows(self) -> float:
@@ -237,11 +237,7 @@ class PricedPlan:
         state_rows = STATE_COST_ROWS + self.forecast.setup_rows
         extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
         return (
-            self.makespan_rows
-            + self.later_rows
-            + self.split_error_rows
-            + self.error_rows
-            + extra / self.forecast.parallelism
+            self.makespan_rows + self.later_rows + self.split_error_rows + self.error_rows + extra / self.forecast.slots
         )
 
     def head(self) -> dict[str, tuple[tuple[int, int], ...]]:
@@ -357,4 +353,4 @@ def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: P
     moved = max(abs(before.get(task, 0.0) - after.get(task, 0.0)) for task in {**before, **after})
     spread = dispersion(forecast.plan, forecast.report)
     error = moved if job.in_order else math.sqrt(spread * moved * (1.0 + forecast.scale * stages))
-    return makespan(loads, forecast.parallelism) * (1.0 - 1.0 / stages), SURE * error
+    return makespan(loads, forecast.slots) * (1.0 - 1.0 / stages), SURE * error

@@ -74,8 +74,8 @@ def as_it_ran(
     and tasks are those of a run on counts along the recorded plans.
     """
     counts = WaveCounts.of_reports(job, reports)
-    recorded = iter(plans)
-    played = CountedRun(job, counts, stage_cost(job, reports), False, lambda *_: (next(recorded, None), ""))
+    recorded, slots = iter(plans), list(map(job.slots_at, reports))
+    played = CountedRun(job, counts, stage_cost(job, reports), slots, False, lambda *_: (next(recorded, None), ""))
     played.play(next(recorded))
     routed = not any(plan.takes_all for plan in plans)
     return _judged(AS_IT_RAN, job, reports, played.states if routed else None, decisions)
@@ -96,7 +96,7 @@ def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Rou
         return decision.next_plan, decision.sentence
 
     timed = all(report.tasks and report.busy_seconds is not None for report in reports)
-    run = CountedRun(changed, counts, stage_cost(job, reports), timed, follow)
+    run = CountedRun(changed, counts, stage_cost(job, reports), list(map(job.slots_at, reports)), timed, follow)
     run.play(plan)
     return run
 
@@ -108,7 +108,9 @@ def _under(job: Job, policy: str) -> Job:
     if policy in {"halving", "doubling"} and tokens is not None and tokens & (tokens - 1):
         tokens = None
     changed = routing.under(policy).model_copy(update={"tokens": tokens})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"engine": "staged", "routing": changed})})
+    return job.model_copy(
+        update={"slots": job.slots_at(), "spec": job.spec.model_copy(update={"engine": "staged", "routing": changed})}
+    )
 
 
 # Figures.
@@ -172,6 +174,7 @@ class CountedRun:
     """One run on counts: the rows of each item in each wave, what a stage takes, and who decides about the next one.
 
     Attributes:
+        slots: of each recorded stage; a stage beyond them has those of the last.
         timed: whether the tasks' own times were measured: the planner prices a stage by them.
         plans: of the stages played, in order, as are the reports and the sentences of the decisions after them.
     """
@@ -179,6 +182,7 @@ class CountedRun:
     job: Job
     counts: WaveCounts
     cost: StageCost
+    slots: Sequence[int]
     timed: bool
     follow: Follow
     plans: list[RoutingPlan] = field(default_factory=list)
@@ -242,7 +246,8 @@ class CountedRun:
     ) -> StageReport:
         queued, processed, _ = by_task
         admitted, backlog_in, forwarded = came
-        longest = makespan(processed.astype(np.float64), self.job.spec.routing.parallelism)
+        slots = self.slots[min(len(self.reports), len(self.slots) - 1)]
+        longest = makespan(processed.astype(np.float64), slots)
         busy = (self.cost.seconds_per_row * processed).tolist() if self.timed else [None] * len(processed)
         backlog_rows = int((queued - processed).sum())
         return StageReport(
@@ -259,6 +264,7 @@ class CountedRun:
                 for task, q, p, s, b in zip(plan.tasks, *(part.tolist() for part in by_task), busy, strict=True)
             ),
             histogram=self._histogram(left.by_item(len(self._seen)), backlog_rows),
+            slots=slots,
         )
 
     def _histogram(self, left: Rows, backlog_rows: int) -> Histogram:

@@ -1,8 +1,8 @@
 """How close a run came to the bound that no plan can beat: one definition for pages, command line and replay.
 
-A cluster runs ``parallelism`` tasks side by side, whatever the number of reducers is by now. So the bound is all rows
-divided by the parallelism, or the heaviest key where it may not be split. The makespan of a stage is that of its tasks
-started in order, each where one ends first (``skewless.bounds``). Stages follow each other, so their makespans add up.
+An application runs ``slots`` tasks side by side (``Job.slots_at``), whatever the number of reducers. So the bound of a
+stage is its rows divided by its slots, or the heaviest key where it may not be split. The makespan of a stage is that
+of its tasks started in order, each where one ends first (``skewless.bounds``). Stages follow each other: these add up.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from skewless.documents.stage_report import StageReport
 
 def stage_makespan(job: Job, report: StageReport) -> float | None:
     """The makespan of a stage, in rows; None where the rows of its tasks were not counted."""
-    return makespan(report.processed.astype(np.float64), job.spec.routing.parallelism) if report.measured else None
+    return makespan(report.processed.astype(np.float64), job.slots_at(report)) if report.measured else None
 
 
 def stage_certificate(job: Job, report: StageReport) -> Certificate:
     """The certificate of one stage by the fair share alone: the rows of the heaviest key are not counted by stage."""
-    slots, took = job.spec.routing.parallelism, stage_makespan(job, report)
-    return certify(Keys(float(report.processed_rows), None, splittable=True), slots, took)
+    keys = Keys(float(report.processed_rows), None, splittable=True)
+    return certify(keys, job.slots_at(report), stage_makespan(job, report))
 
 
 class StageFigures(NamedTuple):
@@ -37,6 +37,7 @@ class StageFigures(NamedTuple):
     """
 
     processed_rows: int
+    slots: int
     makespan_rows: float | None
     heaviest: tuple[str, float] | None
 
@@ -45,7 +46,7 @@ def stage_figures(job: Job, report: StageReport) -> StageFigures:
     """The figures of one stage."""
     reduced = ((key, float(seen - left)) for key, (seen, left) in report.histogram.head.items())
     heaviest = max(reduced, key=lambda one: one[1], default=None)
-    return StageFigures(report.processed_rows, stage_makespan(job, report), heaviest)
+    return StageFigures(report.processed_rows, job.slots_at(report), stage_makespan(job, report), heaviest)
 
 
 def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
@@ -56,9 +57,9 @@ def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
 def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
     """The certificate of all stages so far, by their figures, in order.
 
-    The bound holds for the sum of the makespans: each stage takes at least its rows divided by the parallelism, and at
-    least its rows of any one key that may not be split. Bounds about several keys together hold for one stage only,
-    since the next stage may place them with other keys.
+    The bound holds for the sum of the makespans: each stage takes at least its rows divided by its slots, and at least
+    its rows of any one key that may not be split. Bounds about several keys together hold for one stage only, since the
+    next stage may place them with other keys. Where stages had unlike slots, ``tasks`` is their mean by rows.
 
     Raises:
         PlanError: the makespan in the reports is below the bound.
@@ -67,4 +68,5 @@ def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
     rows = float(sum(stage.processed_rows for stage in stages))
     keys = Keys(rows, stages[-1].heaviest if stages else None, splittable=job.splittable)
     whole = None if None in took else sum(one for one in took if one is not None)
-    return certify(keys, job.spec.routing.parallelism, whole)
+    fair = sum(stage.processed_rows / stage.slots for stage in stages)
+    return certify(keys, rows / fair if fair else job.slots_at(), whole)

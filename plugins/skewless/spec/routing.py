@@ -101,7 +101,7 @@ class Routing(Frozen):
     )
     slots: int | None = Field(
         default=None, ge=1, le=100_000,
-        description="Tasks that the cluster runs side by side; by default as many as there may be reducers.",
+        description="Tasks that run side by side; by default as many as the Spark application runs in each stage.",
         examples=[32],
     )  # fmt: skip
     waves: tuple[Annotated[float, Field(gt=0, le=1_000_000)], ...] = Field(
@@ -166,10 +166,10 @@ class Routing(Frozen):
         return self
 
     def under(self, policy: str) -> Routing:
-        """The same with another policy, by its name, on tasks of which as many run side by side."""
+        """The same with another policy, by its name."""
         if policy == self.policy.name:
             return self
-        return self.model_copy(update={"policy": Policy.model_construct(name=policy), "slots": self.parallelism})
+        return self.model_copy(update={"policy": Policy.model_construct(name=policy)})
 
     @property
     def least_reducers(self) -> int:
@@ -185,8 +185,3 @@ class Routing(Frozen):
     def initial_tokens(self) -> int:
         """Tokens of each reducer on the first ring."""
         return self.tokens or (1 if self.policy.strict and self.policy.name == "doubling" else 64)
-
-    @property
-    def parallelism(self) -> int:
-        """Tasks that run side by side: ``slots`` of the spec, or its default."""
-        return self.slots or self.most_reducers

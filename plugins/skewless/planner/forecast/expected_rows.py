@@ -15,7 +15,6 @@ from itertools import chain
 
 import numpy as np
 
-from skewless.columns import column
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.placement.placement import Indices, Rows, sums
 from skewless.routing.hashing import key_slots
@@ -85,7 +84,7 @@ def _finest(plan: RoutingPlan, rows: Rows, believed: float) -> Rows:
     return found
 
 
-#: Speeds that differ by less than this are noise, and all tasks are taken to be alike.
+#: Costs that differ by less than this are noise, and are taken to be alike.
 ALIKE = 0.15
 #: Keys whose rows cost unlike the average matter if they have more than this part of the rows.
 FEW_UNLIKE = 0.02
@@ -93,7 +92,7 @@ FEW_UNLIKE = 0.02
 
 @dataclass(frozen=True)
 class RowCosts:
-    """Costs of rows, in rows of average cost, and speeds of tasks, by the report of the last stage."""
+    """Costs of rows, in rows of average cost, by the report of the last stage."""
 
     report: StageReport
 
@@ -144,21 +143,6 @@ class RowCosts:
         if done <= 0:
             return 1.0
         return histogram.tail_seconds / done / mean
-
-    @cached_property
-    def speeds(self) -> Rows:
-        """Speed of each task relative to the median, shape ``(tasks,)``; 1 if it was not measured.
-
-        Measured as rows per busy second. If keys were timed, a difference between tasks is attributed to their keys.
-        """
-        loads = self.report.tasks
-        timed = list(zip(column(loads, "processed_rows"), column(loads, "busy_seconds"), strict=True))
-        even = np.ones(len(loads))
-        if self.mean_seconds is not None or not all(rows and seconds for rows, seconds in timed):
-            return even
-        rates = np.array([rows / seconds for rows, seconds in timed if seconds])
-        speeds = rates / np.median(rates)
-        return even if speeds.max() - speeds.min() < ALIKE else speeds
 
 
 #: A key must have been seen so often before the next wave's rows are predicted from that alone. Of the keys seen once

@@ -36,7 +36,7 @@ class Forecast(ExpectedRows):
     what it costs to set a key up, a set-up counts as the rows that take as long.
 
     Attributes:
-        parallelism: tasks that run side by side.
+        slots: tasks that run side by side: as many as in the stage of the report.
         setup_rows: what it costs to set a key up in a task, in rows; 0 where it costs nothing, or where the
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
@@ -44,7 +44,7 @@ class Forecast(ExpectedRows):
         costs_unlike: whether rows of different keys may cost unlike, and it is not known how.
     """
 
-    parallelism: int
+    slots: int
     setup_rows: float = 0.0
     expected_keys: float = 0.0
     later_rows: int = 0
@@ -71,15 +71,15 @@ class Forecast(ExpectedRows):
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
         return cls(
-            plan, report, waves, rows, memory, job.spec.routing.parallelism, setup_rows, expected_keys or 0.0, later,
+            plan, report, waves, rows, memory, job.slots_at(report), setup_rows, expected_keys or 0.0, later,
             costs_unlike, counted_part=counted_part,
         )  # fmt: skip
 
-    # What a row costs, and how fast a task is.
+    # What a row costs.
 
     @cached_property
     def row_costs(self) -> RowCosts:
-        """What rows cost, and how fast tasks are, as the report measured them."""
+        """What rows cost, as the report measured them."""
         return RowCosts(self.report)
 
     @cached_property
@@ -94,9 +94,8 @@ class Forecast(ExpectedRows):
 
     @property
     def rows_are_alike(self) -> bool:
-        """Whether every row costs about the same wherever it goes."""
-        costs = self.row_costs
-        return costs.mean_seconds is None and not self.setup_rows and bool((costs.speeds == 1.0).all())
+        """Whether every row costs about the same."""
+        return self.row_costs.mean_seconds is None and not self.setup_rows
 
     @cached_property
     def head_loads(self) -> Rows:
@@ -169,18 +168,18 @@ class Forecast(ExpectedRows):
             rows = self.piece_loads[before] * part
             come = sums(placement.task[after], rows, plan.task_count)
             if plan.ring is not self.plan.ring:
-                return (self.tail_rows(plan) + come) / self.speeds_under(plan)
+                return self.tail_rows(plan) + come
             gone = sums(self.placement_now.task[before], rows, plan.task_count)
             # Estimated pieces may add up to more than their task has; a load is never negative.
-            return np.maximum(0.0, self.loads_unchanged + (come - gone) / self.speeds_under(plan))
+            return np.maximum(0.0, self.loads_unchanged + come - gone)
         head = placement.loads(self.head_loads, plan.task_count)
-        return (self.tail_rows(plan) + head) / self.speeds_under(plan)
+        return self.tail_rows(plan) + head
 
     def wave_loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task from the admitted rows alone, shape ``(tasks,)``."""
         tail = self._tail(plan, self.tail_wave * self.row_costs.tail_cost, self._no_tail, self.null_wave)
         head = placement.loads(self.head_wave * self.head_costs, plan.task_count)
-        return (tail + head) / self.speeds_under(plan)
+        return tail + head
 
     @cached_property
     def loads_unchanged(self) -> Rows:
@@ -191,7 +190,7 @@ class Forecast(ExpectedRows):
         """
         if not self.rows_are_alike:
             head = sums(self.placement_now.task, self.piece_loads, self.plan.task_count)
-            return (self.tail_rows(self.plan) + head) / self.speeds_under(self.plan)
+            return self.tail_rows(self.plan) + head
         backlog = numbers(self.report.tasks, "backlog_rows").astype(np.float64)
         wave = self._tail(self.plan, self.tail_wave, self._no_tail, self.null_wave)
         head = self.placement_now.loads(self.head_wave, self.plan.task_count)
@@ -290,15 +289,11 @@ class Forecast(ExpectedRows):
         moved |= plan.slot_factors != self.plan.slot_factors
         return moved
 
-    def speeds_under(self, plan: RoutingPlan) -> Rows:
-        """Speeds of a plan's tasks; 1 each if they are not the tasks that were measured."""
-        return self.row_costs.speeds if plan.same_tasks(self.plan) else np.ones(plan.task_count)
-
     @property
     def falling(self) -> Rows | None:
         """How large tasks are to be beside each other where slots take several each; None where they are alike."""
         count = self.plan.task_count
-        if not self.costs_unlike or count <= self.parallelism:
+        if not self.costs_unlike or count <= self.slots:
             return None
         sizes = LEAST + np.linspace(1.0, 0.0, count) ** FALL
         return np.asarray(sizes / sizes.mean())

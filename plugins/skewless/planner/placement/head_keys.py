@@ -34,27 +34,27 @@ HEAVY = 1 / 16
 SPREAD_KEYS, SPREAD_TASKS, SPREAD_ROWS = 64, 64, 16
 
 
-def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
+def water_level(base: Rows, rows: float, sizes: Rows | None = None) -> float:
     """The lowest level to which ``rows`` can be poured on top of ``base``, the rows that each task has already.
 
-    The least L with ``sum(max(0, L * speeds - base)) >= rows``; tasks above it take nothing. Speeds are 1 by default.
+    The least L with ``sum(max(0, L * sizes - base)) >= rows``; tasks above it take nothing. Sizes are 1 by default.
     """
-    speeds = np.ones(len(base)) if speeds is None else speeds
-    order = np.argsort(base / speeds, kind="stable")
-    floors = (base / speeds)[order]
-    # If the n lowest tasks are poured full, their common level is (their base + rows) / their speed.
-    levels = (np.cumsum(base[order]) + rows) / np.cumsum(speeds[order])
+    sizes = np.ones(len(base)) if sizes is None else sizes
+    order = np.argsort(base / sizes, kind="stable")
+    floors = (base / sizes)[order]
+    # If the n lowest tasks are poured full, their common level is (their base + rows) / their size.
+    levels = (np.cumsum(base[order]) + rows) / np.cumsum(sizes[order])
     above = np.append(floors[1:], np.inf)
     return float(levels[int(np.argmax(levels <= above))])
 
 
-def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
+def pour(rows: Rows, base: Rows) -> Placement:
     """Fill the tasks one after the other up to the water level, heavy keys first; ``rows`` of the keys descend.
 
     The wrap-around rule of McNaughton (1959): only the key at the end of a task's room is split, so there
     are at most ``keys + tasks - 1`` pieces.
     """
-    level, room = rooms(rows, base, speeds)
+    level, room = rooms(rows, base)
     order = mixed_order(rows, level)
     key, task, amount = wrapped(order, rows[order], room, level * SLIVER)
     return Placement.of_rows(len(rows), key, task, amount)
@@ -81,31 +81,31 @@ def spread(rows: Rows, base: Rows, sizes: Rows | None = None) -> Placement:
     return Placement.of_rows(len(rows), *found)
 
 
-def place_whole(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
+def place_whole(rows: Rows, base: Rows) -> Placement:
     """Give each key whole, heaviest first, to the task that is done with it first (LPT, Graham 1969)."""
     tasks = np.full(len(rows), -1, dtype=np.int64)
-    return Placement.pinned(_longest_first(tasks, rows, base, speeds))
+    return Placement.pinned(_longest_first(tasks, rows, base))
 
 
-def place_whole_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | None = None) -> Placement:
+def place_whole_in_place(rows: Rows, base: Rows, old: Placement) -> Placement:
     """Like ``place_whole``, but keys stay where they are as long as their task is below the level.
 
     The level is the best that whole keys could reach: the water level, or the heaviest key. A key
     that is split now stays with the first of its tasks.
     """
-    level, room = rooms(rows, base, speeds)
+    level, room = rooms(rows, base)
     room = np.maximum(room, max(level, float(rows.max(initial=0.0))) - base)
     home = Placement.pinned(old.first_tasks)
     stays = kept_rows(home, rows, room, level * SLIVER, home.key)
     tasks = np.where(stays >= rows, home.task, -1)
     kept = np.bincount(home.task, weights=np.where(tasks >= 0, rows, 0.0), minlength=len(base))
-    return Placement.pinned(_longest_first(tasks, rows, base + kept, speeds))
+    return Placement.pinned(_longest_first(tasks, rows, base + kept))
 
 
-def rooms(rows: Rows, base: Rows, speeds: Rows | None) -> tuple[float, Rows]:
+def rooms(rows: Rows, base: Rows, sizes: Rows | None = None) -> tuple[float, Rows]:
     """The water level, and what each task can take up to it, shape ``(tasks,)``."""
-    level = water_level(base, float(rows.sum()), speeds)
-    return level, np.maximum(level * (1.0 if speeds is None else speeds) - base, 0.0)
+    level = water_level(base, float(rows.sum()), sizes)
+    return level, np.maximum(level * (1.0 if sizes is None else sizes) - base, 0.0)
 
 
 def kept_rows(old: Placement, amount: Rows, room: Rows, sliver: float, rank: Indices) -> Rows:
@@ -175,20 +175,12 @@ def _snapped(room_ends: Rows, ends: Rows, sliver: float) -> Rows:
     return np.where(np.abs(nearest - room_ends) <= sliver, nearest, room_ends)
 
 
-def _longest_first(tasks: Indices, rows: Rows, base: Rows, speeds: Rows | None) -> Indices:
+def _longest_first(tasks: Indices, rows: Rows, base: Rows) -> Indices:
     """Fill in the tasks that are -1."""
     placed = tasks.copy()
-    waiting = np.flatnonzero(tasks < 0).tolist()
-    if speeds is not None and not bool((speeds == speeds[0]).all()):
-        ends = base / speeds
-        for number in waiting:
-            after = ends + rows[number] / speeds
-            placed[number] = task = int(np.argmin(after))
-            ends[task] = after[task]
-        return placed
     loads = [(load, task) for task, load in enumerate(base.tolist())]
     heapq.heapify(loads)
-    for number in waiting:
+    for number in np.flatnonzero(tasks < 0).tolist():
         load, task = loads[0]
         heapq.heapreplace(loads, (load + float(rows[number]), task))
         placed[number] = task

@@ -33,7 +33,7 @@ class _Wanted(NamedTuple):
     rows: Rows
 
 
-def rebalance(old: Placement, amounts: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
+def rebalance(old: Placement, amounts: Rows, base: Rows) -> Placement:
     """Level the tasks, up to a sliver, by cutting the segments of as few keys as possible.
 
     Each task keeps its keys, lightest first, until it is at the water level: the heaviest is cut, and one key with a
@@ -45,13 +45,13 @@ def rebalance(old: Placement, amounts: Rows, base: Rows, speeds: Rows | None = N
     """
     if not old.keys:
         return old
-    wanted = _wanted(old, amounts, base, speeds)
+    wanted = _wanted(old, amounts, base)
     return _realised(old, amounts, wanted, len(base))
 
 
-def _wanted(old: Placement, amounts: Rows, base: Rows, speeds: Rows | None) -> _Wanted:
+def _wanted(old: Placement, amounts: Rows, base: Rows) -> _Wanted:
     rows = sums(old.key, amounts, old.keys)
-    level, room = rooms(rows, base, speeds)
+    level, room = rooms(rows, base)
     sliver = level * SLIVER
     stays = kept_rows(old, amounts, room, sliver, -old.key)
     rest = rows - sums(old.key, stays, old.keys)

@@ -35,23 +35,21 @@ LEVEL_ENOUGH = 1.005
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Place the head on the ring as it is; and on other rings, if the tail is uneven or tasks are missing."""
-    if forecast.plan.task_count == forecast.parallelism == 1:
+    if forecast.plan.task_count == forecast.slots == 1:
         return ()
     proposals = list(_on_this_ring(job, forecast))
     plan, tail = forecast.plan, forecast.tail_rows(forecast.plan)
     if forecast.costs_unlike and plan.factors:
         return proposals  # each slot has several tasks on purpose
-    speeds = forecast.speeds_under(plan)
-    level = water_level(tail, float(forecast.head_loads.sum()), speeds)
-    timed = tail / speeds  # as a level is: what a slot of speed 1 would take as long for
+    level = water_level(tail, float(forecast.head_loads.sum()))
     heaviest = float(_alone(job, forecast, level).max(initial=0.0))
     # Within half a percent a ring is as even as its slots allow, and moves would be for nothing.
-    if len(tail) > 1 and max(float(timed.max()), heaviest) > level * LEVEL_ENOUGH:
+    if len(tail) > 1 and max(float(tail.max()), heaviest) > level * LEVEL_ENOUGH:
         proposals += _evener_tail(job, forecast, level)
     reducers = _reducers(job, forecast)
     if reducers != len(plan.ring.tokens):
         proposals += _other_reducers(job, forecast, reducers)
-    return [*proposals, *_other_buckets(job, forecast, timed, level, more=reducers == len(plan.ring.tokens))]
+    return [*proposals, *_other_buckets(job, forecast, tail, level, more=reducers == len(plan.ring.tokens))]
 
 
 def _reducers(job: Job, forecast: Forecast) -> int:
@@ -60,18 +58,17 @@ def _reducers(job: Job, forecast: Forecast) -> int:
     Q rows in n even tasks on W slots cost ``Q / n`` and ``c n / W``, least where n is the square root of ``Q W / c``.
     """
     routing = job.spec.routing
-    useful = round(math.sqrt(forecast.queued_rows * routing.parallelism / TASK_COST_ROWS))
-    return max(1, routing.least_reducers, min(routing.most_reducers, routing.parallelism, useful))
+    useful = round(math.sqrt(forecast.queued_rows * forecast.slots / TASK_COST_ROWS))
+    return max(1, routing.least_reducers, min(routing.most_reducers, forecast.slots, useful))
 
 
 def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
     if not forecast.keys:
         return
     rows, base, old = forecast.head_loads, forecast.tail_rows(forecast.plan), forecast.placement_now
-    speeds = forecast.speeds_under(forecast.plan)
     if not job.splittable:
-        yield _placing(forecast, "rebalance whole", place_whole_in_place(rows, base, old, speeds))
-        yield _placing(forecast, "place whole", place_whole(rows, base, speeds))
+        yield _placing(forecast, "rebalance whole", place_whole_in_place(rows, base, old))
+        yield _placing(forecast, "place whole", place_whole(rows, base))
         return
     if forecast.costs_unlike:
         yield _placing(forecast, "spread", spread(rows, base, forecast.falling))
@@ -79,9 +76,9 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
     amounts = forecast.piece_loads
     # Beside what lies where it lies: the tail.
     held = sums(old.task, amounts, len(base))
-    base = np.maximum(forecast.loads_unchanged * speeds - held, 0.0)
-    yield _placing(forecast, "rebalance", rebalance(old, amounts, base, speeds), redraw=False)
-    yield _placing(forecast, "repack", pour(rows, base, speeds))
+    base = np.maximum(forecast.loads_unchanged - held, 0.0)
+    yield _placing(forecast, "rebalance", rebalance(old, amounts, base), redraw=False)
+    yield _placing(forecast, "repack", pour(rows, base))
 
 
 def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposal]:
@@ -123,8 +120,8 @@ def _other_buckets(job: Job, forecast: Forecast, tail: Rows, level: float, *, mo
     """Key buckets for slots without a task (``more``), for tasks that are too full, or fewer of them (SEP-32)."""
     plan, tasks = forecast.plan, len(tail)
     wanted = {"merge tasks": for_small_tasks(plan, tail, level * HYSTERESIS)}
-    if more and tasks < forecast.parallelism:
-        wanted["split tasks"] = for_free_slots(plan, tail, forecast.parallelism - tasks)
+    if more and tasks < forecast.slots:
+        wanted["split tasks"] = for_free_slots(plan, tail, forecast.slots - tasks)
     elif not forecast.wave_rows:
         # Tasks that wait for others end a budget, so this is for the stage that drains: it has none.
         wanted["split full tasks"] = for_full_tasks(plan, tail, level * LEVEL_ENOUGH)
@@ -138,15 +135,12 @@ def _other_buckets(job: Job, forecast: Forecast, tail: Rows, level: float, *, mo
 def _elsewhere(job: Job, forecast: Forecast, action: str, words: str, ring: Ring, factors: dict[int, int]) -> Proposal:
     """Another ring or other tasks, with the head poured on the tail that each task then has."""
     plan = forecast.plan_with(ring, factors)
-    rows, base, speeds = forecast.head_loads, forecast.tail_rows(plan), forecast.speeds_under(plan)
+    rows, base = forecast.head_loads, forecast.tail_rows(plan)
     if not plan.same_tasks(forecast.plan):
-        placed = pour(rows, base, speeds) if job.splittable else place_whole(rows, base, speeds)
+        placed = pour(rows, base) if job.splittable else place_whole(rows, base)
         return _placing(forecast, action, placed, words)._replace(ring=ring, factors=factors)
     old = forecast.placement_now
-    if job.splittable:
-        placed = rebalance(old, forecast.piece_loads, base, speeds)
-    else:
-        placed = place_whole_in_place(rows, base, old, speeds)
+    placed = rebalance(old, forecast.piece_loads, base) if job.splittable else place_whole_in_place(rows, base, old)
     return _placing(forecast, action, placed, words, redraw=False)._replace(ring=ring, factors=factors)
 
 

@@ -63,11 +63,11 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     tasks, loads = forecast.plan.tasks, forecast.loads_unchanged
     first = [at for at, task in enumerate(tasks) if task.bucket == 0]
     groups = [_Group(tasks[start:end], loads[start:end]) for start, end in pairwise([*first, len(tasks)])]
-    fair = float(loads.sum()) / forecast.parallelism
+    fair = float(loads.sum()) / forecast.slots
     limit = fair * (1.0 + job.spec.routing.policy.threshold) * (1.0 + _TOLERANCE)
     due = [group for group in groups if not group.fits(limit)]
     # Slots are free if there are more of them than tasks, or if they wait while the largest task runs.
-    free = len(loads) < forecast.parallelism or float(loads.max()) > fair * (1.0 + _TOLERANCE)
+    free = len(loads) < forecast.slots or float(loads.max()) > fair * (1.0 + _TOLERANCE)
     able = [group for group in due if free and group.factor < MOST_BUCKETS]
     stuck = [group for group in due if not free or group.factor >= MOST_BUCKETS]
     small = [group for group in groups if group.factor > 1 and group.merged().fits(HYSTERESIS * limit)]

@@ -41,7 +41,7 @@ def read_job(run: RunDirectory) -> JobView:
     job = whole_job(run)
     routing = job.spec.routing
     return view_of(
-        JobView, job, job.spec, routing, date=str(job.part), policy=routing.policy.name, slots=routing.parallelism,
+        JobView, job, job.spec, routing, date=str(job.part), policy=routing.policy.name, slots=job.slots_at(),
         wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))), last_step=last_step_of(job.spec).name,
     )  # fmt: skip
 

@@ -110,7 +110,7 @@ def read_stages(run: RunDirectory) -> list[StageView]:
 def read_stage(run: RunDirectory, stage: int) -> StageView:
     """A stage, if it has committed."""
     job, report = whole_job(run), run.report(stage, tails=False)
-    slots, histogram, loads = job.spec.routing.parallelism, report.histogram, _loads(report)
+    slots, histogram, loads = job.slots_at(report), report.histogram, _loads(report)
     queued = np.array([load.queued for load in loads], dtype=np.float64)
     largest, rest = _largest(loads)
     return view_of(
