@@ -176,7 +176,7 @@ def without_times(report: StageReport) -> StageReport:
     splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
     histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
     counted = {"tasks": tasks, "splits": splits, "histogram": histogram}
-    return report.model_copy(update={"stage_seconds": 0.0, "work": None, **counted})
+    return report.model_copy(update={"stage_seconds": 0.0, "work": None, "slots": None, **counted})
 
 
 def turn_bit_of_largest_page(file: Path) -> None:
