@@ -21,6 +21,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.documents.window import JobWindow
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
+from skewless.spec.routing import Routing
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_view
 from skewless_spark.entries.pipeline import Finished, run_pipeline, run_stages
@@ -70,7 +71,9 @@ def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any],
     Plan 0 is not made from a sample of the keys unless that is asked for: a test has too few rows for several stages.
     Slots are as many as there may be reducers, so that plans are the same on any machine.
     """
-    fields["routing"] = {"first_plan": ["last_run"], **fields.get("routing", {})}
+    routing = fields.get("routing", {})
+    least = Routing(**{name: routing[name] for name in ("policy", "reducers") if name in routing})
+    fields["routing"] = {"first_plan": ["last_run"], "slots": least.most_reducers, **routing}
     raw = {
         "name": "scenario",
         "input": {"path": str(path)},
@@ -80,14 +83,7 @@ def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any],
         "output": {"path": str(path.parent / "published"), "files": 2},
         **fields,
     }
-    return on_slots(parse_spec(yaml.safe_dump(raw, sort_keys=False)))
-
-
-def on_slots(spec: JobSpec, slots: int | None = 0) -> JobSpec:
-    """A spec for so many slots: None for those that Spark tells; 0 for what it says itself, or one for each reducer."""
-    routing = spec.routing
-    wanted = slots if slots != 0 else routing.slots or routing.most_reducers
-    return spec.model_copy(update={"routing": routing.model_copy(update={"slots": wanted})})
+    return parse_spec(yaml.safe_dump(raw, sort_keys=False))
 
 
 def prepared(folder: Path, spec: JobSpec, name: str = "run", *, date: dt.date = DATE) -> RunDirectory:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from skewless.bounds import makespan
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
@@ -30,13 +31,6 @@ def as_spark_fills(sizes: list[int], limit: int) -> list[int]:
     return [*found, current] if current else found
 
 
-def makespan(loads: list[int], slots: int) -> int:
-    free = [0] * slots
-    for load in loads:
-        heapq.heapreplace(free, free[0] + load)
-    return max(free)
-
-
 @pytest.mark.parametrize(
     ("files", "slots", "splits", "longest"),
     [(120, 8, 24, 15), (120, 2, 4, 60), (32, 2, 4, 16), (17, 8, 9, 3), (9, 4, 5, 3), (1000, 8, 16, 126)],
@@ -44,7 +38,7 @@ def makespan(loads: list[int], slots: int) -> int:
 def test_alike_files_are_shared_out_evenly(files: int, slots: int, splits: int, longest: int) -> None:
     filled = as_spark_fills([1_000] * files, split_bytes([1_000] * files, 2 * slots, slots))
     assert len(filled) == splits
-    assert makespan(filled, slots) == 1_000 * longest
+    assert makespan(np.array(filled), slots) == 1_000 * longest
 
 
 @given(st.lists(st.integers(1, 10_000), min_size=1, max_size=200), st.integers(1, 9))
@@ -56,7 +50,7 @@ def test_it_ends_no_later_than_with_an_even_share(sizes: list[int], slots: int) 
         assert limit == max(sizes), "files that are smaller than a piece should be are not cut"
         return
     filled = as_spark_fills(sizes, limit)
-    assert makespan(filled, slots) <= makespan(as_spark_fills(sizes, even), slots) / 0.99
+    assert makespan(np.array(filled), slots) <= makespan(np.array(as_spark_fills(sizes, even)), slots) / 0.99
 
 
 @pytest.mark.long

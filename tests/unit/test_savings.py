@@ -19,8 +19,6 @@ from skewless_lake import replays
 from skewless_lake.replays import keep_savings
 from tests.unit import synthetic
 
-POLICIES = ("adaptive", "static")
-
 
 @cache
 def played(policy: str = "adaptive", exponent: float = 1.1) -> Simulation:
@@ -66,15 +64,22 @@ def test_a_run_says_what_plain_hashing_would_have_made_of_its_longest_task() -> 
     assert (found.policy, found.seconds, found.against_seconds) == ("adaptive", None, None)
 
 
-def test_seconds_are_told_where_each_task_has_measured_its_own() -> None:
-    ours, plain = timed(played(), 0.001), timed(played("static"), 0.001)
+@pytest.mark.parametrize("slots", [2, 8, 16])
+def test_seconds_are_told_where_each_task_has_measured_its_own_by_the_slots_of_its_stage(slots: int) -> None:
+    ours, plain = (
+        [one.model_copy(update={"slots": slots}) for one in timed(run, 0.001)] for run in (played(), played("static"))
+    )
     found = told(played(), reports=ours)
     assert found.seconds == pytest.approx(longest_seconds(played().job, ours), abs=1e-3)
     assert found.against_seconds == pytest.approx(longest_seconds(played().job, plain), rel=0.02)
     assert f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s (" in found.sentence
     assert found.seconds_saved is not None
     assert found.seconds_saved > 0
-    assert told(played("static"), reports=plain).seconds_saved is None, "plain hashing routed it"
+    itself = told(played("static"), reports=plain)
+    assert itself.sentence.startswith(
+        "Policy static is plain hashing: it routed the rows of this run. `skewless replay`"
+    )
+    assert (itself.over_bound, itself.against_over_bound, itself.seconds_saved) == (None, None, None)
     (first, *others) = ours[0].tasks
     one_unknown = ours[0].model_copy(update={"tasks": (first.model_copy(update={"busy_seconds": None}), *others)})
     assert told(played(), reports=[one_unknown, *ours[1:]]).seconds is None
@@ -84,33 +89,13 @@ def test_a_time_is_not_told_where_a_replay_may_be_further_off_or_keys_cost_unlik
     run, ours = played(), timed(played(), 0.001)
     off = replay(run.job, ours, "static").model_copy(update={"error": 0.2})
     found = savings_of(run.job, run.plans, ours, lambda: off)
-    assert found.seconds is not None
-    assert (found.against_seconds, found.seconds_saved) == (None, None)
-    assert " s in place of " not in found.sentence
+    assert (found.seconds is None, found.against_seconds, " in place of " in found.sentence) == (False, None, False)
     last = ours[-1].histogram
-    dear = last.model_copy(
-        update={"head_seconds": {max(last.head, key=last.head.__getitem__): 50.0}, "tail_seconds": 9.0}
-    )
-    unlike = [*ours[:-1], ours[-1].model_copy(update={"histogram": dear})]
-    assert told(run, reports=unlike).against_seconds is None
+    dear = last.model_copy(update={"head_seconds": dict.fromkeys(list(last.head)[:1], 50.0), "tail_seconds": 9.0})
+    assert told(run, reports=[*ours[:-1], ours[-1].model_copy(update={"histogram": dear})]).against_seconds is None
 
 
-@pytest.mark.parametrize("slots", [2, 4, 16])
-def test_what_was_saved_is_by_the_slots_that_there_were(slots: int) -> None:
-    """Eight tasks on two slots wait for each other, on sixteen for the longest: as the loads say, nothing else."""
-    ours, plain = (
-        [one.model_copy(update={"slots": slots}) for one in timed(played(policy), 0.001)] for policy in POLICIES
-    )
-    found = told(played(), reports=ours)
-    assert found.over_bound == pytest.approx(1.0 + (run_certificate(played().job, ours).gap or 0.0), abs=1e-4)
-    assert found.against_seconds == pytest.approx(longest_seconds(played().job, plain), rel=0.02)
-    mixed = [ours[0], *(one.model_copy(update={"slots": 2 * slots}) for one in ours[1:])]
-    rows = [one.processed_rows for one in ours]
-    fair = run_certificate(played().job, mixed).fair_rows
-    assert fair == pytest.approx(rows[0] / slots + sum(rows[1:]) / (2 * slots)), "each stage by its own"
-
-
-def test_where_nothing_was_to_be_saved_or_routing_did_not_pay_it_says_so() -> None:
+def test_where_nothing_was_to_be_saved_it_says_so() -> None:
     even = synthetic.simulated(synthetic.zipf_rows(1, 1.0, 60_000), reducers=1, policy="adaptive").play()
     assert told(even).sentence == (
         "Nothing was to be saved: plain hashing would have come as near to the best possible "
@@ -120,13 +105,6 @@ def test_where_nothing_was_to_be_saved_or_routing_did_not_pay_it_says_so() -> No
     worse = skewed.job.model_copy(update={"spec": played().job.spec})
     balanced = told(skewed, job=worse)
     assert balanced.sentence.startswith("Nothing was to be saved"), "the same loads, whatever the policy"
-    late = untimed(played())
-    (first, *others) = late[0].tasks
-    heavier = first.model_copy(update={"processed_rows": 30_000})
-    late[-1] = late[-1].model_copy(update={"tasks": (heavier, *others)})
-    assert told(played(), reports=late).sentence.startswith(
-        "Routing did not pay: plain hashing would have made the longest task 0."
-    )
 
 
 @pytest.mark.parametrize(("ratio", "begin"), [(0.97, "Routing did not pay"), (0.99, "Nothing was"), (1.03, "Plain")])
@@ -134,14 +112,6 @@ def test_two_in_a_hundred_are_nothing(ratio: float, begin: str) -> None:
     run, reports = played(), untimed(played())
     plain = replay(run.job, reports, "static").model_copy(update={"makespan_over_bound": ratio * over_bound(run)})
     assert savings_of(run.job, run.plans, reports, lambda: plain).sentence.startswith(begin)
-
-
-def test_a_run_that_plain_hashing_routed_says_so() -> None:
-    found = told(played("static"))
-    assert found.sentence.startswith(
-        "Policy static is plain hashing: it routed the rows of this run. `skewless replay`"
-    )
-    assert (found.over_bound, found.against_over_bound) == (None, None)
 
 
 def test_a_run_that_sent_no_row_has_nothing_to_save_and_one_that_counted_none_does_not_know() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from skewless.bounds import makespan
 from skewless_spark.session import session as queries
 
 #: Smaller pieces are not worth opening a file for.
@@ -105,7 +105,7 @@ def split_bytes(sizes: Sequence[int], splits: int, slots: int) -> int:
     best, least = even, float("inf")
     of_counts = [_smallest_limit(ends, splits + more * slots, largest) for more in range(3)]
     for limit in (*of_counts, even):
-        ended = _makespan(_filled(ends, limit), slots)
+        ended = makespan(np.array(_filled(ends, limit), dtype=np.float64), slots)
         if ended < least * (1 - _WORTH):
             best, least = limit, ended
     return best
@@ -137,11 +137,3 @@ def _filled(ends: npt.NDArray[np.int64], limit: int) -> list[int]:
         found.append(reached - before)
         before = reached
     return found
-
-
-def _makespan(loads: Sequence[int], slots: int) -> int:
-    """When the last of tasks ends that take as long as their load, each given to the slot that is free first."""
-    free = [0] * slots
-    for load in loads:
-        heapq.heapreplace(free, free[0] + load)
-    return max(free)

@@ -112,11 +112,7 @@ class RoutedRows(Document):
 
 
 class SharedTask(Document):
-    """One virtual task, done, and exactly what was written: what its lease's holder commits through the fence.
-
-    Attributes:
-        slots: how many tasks the cluster runs at one time.
-    """
+    """One virtual task, done, and exactly what was written: what its lease's holder commits, on so many slots."""
 
     task: int = Field(ge=0)
     cluster: str
