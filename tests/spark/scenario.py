@@ -69,7 +69,6 @@ def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any],
     """A spec over an input, with sections added or replaced.
 
     Plan 0 is not made from a sample of the keys unless that is asked for: a test has too few rows for several stages.
-    Slots are as many as there may be reducers, so that plans are the same on any machine.
     """
     routing = fields.get("routing", {})
     least = Routing(**{name: routing[name] for name in ("policy", "reducers") if name in routing})

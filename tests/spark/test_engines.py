@@ -178,6 +178,14 @@ def test_combine_reports_what_each_input_split_did_and_how_often_keys_occur(
     assert told["policies"][1]["states"] >= len(histogram.head), "the keys that policies place are those of the run"
 
 
+@pytest.mark.parametrize("engine", ["staged", "combine", "bypass"])
+def test_slots_are_those_of_spark(spark: SparkSession, few_skewed: Path, tmp_path: Path, engine: str) -> None:
+    for given, slots in ((None, 2), (4, 4)):
+        spec = spec_of(few_skewed, "key", {"n": "count"}, routing={"reducers": 8, "slots": given}, engine=engine)
+        run, (first, *_) = reduce_job(spark, spec, tmp_path / f"run-{slots}")
+        assert (run.job().slots, first.slots, run_certificate(run.job(), [first]).tasks) == (2, 2, slots)
+
+
 @pytest.mark.long
 def test_one_more_engine_is_a_module_and_a_line_for_planner_and_spark(
     spark: SparkSession, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

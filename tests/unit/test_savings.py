@@ -73,8 +73,7 @@ def test_seconds_are_told_where_each_task_has_measured_its_own_by_the_slots_of_i
     assert found.seconds == pytest.approx(longest_seconds(played().job, ours), abs=1e-3)
     assert found.against_seconds == pytest.approx(longest_seconds(played().job, plain), rel=0.02)
     assert f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s (" in found.sentence
-    assert found.seconds_saved is not None
-    assert found.seconds_saved > 0
+    assert (found.seconds_saved or 0.0) > 0
     itself = told(played("static"), reports=plain)
     assert itself.sentence.startswith(
         "Policy static is plain hashing: it routed the rows of this run. `skewless replay`"

@@ -68,7 +68,9 @@ def prepare(
             shown = latest_turn(job) if publishes else 0
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
-        run.begin(job.model_copy(update={"warm_from": warm_from, "skipped": skipped, "slots": _slots(master)}))
+        spark = SparkSession.getActiveSession()
+        slots = JobsSeen(spark).slots if spark else slots_to_come(master)
+        run.begin(job.model_copy(update={"warm_from": warm_from, "skipped": skipped, "slots": slots}))
     job = _same(run, spec, part, root)
     if job.facts is not None:
         if not run.exists(INPUT_CHECKS):
@@ -82,11 +84,6 @@ def prepare(
             run.write_once("decisions/0000.json", _first_decision(job))
         run.enact(run.decision(0))
     return job
-
-
-def _slots(master: str | None) -> int | None:
-    spark = SparkSession.getActiveSession()
-    return JobsSeen(spark).slots if spark else slots_to_come(master)
 
 
 def require_input(checks: Sequence[Check], hint: str) -> list[str]:

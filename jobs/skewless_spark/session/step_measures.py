@@ -115,8 +115,7 @@ class JobsSeen:
         try:
             executors = self._told_in_parts(self._store.executorList(True))
             return sum(int(one["totalCores"]) for one in executors) // self.task_cores or None
-        except SILENT as err:
-            log.info("slots of Spark are not known: %s", err)
+        except SILENT:
             return None
 
     @property
