@@ -26,13 +26,8 @@ def played(policy: str = "adaptive", exponent: float = 1.1) -> Simulation:
     return synthetic.simulated(counts, reducers=8, policy=policy).play()
 
 
-def untimed(run: Simulation) -> list[StageReport]:
-    """The reports of a run whose tasks have not measured their times."""
-    return timed(run, None)
-
-
 def told(run: Simulation, job: Job | None = None, reports: list[StageReport] | None = None) -> Savings:
-    job, reports = job or run.job, reports or untimed(run)
+    job, reports = job or run.job, reports or timed(run, None)
     return savings_of(job, run.plans, reports, lambda: replay(job, reports, "static"))
 
 
@@ -108,7 +103,7 @@ def test_where_nothing_was_to_be_saved_it_says_so() -> None:
 
 @pytest.mark.parametrize(("ratio", "begin"), [(0.97, "Routing did not pay"), (0.99, "Nothing was"), (1.03, "Plain")])
 def test_two_in_a_hundred_are_nothing(ratio: float, begin: str) -> None:
-    run, reports = played(), untimed(played())
+    run, reports = played(), timed(played(), None)
     plain = replay(run.job, reports, "static").model_copy(update={"makespan_over_bound": ratio * over_bound(run)})
     assert savings_of(run.job, run.plans, reports, lambda: plain).sentence.startswith(begin)
 
