@@ -334,12 +334,16 @@ def one_line(text: str, longest: int = 120) -> str:
 
 
 def _fields_at(model: type[BaseModel], path: list[Any]) -> list[str]:
-    """The field names of the model that ``path`` leads to, as far as the path can be followed."""
+    """The names that are written for the fields of the model that ``path`` leads to, as far as it can be followed."""
+
+    def written(model: Any) -> dict[str, Any]:
+        return {field.alias or name: field for name, field in getattr(model, "model_fields", {}).items()}
+
     current: Any = model
     for part in path:
-        field = current.model_fields.get(str(part)) if hasattr(current, "model_fields") else None
+        field = written(current).get(str(part))
         if field is None:
             break
         choices = (field.annotation, *getattr(field.annotation, "__args__", ()))
         current = next((choice for choice in choices if hasattr(choice, "model_fields")), current)
-    return list(getattr(current, "model_fields", {}))
+    return list(written(current))

@@ -24,7 +24,7 @@ SECRETS = {
     "spark.f": '{"apiKey": "x"}',
 }
 PLAIN = {
-    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.collation.allowInMapKeys": "LAST_WIN",
     "spark.io.encryption.keySizeBits": "256",
     "spark.authenticate": "true",
     "spark.security.credentials.hive.enabled": "false",

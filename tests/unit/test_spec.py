@@ -28,55 +28,10 @@ output: {path: results/tokens}
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("key: token", "keys: token", "spec, field keys: there is no such field (and 1 more); did you mean 'key'?"),
-        ("key: token", "", "spec, field key: this field is missing; add it."),
-        ("key: token", "key: []", "spec, field key: expected a list of at least 1 item, but got []."),
-        ("key: token", "key: [a, A]", "spec: expected result columns whose names differ, in more than their case, but got 'A' twice: as a key column and as a key column."),
-        ("key: token", "key: Occurrences", "spec: expected result columns whose names differ, in more than their case, but got 'occurrences' twice: as a key column and as an aggregate."),
-        ("key: token", "key: Date", "spec: expected result columns whose names differ, in more than their case, but got 'Date' twice: as output.partition, where another name may stand, and as a key column."),
-        ("output: {path: results/tokens}", "schedule: {cron: 5 * * * *, part: hour-1}\noutput: {path: x, partition: Hour}", "spec: expected another name than that of the column of hours in output.partition, but got 'Hour'."),
-        ("key: token", 'key: [a, ""]', "spec, field key.1: expected a string of at least 1 character, but got ''."),
-        ("key: token", "key: 5", "spec, field key: expected a list, but got 5."),
-        ("name: tokens", "name: 1st job", "spec, field name: expected at most 100 letters, digits and underscores, a letter first, but got '1st job'."),
-        ("  occurrences:", "  a-b:", "spec, field aggregates.a-b: expected at most 100 letters, digits and underscores, a letter first, but got 'a-b'."),
-        ("column: file}", "column: file, publish: bytes}", "spec, field aggregates.files.publish: expected 'result' or 'state', but got 'bytes'."),
-        ("  occurrences: count", "  occurrences: 7", "spec, field aggregates.occurrences: expected a mapping, but got 7."),
-        ("{path: corpus/tokens}", "{path: x, fromat: parquet}", "spec, field input.fromat: there is no such field; did you mean 'format'?"),
-        ("{path: corpus/tokens}", "corpus", "spec, field input: expected a mapping, but got 'corpus'."),
-        ("{path: corpus/tokens}", "{path: x, format: cvs}", "spec, field input.format: expected 'parquet', 'orc', 'csv', 'json', 'text', 'iceberg', 'delta' or 'catalog', but got 'cvs'."),
-        ("{path: corpus/tokens}", "{format: csv}", "spec, field input.path: this field is missing; add it."),
-        ("{path: corpus/tokens}", "{format: iceberg, path: clicks}", "spec, field input.path: expected catalog.namespace.table, like local.lake.clicks, but got 'clicks'."),
-        ("{path: corpus/tokens}", "{path: x, at: 3}", "spec, field input: expected at only with format iceberg or delta, but got format parquet."),
-        ("{path: corpus/tokens}", "{format: iceberg, path: a.b.c, columns: {v: int}}", "spec, field input: expected columns only with format parquet, orc, csv, json or text, but got format iceberg."),
-        ("{path: corpus/tokens}", "{format: delta, path: a/../b}", "spec, field input.path: expected a path without a step up ('..'), but got 'a/../b'."),
-        ("{path: corpus/tokens}", "{path: x, options: {sep: ;}}", "spec, field input: expected options only with format csv, json or text, but got format parquet."),
-        ("{path: corpus/tokens}", "{path: x, format: csv, options: {mutliLine: true}}", "spec, field input.options: expected options of Spark's reader, but got 'mutliLine'; did you mean 'multiLine'?."),
-        ("{path: corpus/tokens}", "{path: x, format: csv, options: {inferSchema: true}}", "spec, field input.options: expected options that do not change the types, but got inferSchema; say types in columns."),
-        ("{path: corpus/tokens}", "{path: x, format: json, options: {pathGlobFilter: a}}", "spec, field input.options: expected options that do not change which files are read, but got pathGlobFilter; name the files in path."),
-        ("{path: corpus/tokens}", "{path: x, format: csv, options: {header: false}}", "spec, field input: expected columns for a csv without header, but got none."),
-        ("bins: 16", "bins: {a: 1}", "spec, field aggregates.columns: expected a text, a number, true, false, null or a list of numbers, but got bins: {'a': 1}."),
-        ("output:", "routing: {polcy: static}\noutput:", "spec, field routing.polcy: there is no such field; did you mean 'policy'?"),
-        ("output:", "routing: {policy: magic}\noutput:", "spec, field routing.policy.name: expected 'static', 'halving', 'doubling', 'virtual_tasks', 'partial_key', 'd_choices', 'w_choices', 'bounded_load' or 'adaptive', but got 'magic'."),
-        ("output:", "routing: {reducers: 0}\noutput:", "spec, field routing.reducers: expected at least 1, but got 0."),
-        ("output:", "routing: {waves: [1, 0]}\noutput:", "spec, field routing.waves.1: expected more than 0, but got 0."),
-        ("output:", "schedule: {timezone: Mars}\noutput:", "spec, field schedule.timezone: expected an IANA time zone like 'Europe/Zurich', but got 'Mars'."),
-        ("output:", "quality: {expectations: [{type: expect_x, kwarg: 1}]}\noutput:", "spec, field quality.expectations.0.kwarg: there is no such field; did you mean 'kwargs'?"),
-        ("output:", "routing: {policy: {name: static, threshold: 0.2}}\noutput:", "spec, field routing.policy: expected threshold only with policy halving, doubling or virtual_tasks, but got policy static."),
-        ("output:", "key: twice\noutput:", "spec, line 9: the key 'key' is given twice; keep one of the two."),
-        ("{path: results/tokens}", "{path: [}", "spec, line 9: a value is missing before '}'."),
-    ],
-    ids=[
-        "misspelt and so missing", "missing", "no key column", "keys alike", "aggregate named as key", "key named date", "days named hour",
-        "empty key name", "number as key", "name with space", "aggregate name with dash", "unknown form of a result", "aggregate is a number",
-        "typo in input", "text for input", "unknown format", "no path",
-        "a table without catalog", "a snapshot of files",
-        "columns of a table", "a step up to a table", "an option of another format", "a misspelt option", "types by Spark", "files by Spark", "csv without columns", "nested option", "typo in routing", "unknown policy",
-        "no reducer", "empty wave", "unknown zone", "typo in a list", "a knob of another policy", "key given twice", "bad yaml",
-    ],
-)  # fmt: skip
+BAD: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("bad_specs.yaml").read_text())
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), BAD.values(), ids=BAD)
 def test_a_bad_spec_gets_one_clear_sentence(old: str, new: str, sentence: str) -> None:
     assert GOOD.count(old) == 1
     with pytest.raises(SpecError) as raised:
@@ -196,27 +151,8 @@ WINDOWED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"input": {"path": "/lake/visits"}}, "input.parts: a window is made of parts, but got the path '/lake/visits'"),
-        ({"input": {"path": "/lake/{date:%Y-%m}"}}, "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02"),
-        ({"input": {"path": "/lake/{date:%m-%d}"}}, "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01"),
-        ({"input": {"path": "/lake/{date}"}, "schedule": {"part": "hour-1"}}, "expected {hour} in input.path, or the partition column in input.parts"),
-        ({"input": {"path": "/lake/{hour}"}, "schedule": {"part": "hour-1"}}, "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00"),
-        ({"window": {"length": 28, "keep": 7}}, "field window: expected keep of at least the longest length, 28, but got 7"),
-        ({"input": {"format": "catalog", "path": "lake.visits"}}, "expected an input whose parts can be told, with a window"),
-        ({"state": "forward"}, "expected state: merge with a window, which keeps states, but got state: forward"),
-        ({"output": {"path": "marts/{date}"}}, "expected window.states, as output.path differs from part to part"),
-        ({"window": 0}, "field window: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 0"),
-        ({"window": {"length": "every"}}, "window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'"),
-        ({"window": [7, 1]}, "expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got [7, 1]"),
-        ({"window": [7, 7]}, "1 to 1,000, ascending, each once, but got [7, 7]"),
-        ({"window": ["all"]}, "field window: expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got ['all']"),
-        ({"window": [1, 7], "key": "Window"}, "got 'Window' twice: as the column that tells windows apart and as a key column"),
-        ({"window": {"length": "all", "keep": 60}}, "expected no keep with length all, which needs the states of all parts, but got 60"),
-        ({"window": None, "input": {"path": "/lake/visits", "parts": "date"}}, "expected input.parts only with a window, but got no window"),
-    ],
-)  # fmt: skip
+    ("changed", "sentence"), yaml.safe_load(Path(__file__).with_name("bad_windows.yaml").read_text())
+)
 def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_spec(yaml.safe_dump({**WINDOWED, **changed}))

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object
+from skewless.spec.clusters import FIXED, is_fixed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,29 +99,23 @@ def _decoded_bytes(column: pa.Array) -> int:
 #: Set unless spark-submit or spark-defaults.conf sets them.
 DEFAULTS = {
     "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
-    "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     # A task writes states and backlog side by side; otherwise Spark would sort the rows first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # The default of 128 keys makes every sketch aggregate sort its input.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # The merge reads states sorted by key and must aggregate them in that order, to be deterministic.
-    "spark.sql.execution.replaceHashWithSortAgg": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     # Each page has a checksum, so that a flipped bit in a state or a backlog is found when it is read.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # A writer of Parquet first looks at the bytes of a page after 100 rows, which are gigabytes if rows are wide.
     "spark.hadoop.parquet.page.size.row.check.min": "1",
-    # Other readers take the default, INT96, as local time.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",  # a step has a commit instead
     # Otherwise PySpark tells the JVM at each call of a function or an operator from which line of Python it comes.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-#: Set whatever the configuration says. Otherwise Spark replaces ``${...}`` in the SQL of a spec by a setting, a
-#: property of Java, or a variable of the driver's environment: by a password, if a spec names one.
+#: Set whatever the configuration says.
 ALWAYS = {
-    "spark.sql.variable.substitute": "false",
+    **FIXED,
     # What Spark hands to Python at a time, as it is bounded on its way back.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
@@ -159,8 +154,6 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     for setting, value in {**DEFAULTS, **secret}.items():
         if not configured.contains(setting):
             builder = builder.config(setting, value)
-    for setting, value in ALWAYS.items():
-        builder = builder.config(setting, value)
     if master or not configured.contains("spark.master"):
         builder = builder.master(master or "local[*]")
     if not configured.contains("spark.submit.deployMode"):
@@ -171,6 +164,10 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         if not configured.contains("spark.driver.extraJavaOptions"):
             builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_QUIET.as_uri()}")
     session = builder.getOrCreate().newSession()
+    for setting in filter(is_fixed, session.conf.getAll):
+        session.conf.unset(setting)
+    for setting, value in ALWAYS.items():
+        session.conf.set(setting, value)
     session.sparkContext.setLogLevel("ERROR")
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)

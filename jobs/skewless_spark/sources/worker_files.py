@@ -100,7 +100,7 @@ def _given(name: str, unit: Unit, source: Source, rows: np.ndarray) -> pa.Array:
 
 def partition_value(unit: Unit, source: Source, name: str) -> pa.Scalar:
     """The value of a partition column, typed."""
-    return cast_text(pa.array([unit.values[name]], pa.string()), source.partition_columns[name])[0]
+    return cast_text(unit.values[name], source.partition_columns[name])
 
 
 def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -173,7 +173,7 @@ def _as_table(batch: pa.RecordBatch, unit: Unit, source: Source, inner: Mapping[
 
 def _of_metadata(name: str, unit: Unit, source: Source, rows: int) -> pa.Array:
     """A column that a file does not have: the value that partitions the table, else null."""
-    return pa.repeat(cast_text(pa.array([unit.values.get(name)], pa.string()), source.columns[name])[0], rows)
+    return pa.repeat(cast_text(unit.values.get(name), source.columns[name]), rows)
 
 
 def as_declared(batch: pa.RecordBatch, source: Source, columns: Sequence[str]) -> pa.RecordBatch:

@@ -25,7 +25,6 @@ from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.hashing import key_hashes
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.keys import arrow_key_text, has_arrow_text
-from skewless_spark.sources.formats.column_types import is_utf8
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routes import SLOT, TASK
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED, PYTHON, counting, of_kinds, readable
@@ -275,5 +274,5 @@ def _with_text(table: pa.Table) -> pa.Table:
     try:
         return table.set_column(at, "key", table["key"].cast(pa.string()))
     except pa.ArrowInvalid:
-        whole = pa.array([is_utf8(key) for key in table["key"].to_pylist()])
+        whole = pa.array([key.decode(errors="ignore").encode() == key for key in table["key"].to_pylist()])
         return _with_text(table.filter(whole))

@@ -59,8 +59,9 @@ class SparkSettings(Frozen):
             named = (name, *_WITHIN.findall(value))
             if value not in {"true", "false"} and (any(map(names_secret, named)) or without_secrets(value) != value):
                 raise unmet("no secrets: they belong into the connection", f"{name[:80]!r}")
-        for name, field in _FIELD_OF.items():
-            if name in conf:
+        for name in conf:
+            field = _FIELD_OF.get(name) or ("left as it is, since it can change a result" if is_fixed(name) else "")
+            if field:
                 raise unmet(f"no {name}, which is {field}", f"{conf[name][:80]!r}")
         return conf
 
@@ -70,6 +71,31 @@ _FIELD_OF = {
     "spark.master": "the connection of spark.conn_id",
     "spark.submit.deployMode": "the deploy-mode of the connection of spark.conn_id",
 }
+#: Settings of Spark that can change a result: what each session has, whatever a cluster or a connection says.
+FIXED = {
+    f"spark.sql.{name}": value
+    for value, names in {
+        "true": "ansi.enabled decimalOperations.allowPrecisionLoss json.enablePartialResults retainGroupColumns "
+        "jsonGenerator.ignoreNullFields lateralColumnAlias.enableImplicitResolution parquet.inferTimestampNTZ.enabled "
+        "execution.replaceHashWithSortAgg",  # states sorted by key are merged in that order
+        "false": "ansi.doubleQuotedIdentifiers ansi.enforceReservedKeywords caseSensitive function.eltOutputAsString "
+        "function.concatBinaryAsString parquet.binaryAsString parser.escapedStringLiterals "
+        "parser.quotedRegexColumnNames preserveCharVarcharTypeInfo timestampNanosTypes.enabled "
+        "variant.allowDuplicateKeys "
+        "variable.substitute",  # ``${...}`` in a spec would be a password, if it names one
+        "CORRECTED": "parquet.datetimeRebaseModeInRead parquet.datetimeRebaseModeInWrite "
+        "parquet.int96RebaseModeInRead",
+        "UTC": "session.timeZone", "TIMESTAMP_LTZ": "timestampType", "EXCEPTION": "mapKeyDedupPolicy",
+        "_corrupt_record": "columnNameOfCorruptRecord", "^[._]": "files.ignoredPathSegmentRegex",
+        "TIMESTAMP_MICROS": "parquet.outputTimestampType",  # others take the default, INT96, as local time
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+
+
+def is_fixed(name: str) -> bool:
+    """Whether a setting is one of ``FIXED``, or brings back what an older Spark did."""
+    return name in FIXED or name.startswith("spark.sql.legacy.")
 
 
 class Sharing(Frozen):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 from pyspark.sql import Column
@@ -36,68 +37,51 @@ class ByOptions(Options):
     by: str = Field(min_length=1, description="The column whose extreme is looked for.")
 
 
-def _beside(name: str, function: Function, tie: Callable[[Column], Column]) -> NativeAggregate:
-    """The value in the row with the extreme of another column; of equal extremes the first row counts."""
-
-    def update(arguments: Arguments, options: object) -> tuple[Column]:
-        del options
-        value, by = arguments.columns
-        row = F.struct(by.alias("by"), tie(arguments.origin).alias("tie"), value.alias("value"))
-        return (function(F.when(by.isNotNull(), row)),)
-
-    return NativeAggregate(
-        name,
-        accepts=anything,
-        update=update,
-        merge=merged_by(function),
-        evaluate=of_state(lambda row: row["value"]),
-        options=ByOptions,
-        further={"by": orderable_required},
-        state_bytes=48,
-        reads_origin=True,
-        combines_exactly=no_floats,
-    )
-
-
-# Of equal rows the first one counts, so that the result does not depend on the order in which tasks read.
-MAX_BY = _beside("max_by", F.max, lambda origin: -origin)
-MIN_BY = _beside("min_by", F.min, lambda origin: origin)
-
-
 class OrderOptions(Options):
     """Options of ``first`` and ``last``."""
 
     ignore_nulls: bool = Field(default=False, description="Look at rows with a value only.")
 
 
-def _at_the_end(name: str, beside: Callable[..., Column], extreme: Function) -> NativeAggregate:
-    """The value at the smallest or largest origin, and that origin: two plain columns allow hash aggregation."""
+def _beside(
+    name: str, beside: Callable[..., Column], extreme: Function, placed: Callable[..., Column], **fields: Any
+) -> NativeAggregate:
+    """The value in the row with the extreme of a place (null: passed over): of any type, as a map has no order."""
 
-    def update(arguments: Arguments, options: OrderOptions) -> tuple[Column, Column]:
-        (value,), origin = arguments.columns, arguments.origin
-        place = F.when(value.isNotNull(), origin) if options.ignore_nulls else origin
-        return beside(value, place), extreme(place)
+    def update(arguments: Arguments, options: object) -> tuple[Column, Column]:
+        place = placed(arguments, options)
+        return beside(arguments.columns[0], place), extreme(place)
 
     def merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, Column]:
         del options, spark_type
-        value, place = states
-        return beside(value, place), extreme(place)
+        return beside(*states), extreme(states[1])
 
     return NativeAggregate(
-        name,
-        accepts=anything,
-        update=update,
-        merge=merge,
-        evaluate=the_state,
-        options=OrderOptions,
-        state_bytes=32,
-        reads_origin=True,
-        combines_exactly=no_floats,
-    )
+        name, accepts=anything, update=update, merge=merge, evaluate=the_state, reads_origin=True,
+        combines_exactly=no_floats, **fields,
+    )  # fmt: skip
 
 
-FIRST = _at_the_end("first", F.min_by, F.min)
-LAST = _at_the_end("last", F.max_by, F.max)
+def _by(tie: Callable[[Column], Column]) -> Callable[..., Column]:
+    """The other column. Of equal ones the first row counts, so that the order in which tasks read does not matter."""
+
+    def placed(arguments: Arguments, _: object) -> Column:
+        by = arguments.columns[1]
+        return F.when(by.isNotNull(), F.struct(by.alias("by"), tie(arguments.origin).alias("tie")))
+
+    return placed
+
+
+def _origin(arguments: Arguments, options: OrderOptions) -> Column:
+    return F.when(arguments.columns[0].isNotNull(), arguments.origin) if options.ignore_nulls else arguments.origin
+
+
+_OF_BY: dict[str, Any] = {"options": ByOptions, "further": {"by": orderable_required}, "state_bytes": 48}
+_OF_ORDER: dict[str, Any] = {"options": OrderOptions, "state_bytes": 32}
+MAX_BY = _beside("max_by", F.max_by, F.max, _by(lambda origin: -origin), **_OF_BY)
+MIN_BY = _beside("min_by", F.min_by, F.min, _by(lambda origin: origin), **_OF_BY)
+FIRST = _beside("first", F.min_by, F.min, _origin, **_OF_ORDER)
+LAST = _beside("last", F.max_by, F.max, _origin, **_OF_ORDER)
 
 
 BOOL_AND = of_itself("bool_and", boolean_required, F.bool_and)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from skewless.errors import SpecError
 from skewless_spark.sources.formats.input_files import quoted
@@ -34,9 +33,10 @@ def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
         physical: the physical type in the file. Spark reads INT96 as a timestamp, which Arrow takes for one without a
             zone.
     """
+    kind = getattr(kind, "storage_type", kind)  # an extension, as JSON: to Spark it is what it is stored as
     if pa.types.is_dictionary(kind):
         found = spark_type_of(kind.value_type, physical)
-    elif pa.types.is_decimal(kind):
+    elif pa.types.is_decimal(kind) and kind.precision <= 38:  # Spark has no more digits
         found = f"decimal({kind.precision},{kind.scale})"
     elif pa.types.is_timestamp(kind):
         found = "timestamp" if kind.tz or physical == "INT96" else "timestamp_ntz"
@@ -67,6 +67,7 @@ def _named(name: str) -> str:
 
 _PLAIN_TYPES = {
     "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    **dict.fromkeys((f"duration[{unit}]" for unit in ("s", "ms", "us", "ns")), "bigint"),
     "uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)",
     "float": "float", "halffloat": "float", "double": "double", "bool": "boolean",
     "string": "string", "large_string": "string", "string_view": "string",
@@ -175,26 +176,21 @@ def declared_type(text: str, at: str, *, nested: bool) -> str:
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
 
 
-def cast_text(texts: pa.Array, spark_type: str) -> pa.Array:
-    """Texts as values of a type. Null stays null. A timestamp without a zone is in UTC.
+def cast_text(text: str | None, spark_type: str) -> pa.Scalar:
+    """A text as a value of a type; None is null. A timestamp without a zone is in UTC.
 
     Raises:
-        pa.ArrowInvalid: a text is not a value of the type.
+        pa.ArrowInvalid: the text is not a value of the type.
     """
-    if spark_type == "timestamp":
-        zoned = pc.match_substring_regex(texts, _ZONED)
-        kind = arrow_type_of(spark_type)
-        plain = pc.cast(pc.if_else(zoned, None, texts), pa.timestamp("us"))
-        return pc.coalesce(pc.cast(pc.if_else(zoned, texts, None), kind), pc.assume_timezone(plain, "UTC"))
-    if spark_type == "binary":
-        return texts.view(pa.binary())
+    kind = arrow_type_of(spark_type)
+    if text is None or spark_type == "binary":
+        return pa.scalar(text and text.encode(), kind)
     if spark_type.startswith("decimal"):  # Arrow's own cast wraps large numbers around (apache/arrow#49817)
-        try:
-            values = [None if text is None else Decimal(text) for text in texts.to_pylist()]
-        except InvalidOperation as err:
-            raise pa.ArrowInvalid(str(err)) from None
-        return pa.array(values, arrow_type_of(spark_type))
-    return texts if spark_type == "string" else pc.cast(texts, arrow_type_of(spark_type))
+        if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text, re.ASCII):
+            raise pa.ArrowInvalid(f"no decimal: {text}")
+        return pa.scalar(Decimal(text), kind)
+    plain = spark_type == "timestamp" and not re.search(_ZONED, text)
+    return pa.scalar(text).cast(pa.timestamp("us") if plain else kind).cast(kind)
 
 
 def is_value(text: str, spark_type: str) -> bool:
@@ -202,16 +198,7 @@ def is_value(text: str, spark_type: str) -> bool:
     if spark_type in {"tinyint", "smallint", "int", "bigint"} and not re.fullmatch(r"-?[0-9]+", text):
         return False
     try:
-        cast_text(pa.array([text], pa.string()), spark_type)
+        cast_text(text, spark_type)
     except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def is_utf8(text: bytes) -> bool:
-    """Whether bytes are a text."""
-    try:
-        text.decode()
-    except UnicodeDecodeError:
         return False
     return True

@@ -108,7 +108,7 @@ def _unreadable(path: str, err: OSError) -> InputError:
 
 
 #: The name endings of compressed texts that Spark reads, in any case.
-COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
+COMPRESSED = (".gz", ".bz2", ".zst")
 
 
 def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -236,7 +236,7 @@ _WILD = "*?["
 def open_file(path: str) -> IO[bytes]:
     """A file opened for reading in order. A remote file is read ahead, and a compressed file is decompressed."""
     fs, file = open_location(path)
-    codecs = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
+    codecs = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
     opened: IO[bytes] = fs.open(file, "rb", compression=codecs.get(posixpath.splitext(path)[1].lower()))
     return opened
 

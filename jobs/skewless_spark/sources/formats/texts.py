@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import zstandard
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,8 +24,8 @@ from skewless_spark.sources.formats.input_files import COMPRESSED, open_file, qu
 #: input.
 SAMPLED_FILES, LEAST_SAMPLE, LARGEST_SAMPLE = 8, 16 << 10, 256 << 10
 _SAMPLED_PART = 0.05
-#: Endings of compressed files that Spark takes for what they are not, or reads only with further libraries.
-_UNREAD = (".xz", ".lzma", ".zip", ".7z", ".rar", ".br", ".z", ".lz4", ".lzo", ".snappy", ".sz", ".deflate")
+#: Endings of compressed files that Spark takes for what they are not, cuts, or reads only with further libraries.
+_UNREAD = (".zstd", ".xz", ".lzma", ".zip", ".7z", ".rar", ".br", ".z", ".lz4", ".lzo", ".snappy", ".sz", ".deflate")
 #: How a refusal names an ending of a line within a text, which Spark's lines do not have.
 _MARK = "\ufeff"
 
@@ -31,10 +33,8 @@ _MARK = "\ufeff"
 def refuse_unread(path: str) -> None:
     """Refuse a compressed text that Spark would take for something else."""
     if path.lower().endswith(_UNREAD):
-        known = ", ".join(COMPRESSED)
-        raise InputError(
-            f"input file {path}", f"a text that is plain or ends in {known}", "another ending", "compress it anew"
-        )
+        known = f"a text that is plain or ends in {', '.join(COMPRESSED)}"
+        raise InputError(f"input file {path}", known, "another ending", "compress it anew")
 
 
 def sample_length(sizes: Sequence[int]) -> int:
@@ -159,5 +159,5 @@ def readable(path: str) -> Iterator[None]:
     """An ``InputError`` if a file cannot be read."""
     try:
         yield
-    except (OSError, EOFError, ValueError) as err:
+    except (OSError, EOFError, ValueError, zlib.error, zstandard.ZstdError) as err:
         raise InputError(f"input file {path}", "a readable file", str(err)[:200], "remove or rewrite it") from None

@@ -16,7 +16,7 @@ from skewless.documents.job import PinnedTable, Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless_lake.formats import first_line
-from skewless_spark.sources.formats.column_types import spark_type_of
+from skewless_spark.sources.formats.column_types import UNSUPPORTED, spark_type_of
 from skewless_spark.sources.formats.parquet import open_parquet
 
 
@@ -109,8 +109,11 @@ class Snapshot:
 
 
 def kinds_of(schema: pa.Schema) -> dict[str, str]:
-    """The Spark SQL type of each column of a table."""
-    return {one.name: spark_type_of(one.type) for one in schema}
+    """The Spark SQL type of each column of a table. To Spark, Iceberg's UUID is a text, and not the bytes of a file."""
+    return {
+        one.name: f"{UNSUPPORTED}{one.type}" if "arrow.uuid" in str(one.type) else spark_type_of(one.type)
+        for one in schema
+    }
 
 
 def text_of(value: object) -> str | None:

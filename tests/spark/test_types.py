@@ -1,0 +1,75 @@
+"""A type, an aggregate, a role and an engine: what is called good is published, all else is refused in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from skewless.errors import SkewlessError
+from skewless_spark.prepare.freezing import freeze
+from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
+from tests.tiers import mostly_long
+
+#: A value of each type, which follows from ``i``.
+VALUES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("values.yaml").read_text())["types"]
+NESTED = list(VALUES)[-7:]
+CALLS = [("max_by", one) for one in VALUES] + [("first", one) for one in VALUES] + [
+    (function, one) for one in NESTED
+    for function in ("min_by", "last", "count", *(() if "map" in one else ("max", "collect_list", "count_distinct")))
+]  # fmt: skip
+ENGINES: dict[str, dict[str, Any]] = {
+    "combine": {"engine": "combine"},
+    "bypass": {"engine": "bypass"},
+    "staged, with a backlog": {"engine": "staged", "routing": {"waves": [1, 1], "reducers": 2, "budget": 12}},
+}
+
+
+@pytest.mark.parametrize("engine", mostly_long(ENGINES, "staged, with a backlog"))
+def test_each_type_is_an_argument_and_a_result_of_each_engine(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    table = pa.table({"k": [f"k{n % 2}" for n in range(24)], "i": list(range(24))})
+    source, by = write_input(tmp_path / "in", table, files=2), {"max_by": {"by": "i"}, "min_by": {"by": "i"}}
+    calls = {f"{call}_{name}": {"function": call, "column": name, **by.get(call, {})} for call, name in CALLS}
+    select = ["k", "i", *(f"{value} AS `{name}`" for name, value in VALUES.items())]
+    spec = spec_of(source, "k", calls, map={"select": select}, **ENGINES[engine])
+    run, finished, _ = run_job(spark, spec, tmp_path / "run")
+    assert finished.quality.success, [check.sentence for check in finished.quality.checks if not check.success]
+    found = {row.pop("k"): row for row in result_of(run).to_pylist()}
+    spark.read.parquet(str(source)).selectExpr(*select).selectExpr("struct(*) AS row").write.parquet(
+        str(tmp_path / "plain")
+    )
+    plain = [one["row"] for one in pq.read_table(tmp_path / "plain").to_pylist()]
+    for key in ("k0", "k1"):
+        own = sorted((one for one in plain if one["k"] == key), key=lambda one: one["i"])
+        for function, name in CALLS:
+            values = [one[name] for one in own]
+            expected = {"count": 12, "count_distinct": 12, "collect_list": values}
+            ends = values[0] if function in {"min_by", "first"} else values[-1]
+            assert found[key][f"{function}_{name}"] == expected.get(function, ends), (function, name)
+
+
+def test_types_of_files_that_spark_has_not_are_what_they_are_stored_as_or_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    of = pa.ExtensionArray.from_storage
+    table = pa.table({
+        "k": ["a", "a"], "json": of(pa.json_(), pa.array(["{}", "[]"])),
+        "flag": of(pa.bool8(), pa.array([1, 0], pa.int8())),
+        "uuid": of(pa.uuid(), pa.array([b"x" * 16] * 2, pa.binary(16))), "long": pa.array([1, 2], pa.duration("us")),
+        "wide": pa.array([1, 2], pa.decimal256(50, 2)),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=1)
+    calls = {name: {"function": "max_by", "column": name, "by": "long"} for name in ("json", "uuid", "flag")}
+    for waves in ([1], [1, 1]):  # whole files by Spark, row groups by Arrow
+        spec = spec_of(tmp_path / "in.parquet", "k", calls, routing={"waves": waves})
+        run, _, _ = run_job(spark, spec, tmp_path / f"run{len(waves)}")
+        assert result_of(run).to_pylist() == [{"k": "a", "json": "[]", "uuid": b"x" * 16, "flag": 0}]
+    for key, column in (("wide", "k"), ("k", "wide")):
+        spec = spec_of(tmp_path / "in.parquet", key, {"x": {"function": "max", "column": column}})
+        with pytest.raises(SkewlessError, match=r"wide.*decimal256"):
+            freeze(spec, DATE, "/", "spec")
