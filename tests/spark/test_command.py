@@ -19,11 +19,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-<<<<<<< HEAD
-from rich.console import Console
-=======
 import yaml
->>>>>>> 9d4fdac9 (Settings that can change a result are fixed in each session and refused in a spec; maps are arguments of each engine and results of max_by; types of files by their storage; damaged gz ends in a sentence, .zstd is refused; did you mean tells what is written; tables of sentences of specs are YAML)
+from rich.console import Console
 from typer.testing import CliRunner
 
 from skewless.errors import InputError, SkewlessError
@@ -77,27 +74,7 @@ output: {path: results}
     return folder
 
 
-<<<<<<< HEAD
-BAD = [
-    ("missing path", ["--set", "input.path=nowhere"], r"no such path .*nowhere"),
-    ("missing key column", ["--set", "key=kye"], r"key: expected an existing column.*'kye'; did you mean 'key'"),
-    (
-        "missing argument column",
-        ["--set", "aggregates.n={function: sum, column: valu}"],
-        r"'valu'; did you mean 'value'",
-    ),
-    (
-        "wrong type for an aggregate",
-        ["--set", "aggregates.n={function: sum, column: word}"],
-        r"a number for sum.*string",
-    ),
-    ("typo in a field", ["--set", "routing.polcy=static"], r"routing\.polcy: there is no such field.*'policy'"),
-    ("nonsense for a path", ["--set", "input.path=foo://b/x"], r"a path that fsspec can open"),
-    ("bad override", ["--set", "routing"], r"path.to.field=value"),
-]
-=======
 BAD: list[tuple[str, list[str], str]] = yaml.safe_load(Path(__file__).with_name("values.yaml").read_text())["commands"]
->>>>>>> 9d4fdac9 (Settings that can change a result are fixed in each session and refused in a spec; maps are arguments of each engine and results of max_by; types of files by their storage; damaged gz ends in a sentence, .zstd is refused; did you mean tells what is written; tables of sentences of specs are YAML)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
@@ -51,31 +52,7 @@ def test_the_tree_keeps_all_contracts() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-PLANTED = [
-    ("skewless.planner.planner", "import time", "The core knows no framework, no network, no clock"),
-    ("skewless.routing.ring", "import pyspark", "The core knows no framework"),
-    ("skewless.documents.ledger", "import pyarrow", "Arrow is for code that sees rows"),
-    ("skewless.planner.planner", "import skewless.aggregates", "Arrow is for code that sees rows"),
-    ("skewless_airflow", "import skewless.aggregates", "Arrow is for code that sees rows"),
-    ("skewless.replay.replay", "from skewless import mapping", "Arrow is for code that sees rows"),
-    ("skewless.planner.forecast.forecast", "import skewless.run.directory", "Of the core only skewless.run"),
-    ("skewless.spec.spec", "import fsspec", "Of the core only skewless.run"),
-    ("skewless.document", "from skewless import planner", "The rooms of the core"),
-    ("skewless.run.directory", "import skewless.planner.planner", "The rooms of the core"),
-    ("skewless.planner.placement", "import skewless.planner.policies", "The planner chooses"),
-    ("skewless.planner.policies.choices", "from skewless.planner.policies import adaptive", "Policies know nothing"),
-    ("skewless_airflow.runners.submit", "import skewless_airflow.runners.on_one_machine", "A runner of steps"),
-    ("skewless_spark", "import skewless_airflow", "The Spark face and the Airflow face"),
-    ("skewless_spark", "import airflow.sdk", "The Spark face knows no Airflow"),
-    ("skewless_spark.sources", "import skewless_spark.stage", "The rooms of the Spark face"),
-    ("skewless_airflow.run_store", "import skewless_airflow.operators", "The rooms of the Airflow face"),
-    ("skewless_airflow", "import pyarrow", "The Airflow face knows no Spark"),
-    ("skewless_cli", "import examples", "Nothing in the wheel"),
-    ("skewless_leases.decisions", "import time", "What is decided about leases"),
-    ("skewless_leases.lease_tables", "import skewless_leases.lease", "What is decided about leases"),
-    ("skewless_leases.fence", "import skewless_leases.decisions", "Leases and fences need"),
-    ("skewless_leases.lease_tables", "import skewless.routing.hashing", "The leases know neither Spark nor Airflow"),
-]
+PLANTED: list[list[str]] = yaml.safe_load(Path(__file__).with_name("planted_imports.yaml").read_text())
 
 
 def plant(tree: Path, module: str, line: str) -> None:

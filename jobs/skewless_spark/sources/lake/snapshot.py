@@ -110,10 +110,7 @@ class Snapshot:
 
 def kinds_of(schema: pa.Schema) -> dict[str, str]:
     """The Spark SQL type of each column of a table. To Spark, Iceberg's UUID is a text, and not the bytes of a file."""
-    return {
-        one.name: f"{UNSUPPORTED}{one.type}" if "arrow.uuid" in str(one.type) else spark_type_of(one.type)
-        for one in schema
-    }
+    return {one.name: f"{UNSUPPORTED}uuid" if "uuid>" in str(one.type) else spark_type_of(one.type) for one in schema}
 
 
 def text_of(value: object) -> str | None:
