@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import urljoin
 
 import pytest
@@ -600,7 +601,7 @@ def test_a_figure_has_one_value_on_the_page_the_terminal_the_api_the_event_and_t
         made, group = Moments(run_location(f"{DAG}+figures", f"made{number}"), played), "?group=figures"
         made.prepare().stages().times().merge().validate(success=number % 3 > 0)
         run = made.publish().run if number % 3 else made.run
-        shown, facts, bill = as_object(run), run_facts(run), bill_of(run)
+        shown, facts, bill = as_object(run), cast("dict[str, Any]", run_facts(run)), bill_of(run)
         api = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/made{number}{group}").json()["run"]
         page, api_steps = _page(viewer, f"made{number}", f"skew{group}"), {one["task"]: one for one in api["steps"]}
         for line, stage in zip(shown["stages"], api["stages"], strict=True):
@@ -615,9 +616,8 @@ def test_a_figure_has_one_value_on_the_page_the_terminal_the_api_the_event_and_t
         assert (shown["certificate"], facts["stages"]) == (api["overall"], len(api["stages"]))
         assert facts["balance"]["conclusion"] == api["overall"]["conclusion"]
         assert facts["forwarded_rows"] == sum(stage["forwarded"] for stage in api["stages"])
-        assert (
-            facts["quality"]["passed"] == api["quality"]["success"] == shown["quality"]["success"] == (number % 3 > 0)
-        )
+        of_all = facts["quality"]["passed"], api["quality"]["success"], shown["quality"]["success"]
+        assert set(of_all) == {number % 3 > 0}
         assert facts["quality"]["expectations"] == len(api["quality"]["checks"]) == len(shown["quality"]["checks"])
         validate = api_steps["validate"]
         assert (validate["words"], validate["done"]) == (("done", True) if number % 3 else ("failed", False))
