@@ -358,7 +358,7 @@ def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     console = Console(record=True, width=200)
     views.show_states(location, console)
     text = shown(run) + console.export_text()
-    assert "window: 2 parts; files: 1 reused, 2 added, 0 replaced, 0 removed; 350 rows read, 300 rows in kept" in text
+    assert "window: 2 parts; files: 1 reused, 0 reread, 2 added, 0 replaced, 0 removed; 350 rows read, 300" in text
     assert "parts: 1 added to, 1 new" in text
     assert "late by 1 part: 2026-11-20, added to, 50 late rows, 50 rows read" in text
     assert "late.parquet was added" in text

@@ -161,7 +161,7 @@ def test_failed_quality_is_told_leaves_its_report_and_the_day_that_was_published
     assert "checks failed: occurrences: values between, max_value=5000 (1 of " in failure.sentence, (
         "one key is above the limit"
     )
-    assert "; in self: 8,000); the published result" in failure.sentence
+    assert "; in self: 8,000); nothing of this run is published" in failure.sentence
     commit = run.committed(QUALITY_STEP)
     report = run.read(f"{commit.step}/attempts/{commit.attempt}/result.json", QualityReport)
     assert not report.success

@@ -37,7 +37,8 @@ def test_the_lines_of_the_readme_lead_to_a_published_table(tmp_path: Path, name:
     lines = block.replace("/lake/clicks", str(tmp_path / "clicks")).replace("2026-11-20", DAY)
     # What is installed is this environment, which must fit what the line asks for.
     script = f'pip() {{ echo asked: "$@"; }}\n{lines}'
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SKEWLESS_")} | {
+    own = ("SKEWLESS_", "AIRFLOW_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)} | {
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }

@@ -5,6 +5,7 @@ Deaths at every other moment are played by ``tests/simulation``, which kills the
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from pathlib import Path
@@ -71,7 +72,10 @@ def kill_all(home: standalone.Home, root: Path) -> None:
         process.kill()
     while pids := [pid for pid in running.processes() if psutil.pid_exists(pid)]:
         for pid in pids:
-            psutil.Process(pid).kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).kill()
+    while not standalone.port_free(running.port):  # the kernel closes it soon after the death
+        time.sleep(0.05)
 
 
 def test_a_run_of_which_everything_was_killed_ends_with_the_right_result(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ _BUILD = """
 import importlib, pkgutil, sys
 import skewless_airflow
 for module in pkgutil.walk_packages(skewless_airflow.__path__, "skewless_airflow."):
-    importlib.import_module(module.name)
+    if not module.name.endswith(".lineage"):  # which only OpenLineage imports, an extra
+        importlib.import_module(module.name)
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 bag = DagBag(sys.argv[1])
