@@ -1,4 +1,4 @@
-"""What the libraries of tables, catalogs and object stores say when they fail, in one sentence of ours."""
+"""What each table format offers to publishing, and the errors of table libraries as one sentence of ours."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line, run the step that it names, and print the sentence that the step returns."""
     for stream in (sys.stdout, sys.stderr):  # a log that lacks a character is no failure
         cast("Any", stream).reconfigure(errors="backslashreplace")
-    # Whoever asks it to end lets it give back its lease, so that the next try need not wait.
+    # Asked to end, it gives its lease back, and the next try need not wait.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description="Run one step of a run.")
     commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")

@@ -1,4 +1,4 @@
-"""Checks of ours on the rows of a result, beside those of Great Expectations, which has no null keys."""
+"""The expectations that a spec may name, by Great Expectations' own classes; and our checks of keys and table rules."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def great_expectations() -> Any:
 
 
 def import_soon() -> None:
-    """Begin to import Great Expectations in a thread, unless that has begun: only the end of a run needs it.
+    """Begin to import Great Expectations in a thread, unless that has begun: the end of a run needs it.
 
     A thread that has called the JVM would wait up to 5 ms, Python's default, before it may go on. It waits less.
     """

@@ -1,4 +1,4 @@
-"""Where items go under a plan, on counts, and how a backlog moves from one plan to the next."""
+"""What a run has saved beside plain hashing, and where the items of a replay go under a plan."""
 
 from __future__ import annotations
 

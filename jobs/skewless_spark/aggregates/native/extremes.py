@@ -94,7 +94,7 @@ def _bits(values: Column, spark_type: str) -> Column:
     return F.coalesce(F.bit_xor(values), F.lit(0).cast(spark_type))
 
 
-# The bits, 0 of no values, and the number of values: without it nobody could tell null from 0.
+# The bits, and the number of values: with none the bits are 0, and the result is null.
 BIT_XOR = NativeAggregate(
     "bit_xor",
     accepts=integer_required,

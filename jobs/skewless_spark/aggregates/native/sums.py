@@ -161,7 +161,7 @@ _QUARTER = (1 << _QUARTER_BITS) - 1
 
 
 def _update_sum(arguments: Arguments, options: object) -> tuple[Column, ...]:
-    """An exact sum, 0 of no values, and the number of values: without it nobody could tell null from 0.
+    """An exact sum, and the number of values: with none the sum is 0, and the result is null.
 
     The sum of a task overflows as Spark's ``sum`` does. Sums of tasks are merged without overflow.
     """
