@@ -6,6 +6,7 @@ read the folder of logs, on a laptop or on a shared volume, none is needed: they
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib import import_module
 from typing import Any
@@ -41,24 +42,18 @@ class LogFilesExecutor(LocalExecutor):
         return ["A running task's log is read from its file"], []
 
 
-def standalone() -> None:
-    """Run ``airflow standalone`` with a triggerer that serves no logs.
+def main() -> None:
+    """Run Airflow's components like ``airflow standalone``, whose triggerer cannot be told to serve no logs.
 
-    It runs Airflow's own command line, which writes ``airflow.cfg`` with the secret that signs tokens before it starts
-    the components. Without it each component would make a secret of its own and refuse the others' tokens.
+    Migrating the database writes ``airflow.cfg`` with the secret that signs tokens before the components start. Without
+    it each component would make a secret of its own and refuse the others' tokens.
     """
-    # Imported here: the executor is imported without them.
-    from airflow.__main__ import main
-    from airflow.cli.commands import standalone_command
-
-    class Component(standalone_command.SubCommand):
-        def __init__(self, parent: Any, name: str, command: list[str], env: dict[str, str]) -> None:
-            super().__init__(parent, name, [*command, *(TRIGGERER_OPTIONS if name == "triggerer" else ())], env)
-
-    standalone_command.SubCommand = Component  # type: ignore[misc]  # it has no option for this
-    sys.argv = ["airflow", "standalone"]
-    main()
+    airflow = (sys.executable, "-m", "airflow")
+    subprocess.run([*airflow, "db", "migrate"], check=True)  # noqa: S603  # Airflow's own words, as below
+    components = (["scheduler"], ["dag-processor"], ["api-server"], ["triggerer", *TRIGGERER_OPTIONS])
+    for process in [subprocess.Popen([*airflow, *words]) for words in components]:  # noqa: S603
+        process.wait()
 
 
 if __name__ == "__main__":
-    standalone()
+    main()
