@@ -65,7 +65,6 @@ class AirflowRest:
         self.close()
 
     def close(self) -> None:
-        """Close its connections."""
         self._client.close()
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -99,7 +98,6 @@ class AirflowRest:
         raise AssertionError("Retrying either returns or raises")
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
-        """Pause a DAG or let it run."""
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": paused})
 
     def trigger(self, dag_id: str, run_id: str | None = None, **body: Any) -> str:
@@ -110,11 +108,9 @@ class AirflowRest:
     def of_run(
         self, method: str, dag_id: str, run_id: str, path: str = "", body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A call about one run."""
         return self.call(method, f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}{path}", body)
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """The state of a run."""
         return str(self.of_run("GET", dag_id, run_id)["state"])
 
     def await_end(self, dag_id: str, run_id: str, seconds: float) -> str:
@@ -127,7 +123,6 @@ class AirflowRest:
         return self.run_state(dag_id, run_id)
 
     def active_runs(self, dag_id: str) -> list[str]:
-        """The runs of a DAG that are queued or running, oldest first."""
         found = self.call("GET", f"/dags/{dag_id}/dagRuns?state=queued&state=running&order_by=run_after&limit=100")
         return [run["dag_run_id"] for run in found["dag_runs"]]
 
@@ -140,7 +135,6 @@ class AirflowRest:
         ]
 
     def states(self, dag_id: str, run_id: str) -> dict[str, str]:
-        """The state of each task of a run."""
         return {one.task: one.state for one in self.tasks(dag_id, run_id)}
 
     def log_lines(self, dag_id: str, run_id: str, task: str, tries: int) -> list[str]:

@@ -68,6 +68,5 @@ def make_database(shared: Path) -> None:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy a database of SQLite with what is still in its log."""
     with closing(sqlite3.connect(source)) as made, closing(sqlite3.connect(target)) as copied:
         made.backup(copied)

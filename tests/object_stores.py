@@ -135,7 +135,6 @@ def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> Non
 
 
 def _make_bucket(port: int) -> None:
-    """Neither moto nor localbucket checks who asks."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:
         client.request("PUT", f"/{BUCKET}")
         assert client.getresponse().status == http.client.OK

@@ -37,12 +37,10 @@ class Environment(NamedTuple):
         )
 
     def install(self, *words: str | Path) -> None:
-        """Let uv install packages, with its options."""
         command = [BIN / "uv", "pip", "install", "--quiet", "--python", self.python, *words]
         subprocess.run([str(word) for word in command], cwd=self.home, check=True)
 
     def versions(self) -> dict[str, str]:
-        """What is installed."""
         listed = self.run(BIN / "uv", "pip", "list", "--format", "json", "--python", self.python).stdout
         return {one["name"]: one["version"] for one in json.loads(listed)}
 

@@ -53,7 +53,6 @@ def season(random: np.random.Generator) -> Season:
 
 
 def left(band: Usual, value: float) -> bool:
-    """Whether a figure is outside of its band."""
     return not band.low <= value <= band.high
 
 

@@ -38,17 +38,14 @@ class ServedAirflow:
 
     @property
     def session(self) -> Session:
-        """Its processes."""
         found = standalone.recorded(self.home)
         assert found is not None
         return found
 
     def run(self, dag_id: str, run_id: str) -> RunDirectory:
-        """The run directory of a run."""
         return RunDirectory(f"{self.root}/runs/{dag_id}/{safe_run_id(run_id)}")
 
     def await_end(self, dag_id: str, run_id: str) -> str:
-        """Wait until a run has ended; its state."""
         return self.rest.await_end(dag_id, run_id, PATIENCE_SECONDS)
 
 
@@ -88,10 +85,8 @@ def own_settings(home: standalone.Home, root: Path) -> dict[str, str]:
 
 
 def dag_of(spec: Path) -> str:
-    """The text of a DAG file for a spec."""
     return f"from skewless_airflow.dags import build_dag\ndag = build_dag({str(spec)!r})\n"
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something holds, for minutes."""
     airflow_rest.await_that(condition, what, PATIENCE_SECONDS)

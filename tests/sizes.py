@@ -40,12 +40,10 @@ AXES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
 
 
 def lines_of(*folders: str) -> int:
-    """The lines of all Python files below some folders."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in _modules(folders))
 
 
 def words_of_pages() -> int:
-    """The words of all Markdown files."""
     pages = [*ROOT.glob("*.md"), *(page for folder in _PAGES for page in (ROOT / folder).rglob("*.md"))]
     return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
 

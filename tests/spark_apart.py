@@ -58,8 +58,6 @@ class Worker:
 
 @dataclass(frozen=True)
 class SparkApart:
-    """A cluster that is up."""
-
     master: str
     workers: tuple[Worker, ...]
 

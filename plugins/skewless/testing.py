@@ -18,8 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
-from skewless.aggregates.accumulator import GroupsAccumulator
-from skewless.aggregates.argument_types import spark_type_of
+from skewless.aggregates.accumulator import GroupsAccumulator, spark_type_of
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.errors import AggregateError
 

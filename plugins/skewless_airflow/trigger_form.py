@@ -1,7 +1,7 @@
 """The trigger form of a job: Airflow params that are made from the spec's own model.
 
 Its defaults are those of the spec, so a scheduled run, and an untouched form, run what was reviewed. A form chooses
-options of ``skewless.spec.options`` and a date; nothing in it can name code, SQL or a path.
+options of ``skewless.spec.reading`` and a date; nothing in it can name code, SQL or a path.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from airflow.sdk import Param
 from pydantic import JsonValue
 
 from skewless.errors import SkewlessError, SpecError, nearest
-from skewless.spec.options import option_schema, option_values
 from skewless.spec.part import SECOND, Part, covered_words, part_named
-from skewless.spec.reading import load_spec
+from skewless.spec.reading import load_spec, option_schema, option_values
 from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
 

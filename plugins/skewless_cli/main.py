@@ -21,8 +21,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from rich.console import Console
 
-from skewless.causes import explained_here
-from skewless.errors import MachineError, SkewlessError, SpecError
+from skewless.errors import MachineError, SkewlessError, SpecError, explained_here
 from skewless.publication.retention import Limits
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Amounts
+from skewless.documents.step_documents import AS_IT_RAN, ERROR_WORDS, Amounts
 from skewless.errors import PlanError, RunDirectoryError, SpecError, nearest
 from skewless.planner.policies import POLICIES
 from skewless.publication.retention import found_run, order_of

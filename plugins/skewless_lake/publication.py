@@ -14,8 +14,8 @@ from functools import partial
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
+from skewless.history.bands import NightsStore
 from skewless.history.finality import finality_of, tells_finality, with_run
-from skewless.history.nights_store import NightsStore
 from skewless.publication.folder_output import FolderOutput, draw_turn, shown_turn
 from skewless.publication.places import beside_output, beside_table
 from skewless.publication.publish import Commit, Standing, Turns, Validated, publish, publishing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from skewless.documents.bill import AS_IT_RAN, PLAIN, Replayed, Savings
+from skewless.documents.step_documents import AS_IT_RAN, PLAIN, Replayed, Savings
 from skewless.errors import SkewlessError
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import savings_of

@@ -55,7 +55,6 @@ def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) ->
 
 @pytest.fixture(scope="module")
 def schema(clients: dict[str, TestClient]) -> Any:
-    """The schema as the API itself gives it."""
     raw = clients["viewer"].get(_SCHEMA).json()
     return schemathesis.openapi.from_dict(raw)
 

@@ -22,7 +22,6 @@ DOCKERFILE = (PROJECT / "deploy" / "docker" / "Dockerfile").read_text()
 
 @pytest.fixture(scope="module")
 def plain() -> dict[str, Any]:
-    """The compose file, read by nobody but PyYAML."""
     read: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
     return read
 
@@ -100,7 +99,6 @@ def test_what_the_image_copies_and_what_the_services_name_is_there(plain: dict[s
 
 
 def _required_variables() -> set[str]:
-    """The variables that the compose file insists on."""
     return set(re.findall(r"\$\{(\w+):\?", COMPOSE_FILE.read_text()))
 
 

@@ -140,7 +140,6 @@ DAGS = PROJECT / "dags"
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A catalog of one sound spec."""
     monkeypatch.setenv("SKEWLESS_CATALOG", str(tmp_path))
     _write(tmp_path / "sound.yaml")
     return tmp_path

@@ -113,7 +113,6 @@ _HOUR = dt.timedelta(hours=1)
 
 
 def _line(state: str, began: float | None = None, ended: float | None = None, deadline: float | None = None) -> RunLine:
-    """A run by hours before now."""
     moments = [None if one is None else _NOW - one * _HOUR for one in (began, ended, deadline)]
     return RunLine("r", "2026-11-25", state, standing=state, started=moments[0], ended=moments[1], deadline=moments[2])
 

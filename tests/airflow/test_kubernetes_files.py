@@ -37,7 +37,6 @@ def test_a_pod_template_is_a_pod(name: str) -> None:
 
 
 def with_image(pod: dict[str, Any]) -> dict[str, Any]:
-    """As Spark completes it."""
     (container,) = pod["spec"]["containers"]
     return {**pod, "spec": {**pod["spec"], "containers": [{**container, "image": "spark"}]}}
 

@@ -61,7 +61,6 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
 
 
 def _validated(played: Simulation, dag_id: str, night: dt.datetime, turn: int) -> RunDirectory:
-    """A night's run directory that has all but its publication."""
     run = record(played, dag_id, night, turn)
     validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(COUNTS)})
     return run
@@ -162,7 +161,6 @@ def _events() -> list[dict[str, Any]]:
 
 
 def _keys(dag_id: str) -> set[tuple[str, str | None]]:
-    """The partition keys of the events of a DAG."""
     with create_session() as session:
         of_it = select(AssetModel.name, AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return {(name, key) for name, key in session.execute(of_it.where(AssetEvent.source_dag_id == dag_id))}

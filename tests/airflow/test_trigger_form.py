@@ -15,9 +15,8 @@ from airflow.serialization.serialized_objects import DagSerialization
 from pydantic import JsonValue
 
 from skewless.errors import SpecError
-from skewless.spec.options import OPTIONS, option_values, with_options
 from skewless.spec.part import Part
-from skewless.spec.reading import load_spec
+from skewless.spec.reading import OPTIONS, load_spec, option_values, with_options
 from skewless.spec.spec import JobSpec
 from skewless_airflow import build_dag
 from skewless_airflow.trigger_form import chosen, form_params

@@ -36,8 +36,7 @@ from skewless.run.directory import (
     WINDOW_PLAN,
     RunDirectory,
 )  # fmt: skip
-from skewless.run.run_bills import bill_of
-from skewless.run.summary import run_facts
+from skewless.run.run_bills import bill_of, run_facts
 from skewless.spec.result import Window
 from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location
@@ -67,7 +66,6 @@ _SNAPSHOT = 8_123_456_789_012_345_678
 
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
-    """A run whose hottest key is somebody's HTML."""
     return synthetic_run()
 
 
@@ -187,7 +185,6 @@ def clients(
 
 @pytest.fixture
 def viewer(clients: dict[str, TestClient]) -> TestClient:
-    """Who may only look."""
     return clients["viewer"]
 
 
@@ -349,7 +346,6 @@ def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_t
 
 
 def _bars(chart: Chart) -> list[float]:
-    """How high the processed rows of each bar stand, in fair shares."""
     assert chart.line is not None
     return [rect.height / (HEIGHT - chart.line) for rect in chart.rects if rect.kind == "done"]
 

@@ -37,7 +37,6 @@ class Mount:
 
     @property
     def named(self) -> bool:
-        """Whether it is a named volume."""
         return not self.source.startswith((".", "/"))
 
 
@@ -182,7 +181,6 @@ class _Fitting:
         )
 
     def setting(self, key: str, value: str) -> str:
-        """The value of an environment variable."""
         return LOOPBACK if key.endswith("HOSTNAME") and value in self.hosts else self.value(value)
 
     def value(self, value: str) -> str:

@@ -54,17 +54,14 @@ class Home:
 
     @property
     def state(self) -> Path:
-        """The file that tells of the processes."""
         return self.folder / "running.json"
 
     @property
     def secrets(self) -> Path:
-        """The passwords and keys, readable by their owner only."""
         return self.folder / ".env"
 
     @property
     def output(self) -> Path:
-        """The output of each service."""
         return self.folder / "output"
 
 
@@ -86,15 +83,12 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where Airflow's UI and REST API answer."""
         return f"http://localhost:{self.ports[8080]}"
 
     def address(self, port: int) -> str:
-        """Where a port of a container answers here."""
         return f"http://localhost:{self.ports[port]}"
 
     def alive(self) -> bool:
-        """Whether any program of it runs."""
         return any(one.processes() for one in self.sessions.values())
 
     def kill(self, service: str) -> None:
@@ -183,7 +177,6 @@ def variables(home: Home) -> dict[str, str]:
 
 
 def password(home: Home) -> str:
-    """The password of ``USER``."""
     return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
 
 

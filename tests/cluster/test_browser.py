@@ -99,7 +99,6 @@ class Visit(NamedTuple):
         self.driver.get(f"{self.url}/dags/{JOB}/runs/{_quoted(self.run_id)}{page}")
 
     def ours(self, page: str) -> str:
-        """The address of a page of our own; RUN stands for the run."""
         return f"{self.url}/skewless/{page.replace('RUN', f'dags/{JOB}/runs/{_quoted(self.run_id)}')}"
 
 
@@ -457,7 +456,6 @@ def _waiting(driver: webdriver.Chrome) -> WebDriverWait[Any]:
 
 
 def _text(driver: webdriver.Chrome) -> str:
-    """What the page says now; nothing while it is being replaced."""
     return str(driver.execute_script("return document.body ? document.body.innerText : ''"))
 
 

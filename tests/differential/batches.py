@@ -75,7 +75,6 @@ def write_batch(spark: SparkSession, path: Path, seed: int, names: Sequence[str]
 
 
 def types_in(names: Sequence[str]) -> dict[str, str]:
-    """The Spark SQL type of each column of a folder."""
     return {ROW: "bigint", **{name: KINDS[name].spark for name in names}}
 
 

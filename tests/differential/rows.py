@@ -14,7 +14,6 @@ Rows = Counter[tuple[Any, ...]]
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Rows:
-    """The rows of a table, whatever their order."""
     columns = [plain_values(table.column(name)) for name in names]
     return Counter(zip(*columns, strict=True)) if columns else Counter({(): table.num_rows})
 

@@ -230,7 +230,6 @@ class _Open(pe.KmsClient):
 
 
 def with_a_secret(path: Path) -> Path:
-    """A file of two columns, of which one is encrypted."""
     config = pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["secret"]}, plaintext_footer=True)
     properties = pe.CryptoFactory(_Open).file_encryption_properties(pe.KmsConnectionConfig(), config)
     return write(path, {"id": pa.array(range(4)), "secret": pa.array(range(4))}, encryption_properties=properties)

@@ -64,7 +64,6 @@ def _parts(table: pa.Table, rng: np.random.Generator) -> list[pa.Table]:
 
 
 def by_pandas(table: pa.Table, path: Path, rng: np.random.Generator) -> None:
-    """With an index: it is a column like the others, and comes last."""
     frame = table.to_pandas(types_mapper=pd.ArrowDtype).set_index(ROW)
     frame.to_parquet(path, engine="pyarrow", compression=_some(rng, None, "snappy", "gzip"))
 

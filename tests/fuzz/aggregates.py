@@ -282,7 +282,6 @@ def _simple(function: str, found: Callable[[list[Any]], Any], **options: Any) ->
 
 
 def _making(function: str, holds: Callable[..., Holds], **options: Any) -> _Maker:
-    """Of a check that knows the kind of the column."""
     return lambda column, kind, _: Call({"function": function, "column": column, **options}, holds(column, kind))
 
 
@@ -295,7 +294,6 @@ def _checked(
 
 
 def _exactly(function: str, found: Callable[[list[Any]], Any], **how: Any) -> _Maker:
-    """Of the values that are not null, also if there are none."""
     return _checked(function, lambda column: _equal(lambda rows: found(_values(rows, column))), **how)
 
 

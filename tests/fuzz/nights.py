@@ -116,14 +116,12 @@ class Lake:
             self._write_delta(day, rows)
 
     def compact(self) -> None:
-        """Write the files of a table anew, without a change of its rows."""
         DeltaTable(str(self.folder / "lake")).optimize.compact()
 
     def _at(self, day: int) -> Path:
         return self.folder / "lake" / f"day={FIRST + dt.timedelta(days=day)}"
 
     def pinned(self, last: int, length: int | None) -> Days:
-        """The files of a window as they are now."""
         first = 0 if length is None else last - length + 1
         return {day: dict(self.files[day]) for day in range(first, last + 1) if self.files.get(day)}
 
@@ -157,7 +155,6 @@ class Job:
 
     @property
     def lengths(self) -> list[int | None]:
-        """Of its windows."""
         length = self.spec["window"]["length"]
         return length if isinstance(length, list) else [None if length == "all" else length]
 
@@ -195,16 +192,13 @@ class Night:
 
     @property
     def date(self) -> dt.date:
-        """The day that it computes."""
         return FIRST + dt.timedelta(days=self.last)
 
     @property
     def pinned(self) -> Days:
-        """The files of its longest window."""
         return self.windows[None if None in self.windows else max(one for one in self.windows if one)]
 
     def has_version(self, day: int) -> bool:
-        """Whether it has committed states of a day."""
         return str(self.run) in {run for run, _ in self.job.kept[day]}
 
     def keep(self, days: Sequence[int]) -> None:

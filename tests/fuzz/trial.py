@@ -136,7 +136,6 @@ def tried(
 
 
 def draw_key(chance: random.Random, source_columns: dict[str, Any]) -> list[str]:
-    """One to three columns."""
     names = list(source_columns)
     return chance.sample(names, min(len(names), chance.choice([1, 1, 1, 2, 3])))
 
@@ -196,7 +195,6 @@ def comparison_faults(spark: SparkSession, run: RunDirectory, again: RunDirector
 
 
 def require(told: list[str]) -> None:
-    """Fail if anything was told."""
     if told:
         raise WrongError(f"{len(told)} differences\n" + "\n".join(told[:8]))
 
@@ -252,6 +250,5 @@ def features_of(spec: dict[str, Any], source: Input, *, publishes: bool = False)
 
 
 def table_of(outcomes: list[Outcome]) -> str:
-    """How often each feature was covered."""
     counted = Counter(feature for one in outcomes for feature in one.features)
     return ", ".join(f"{name}: {count}" for name, count in sorted(counted.items()))

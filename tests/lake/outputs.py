@@ -58,7 +58,6 @@ def output_of(kind: str, root: Path, **fields: Any) -> tuple[Output, str]:
 
 
 def result_table(text: str, keys: int = 3) -> pa.Table:
-    """A result whose rows all say who made them."""
     columns = {"key": [f"k{number}" for number in range(keys)], "by": [text] * keys}
     return pa.table(columns, schema=pa.schema([("key", pa.string()), ("by", pa.string())]))
 
@@ -115,7 +114,6 @@ def staged(run: RunDirectory) -> StagedResult:
 
 
 def judge(run: RunDirectory, *, success: bool = True) -> RunDirectory:
-    """Let a run be published or not."""
     documents = {KEPT.removesuffix(".json"): staged(run)} if success else {}
     commit_quality(run, success=success, **documents)
     return run
@@ -156,7 +154,6 @@ def apart(folder: Path, root: Path, kind: str, text: str, held: int = 1, *, lost
 
 
 def part_of(kind: str, root: Path) -> OutputPart:
-    """The day of the table of a kind."""
     output, path = output_of(kind, root)
     return OutputPart(output, path, str(root), Part(DAY))
 

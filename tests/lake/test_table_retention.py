@@ -104,7 +104,6 @@ def data_files(root: Path) -> set[Path]:
 
 
 def prune(root: Path, *, dry_run: bool = False) -> list[str]:
-    """What is said of each run, two months later."""
     later = dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=60)
     return [fate.sentence for fate in prune_each(str(root / "runs"), later, Limits(), dry_run=dry_run)]
 

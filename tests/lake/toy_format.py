@@ -43,7 +43,6 @@ LOST, CHANGED, UNANSWERED = (FileExistsError,), (), ()
 
 
 def find_table(target: OutputPart) -> list[State]:
-    """As its states have it."""
     return states_of(_folder(target))
 
 
@@ -52,7 +51,6 @@ def require_fitting(table: list[State], target: OutputPart) -> None:
 
 
 def with_columns(table: list[State], target: OutputPart, columns: pa.Schema) -> list[State]:
-    """Each part has its own."""
     del target, columns
     return table
 
@@ -76,37 +74,31 @@ def stage(
 
 
 def rules_of(table: list[State]) -> tuple[TableRule, ...]:
-    """None."""
     del table
     return ()
 
 
 def column_names(table: list[State]) -> list[str]:
-    """Of no state."""
     del table
     return []
 
 
 def publications(table: list[State], target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
-    """Of each state the part that it has anew."""
     del target
     for number, state in reversed(list(enumerate(table, start=1))):
         yield from ((number, one["about"]) for one in state.values() if one["number"] == number)
 
 
 def latest_turn(table: list[State], target: OutputPart) -> int:
-    """As the newest state has it."""
     return int(table[-1].get(target.part.name, {"turn": 0})["turn"]) if table else 0
 
 
 def staged_files(table: list[State], target: OutputPart, staged: StagedResult) -> Sequence[tuple[str, int]]:
-    """With the rows of each."""
     del table, target
     return [(file.path, file.rows) for file in staged.files]
 
 
 def earlier_files(table: list[State], target: OutputPart, number: int) -> Sequence[tuple[str, int]]:
-    """With the rows of each."""
     return list(table[number - 1][target.part.name]["files"].items())
 
 
@@ -128,14 +120,12 @@ def require_race(table: list[State], target: OutputPart, failed: Counter[str], e
 
 
 def unnamed(table: list[State], others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
-    """What no state names."""
     del digest
     named = {path for state in table for one in state.values() for path in one["files"]}
     return [path for path in {*others, *staged} if path not in named]
 
 
 def remove(target: OutputPart, paths: Collection[str]) -> None:
-    """From the folder."""
     for path in paths:
         (_folder(target) / path).unlink(missing_ok=True)
 

@@ -23,7 +23,6 @@ class Holder(Told):
         super().__init__(Path(__file__).with_name("holder.py"), address)
 
     def said(self, word: str) -> str:
-        """Wait until it says something that begins so."""
         until(lambda: self.has_said(word), word)
         return next(line for line in self.lines if line.startswith(word))
 

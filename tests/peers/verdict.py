@@ -93,5 +93,4 @@ def _compared(found: pa.Table, wanted: pa.Table | None, names: Sequence[str], wh
 
 
 def as_text(verdict: Verdict) -> str:
-    """A line for a reader."""
     return f"{verdict.kind:<10} {verdict.case} [{verdict.way}]{f': {verdict.told}' if verdict.told else ''}"

@@ -39,8 +39,6 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict and, in a line, what the test said."""
-
     verdict: Verdict
     words: str
 

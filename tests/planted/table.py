@@ -73,7 +73,6 @@ class Fault(BaseModel):
 
 @lru_cache
 def _meaning(text: str) -> str:
-    """What Python makes of a text, without its comments and spaces."""
     return ast.dump(ast.parse(text))
 
 
@@ -82,6 +81,5 @@ _parsed = lru_cache(ast.parse)
 
 
 def planted(folder: Path = TABLES) -> Iterator[Fault]:
-    """Read the tables, file by file in the order of their names."""
     for table in sorted(folder.glob("*.yaml")):
         yield from (Fault.model_validate(entry) for entry in yaml.safe_load(table.read_text()))

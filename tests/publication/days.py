@@ -93,10 +93,8 @@ def manifest(out: Path) -> VersionManifest:
 
 
 def left_over(out: Path) -> list[str]:
-    """Drafts of any day, in any state."""
     return sorted(path.name for path in (beside(out) / "drafts").rglob("*") if path.is_dir() and path.name != DAY)
 
 
 def kept(out: Path) -> list[list[str]]:
-    """The contents of the versions that are kept, the oldest first."""
     return [texts(path) for path in sorted((beside(out) / "kept" / DAY).glob("*"))]

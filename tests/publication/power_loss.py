@@ -46,7 +46,6 @@ class Disk:
             self._bytes[found.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
 
     def close(self) -> None:
-        """Let go of what is held."""
         for descriptor in self._kept:
             os.close(descriptor)
 

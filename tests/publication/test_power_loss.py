@@ -18,7 +18,6 @@ def nowhere(_folder: str) -> bool:
 
 
 def day_in(image: Image, day: str) -> list[str]:
-    """What a reader of Parquet files finds in a day, by their bytes."""
     inside = (path for path in image if path.startswith(f"{day}/") and path.endswith(".parquet"))
     return digests(image[path] for path in inside)
 

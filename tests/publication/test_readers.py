@@ -76,7 +76,6 @@ class Stepping(LocalFileSystem):
         self._publisher, self._at, self.steps = publisher, 0, 0
 
     def arm(self, at: int) -> None:
-        """Count steps anew, and publish at one of them."""
         self._at, self.steps = at, 0
 
     @classmethod

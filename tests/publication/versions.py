@@ -44,27 +44,22 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
 
 
 def publishing_version(run: RunDirectory) -> Generator[str, None, Publication]:
-    """Publish a run that is ready, step by step."""
     return publishing(run, FolderOutput(run, NOW), Turns(open_store(f"{beside(run.job().output_path)}/turns")))
 
 
 def publish_version(run: RunDirectory) -> list[str]:
-    """Publish a run that is ready; the steps it took."""
     return list(publishing_version(run))
 
 
 def digests(contents: Iterable[bytes]) -> list[str]:
-    """What files hold, whatever their names."""
     return sorted(sha256(content).hexdigest() for content in contents)
 
 
 def digests_of(run: RunDirectory) -> list[str]:
-    """What the files of a run's version hold."""
     return digests(Path(run.path(file.path)).read_bytes() for file in run.committed(RESULT_STEP).files)
 
 
 def day_of(run: RunDirectory) -> Path:
-    """The published folder of a run's day."""
     return Path(published_path(run.job()))
 
 

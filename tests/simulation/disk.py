@@ -202,7 +202,6 @@ class Disk:
     replace = rename
 
     def exchange(self, source: str, target: str) -> None:
-        """``renameat2`` with ``RENAME_EXCHANGE``."""
         self.world.call(f"exchange {source} {target}")
         (one, first), (other, second) = self._place(source), self._place(target)
         self._put(one, first, self._find(target), other, second, self._find(source))

@@ -51,7 +51,6 @@ class Played(NamedTuple):
 
 
 def seeds(first: int, count: int) -> Iterator[str]:
-    """The seeds of histories of all protocols."""
     for number in range(first, first + count):
         yield f"{_TURNS[number % len(_TURNS)]} {number}"
 

@@ -42,7 +42,6 @@ class Leases(Scenario):
             self.world.begin(f"drawer {number}", self.draw)
 
     def work(self, number: int) -> None:
-        """One life of a worker."""
         _Worker(self, number).work()
 
     def draw(self) -> None:

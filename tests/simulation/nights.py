@@ -18,11 +18,11 @@ from skewless.errors import SkewlessError
 from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory
 from skewless.spec.part import Part
 from skewless.standing.changes import FoundFile
-from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version, plan_part
 from skewless.standing.states_retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.states_store import (
     STATES_STEP,
+    Fingerprint,
     MergedPart,
     MergedParts,
     Numbered,
@@ -79,7 +79,6 @@ class Nights(Scenario):
             self.world.sleep(self.draws.choice([0.01, 1800.0]))
 
     def prune(self) -> None:
-        """A prune each day or so."""
         for _ in range(5):
             self.tried(self._prune)
             self.world.sleep(self.draws.choice([DAY / 3, DAY]))
@@ -91,7 +90,6 @@ class Nights(Scenario):
         remove_states(self.states, doomed, now, LIMITS)
 
     def night(self, name: str, day: int) -> bool:
-        """A run of a part, tried again until it is done."""
         return self.tried(lambda: self._night(RunDirectory(f"{self.runs}/{name}"), day))
 
     def _night(self, run: RunDirectory, day: int) -> None:

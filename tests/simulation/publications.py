@@ -31,7 +31,6 @@ LIMITS = Limits(finished=dt.timedelta(minutes=20), unfinished=dt.timedelta(minut
 
 @lru_cache(maxsize=1)
 def plain_job() -> Job:
-    """A frozen job, whose old versions have a grace of six minutes."""
     job = synthetic.job([], output_path=OUT)
     output = job.spec.output.model_copy(update={"grace_hours": 0.1})
     return job.model_copy(update={"spec": job.spec.model_copy(update={"output": output})})
@@ -116,7 +115,6 @@ class Day(Scenario):
             self.told[record.turn] = record.rows
 
     def source(self) -> None:
-        """New input comes."""
         for _ in range(6):
             self.world.sleep(self.draws.choice([0.1, 1.0, 300.0]))
             self.inputs += 1
@@ -191,5 +189,4 @@ class Day(Scenario):
 
     @property
     def texts(self) -> list[str]:
-        """What a reader gets, who lists the day and opens its files."""
         return [path.read_text() for path in sorted(self.day.iterdir()) if path.name[0] not in "._"]

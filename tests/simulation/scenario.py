@@ -29,16 +29,13 @@ class Scenario:
 
     @property
     def now(self) -> dt.datetime:
-        """The time of the clock on the wall."""
         return dt.datetime.fromtimestamp(self.world.now, dt.UTC)
 
     def require(self, held: bool, what: str) -> None:
-        """A promise."""
         if not held:
             self.world.fault(what)
 
     def same(self, what: str, seen: object) -> None:
-        """Whoever looks sees what the first one saw."""
         first = self._first.setdefault(what, seen)
         self.require(first == seen, f"{what} was {first}, and is {seen}")
 

@@ -24,7 +24,6 @@ class Steps(Scenario):
             self.world.begin(f"attempt {number}", partial(self.attempt, number), after=after)
 
     def attempt(self, number: int) -> bool:
-        """A task of Airflow."""
         return self.tried(lambda: self._attempted(number))
 
     def _attempted(self, number: int) -> None:

@@ -25,7 +25,6 @@ LONG_SECONDS = 200.0
 
 
 def told(one: Played) -> str:
-    """What to do about a broken promise."""
     return f"python -m tests.simulation --only {one.seed!r}\n{one.faults}\n{shrunk(one).decisions}"
 
 

@@ -91,7 +91,6 @@ class World:
 
     @property
     def calm(self) -> bool:
-        """Whether nobody runs but the one that looks."""
         return self.running is None
 
     def call(self, what: str) -> None:
@@ -161,13 +160,11 @@ class World:
         self.running, self._over = None, False
 
     def fault(self, what: str) -> None:
-        """A promise was broken."""
         self.told.append((self.calls, "FAULT", what))
         self.faults.append(what)
 
     @property
     def digest(self) -> str:
-        """Of all that was called, in order."""
         return hashlib.sha256(repr(self.told).encode()).hexdigest()
 
     def _decided(self, number: str, draw: Callable[[], Decision | None]) -> Decision | None:
@@ -213,7 +210,6 @@ class World:
         self._hand_over(me, following)
 
     def _of(self, me: Process) -> list[Process]:
-        """A process with its threads, whichever of them this is."""
         first = me.owner or me
         return [one for one in self._processes if one is first or one.owner is first]
 

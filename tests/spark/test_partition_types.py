@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from skewless.documents.job import Job
 from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
-from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.states_store import StatesStore
+from skewless.standing.states_store import Fingerprint, StatesStore
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.sources.input_columns import types_of
 from skewless_spark.sources.unit_reading import read_units

@@ -13,8 +13,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError, PythonException
 from pyspark.sql import SparkSession
 
-from skewless.causes import explained_here
-from skewless.errors import InputError
+from skewless.errors import InputError, explained_here
 from skewless_airflow.operators import HOPELESS
 from skewless_spark.entries.pipeline import STEPS, main
 from skewless_spark.session.spark_errors import exit_code_of, is_unforeseen, sentence_for

@@ -90,7 +90,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def first_night(root: Path, dags_folder: Path, airflow_database: None) -> Night:  # noqa: ARG001  # it must be there first
-    """The spec as it should be, run to its end."""
     return run_dag(_dag(SPEC, root, dags_folder))
 
 
@@ -227,13 +226,11 @@ def _column(file: Path, name: str) -> list[str]:
 
 
 def _digests(run: RunDirectory) -> list[str]:
-    """The content of each committed result file, in order."""
     files = run.committed(RESULT_STEP).of_kind("result")
     return [hashlib.sha256(run.fs.cat_file(f"{run.root}/{file.path}")).hexdigest() for file in files]
 
 
 def _tables(run: RunDirectory) -> list[pa.Table]:
-    """The rows of each committed result file, in order."""
     files = run.committed(RESULT_STEP).of_kind("result")
     return [pq.read_table(f"{run.root}/{file.path}", partitioning=None) for file in files]
 

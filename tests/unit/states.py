@@ -9,8 +9,7 @@ from pathlib import Path
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
-from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.states_store import Numbered, StatesStore, open_states
+from skewless.standing.states_store import Fingerprint, Numbered, StatesStore, open_states
 
 NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 #: The shortest file that ends as a Parquet file does: behind an empty footer.
@@ -26,7 +25,6 @@ def store_of(folder: Path, name: str = "states") -> StatesStore:
 
 
 def file_of(path: str, rows: int = 1) -> CommittedFile:
-    """Such a file of states, as a version names it."""
     checksum = hashlib.sha256().hexdigest()
     return CommittedFile(kind="standing", path=path, rows=rows, size_bytes=len(FILE), checksum=checksum)
 
@@ -42,7 +40,6 @@ def add(store: StatesStore, run: str, part: str, *files: str) -> Numbered:
 
 
 def make_old(store: StatesStore, age: dt.timedelta, *paths: str) -> None:
-    """Touch some files as long ago, or all of them."""
     for path in map(Path, paths or [str(one) for one in Path(str(store)).rglob("*")]):
         os.utime(Path(str(store), path), ((NOW - age).timestamp(),) * 2)
 

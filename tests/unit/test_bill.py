@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from skewless.documents.bill import Amounts, RunBill, Savings
-from skewless.documents.step_documents import StepBill
+from skewless.documents.step_documents import Amounts, RunBill, Savings, StepBill
 from skewless.errors import SpecError
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, RunDirectory, stage_step
 from skewless.run.run_bills import Rates, bill_of, rates_of

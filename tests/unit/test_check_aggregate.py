@@ -190,8 +190,6 @@ def test_a_broken_law_is_named(broken: type[Totals], law: str) -> None:
 
 
 class Sums(Totals):
-    """Floating-point sums."""
-
     of = np.float64
 
 

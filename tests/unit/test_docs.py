@@ -25,7 +25,7 @@ PACKAGES = {
 }  # fmt: skip
 #: A name that begins so is a path of the repository.
 FOLDERS = ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks", "docs", "tests", "docker")
-METRICS = "plugins/skewless_airflow/observability/metrics.py"
+METRICS = "plugins/skewless_airflow/observability/callbacks.py"
 #: Look like names of ours, and are a file of the reader's, a group of entry points, metrics and pages of the docs.
 NAMES_OF_OTHER_THINGS = {
     "jobs/catalog/clicks_by_page.yaml",
@@ -123,7 +123,6 @@ def _is_there(name: str) -> bool:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as its renderers make them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

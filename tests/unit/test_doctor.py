@@ -28,7 +28,6 @@ SPEC = "name: {name}\ninput: {{path: clicks}}\nkey: page\naggregates: {{n: {func
 
 
 def found(check: Callable[..., Iterator[Finding]], *where: str) -> dict[str, Finding]:
-    """The findings of one check, by their subjects."""
     return {one.subject: one for one in check(*where)}
 
 

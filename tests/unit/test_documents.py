@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.document import Document
-from skewless.documents.bill import Replayed, Savings
 from skewless.documents.commit import CommittedFile, RoutedRows, SharedTask, StageShares, StepCommit, TaskShare
 from skewless.documents.job import Job, SentSpec
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.documents.stage_report import StageReport
-from skewless.documents.step_documents import Failure, Span, StepTimes
+from skewless.documents.step_documents import Failure, Replayed, Savings, Span, StepTimes
 from skewless.documents.window import NO_WINDOW, WindowPart
 from skewless.errors import DocumentError, SpecError
 from skewless.planner.first_plan import first_plan

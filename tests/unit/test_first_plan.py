@@ -32,7 +32,6 @@ from tests.unit.synthetic import zipf_rows
 
 
 def job_from(*locations: str, **routing: Any) -> Job:
-    """The job of a night that begins from these runs."""
     frozen = simulated_job([100] * 1000, **{"reducers": 8, "stage_overhead": 0, **routing})
     return frozen.model_copy(update={"warm_from": locations})
 
@@ -46,7 +45,6 @@ def night(seed: int, shift: int = 0, **routing: Any) -> Simulation:
 
 @cache
 def seen(seed: int, shift: int = 0) -> Histogram:
-    """The last histogram of a night."""
     return night(seed, shift).play().reports[-1].histogram
 
 

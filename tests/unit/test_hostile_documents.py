@@ -110,7 +110,6 @@ RING = {"ring_bits": 12, "tokens": {"0": 64, "1": 64}}
 
 
 def files_of(*files: dict[str, Any]) -> dict[str, list[Any]]:
-    """Files as a commit has them."""
     return {name: [file[name] for file in files] for name in ("kind", "path", "rows", "size_bytes", "checksum")}
 
 

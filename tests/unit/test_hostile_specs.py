@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.errors import SpecError
-from skewless.spec.options import OPTIONS, with_options
-from skewless.spec.reading import LONGEST_TEXT, load_spec, parse_spec
+from skewless.spec.reading import LONGEST_TEXT, OPTIONS, load_spec, parse_spec, with_options
 from skewless.spec.spec import JobSpec
 from tests.tiers import mostly_long
 from tests.unit.hostile import VALUES, fuzz, mutated, refused, require_sentence

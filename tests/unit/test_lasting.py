@@ -26,7 +26,6 @@ LASTING = [name for name, policy in POLICIES.items() if policy.replans and not p
 
 
 def job(waves: int, *, in_order: bool = False, **routing: Any) -> Job:
-    """Of waves of 10,000 rows each, in partitions of 1,000."""
     return simulated_job([1000] * (10 * waves), in_order=in_order, waves=(1.0,) * waves, reducers=2, **routing)
 
 

@@ -20,9 +20,19 @@ from skewless.documents.ledger import Ledger, PartLine
 from skewless.documents.nights import MOST_NIGHTS, Band, Bands, Finality, JobNights, Measured, Night
 from skewless.documents.window import JobWindow, WindowPart, WindowSpan
 from skewless.errors import DocumentError
-from skewless.history.bands import FEWEST, WITHIN, Figure, Usual, failed_checks, judged, shape_of, usual
+from skewless.history.bands import (
+    FEWEST,
+    KEPT,
+    WITHIN,
+    Figure,
+    NightsStore,
+    Usual,
+    failed_checks,
+    judged,
+    shape_of,
+    usual,
+)
 from skewless.history.finality import finality_of, tells_finality, with_night, with_run
-from skewless.history.nights_store import KEPT, NightsStore
 from skewless.spec.part import Part, part_place
 from skewless.spec.reading import parse_spec
 from skewless.spec.result import Quality, Window

@@ -15,10 +15,9 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.placement import Placement
+from skewless.planner.placement.placement import Placement, Proposal
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
-from skewless.planner.policies.proposal import Proposal
 from skewless.planner.priced_plan import PricedPlan, choose, propose, refuse_unsafe
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic

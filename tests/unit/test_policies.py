@@ -15,10 +15,9 @@ from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.head_keys import SLIVER, choices_of, pour_over_choices, water_level
-from skewless.planner.placement.placement import Placement
+from skewless.planner.placement.placement import Placement, Proposal
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES, Policy
-from skewless.planner.policies.proposal import Proposal
 from skewless.planner.priced_plan import PricedPlan, choose, propose
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
@@ -52,7 +51,6 @@ def predicted(
 
 
 def asked(policy: str, seen: Mapping[str, int], wave: int = 100_000, **more: Any) -> list[PricedPlan]:
-    """What it proposes, standing still left out."""
     return list(propose(*predicted(policy, seen, wave, **more)))[1:]
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.bounds import NOT_MEASURED
-from skewless.documents.bill import Replayed
 from skewless.documents.decision import EngineChoice
 from skewless.documents.stage_report import SplitLoad, StageReport
+from skewless.documents.step_documents import Replayed
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.policies import POLICIES
@@ -29,7 +29,6 @@ FEW_POLICIES = mostly_long(POLICIES, "static", "halving", "adaptive")
 
 @cache
 def zipf_run(policy: str = "adaptive") -> Simulation:
-    """A run over sixty thousand rows of two thousand keys."""
     return synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=8, policy=policy).play()
 
 
@@ -159,7 +158,6 @@ WAVES = (10, 20, 70)
 
 
 def elastic(**routing: Any) -> Simulation:
-    """A run that begins with two reducers and may have others."""
     return simulated(zipf_rows(500, 0.8, 40_000), WAVES, **{"reducers": 2, **routing}).play()
 
 

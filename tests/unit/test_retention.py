@@ -66,12 +66,10 @@ def _out(root: Path) -> Path:
 
 
 def _beside(root: Path) -> Path:
-    """Where drafts and older versions of what is published are."""
     return root.with_name(f".{root.name}-out.skewless")
 
 
 def _later() -> dt.datetime:
-    """When nobody works on what was touched today any more."""
     return dt.datetime.now(tz=dt.UTC) + LIMITS.unfinished + dt.timedelta(minutes=1)
 
 
@@ -105,7 +103,6 @@ def _of(root: Path, name: str) -> Fate:
 
 @pytest.fixture
 def newest(tmp_path: Path) -> Path:
-    """Two newer finished runs, which stay for the warm start."""
     _run(tmp_path, "newest", day=20, age=60)
     _run(tmp_path, "second", day=19, age=61)
     return tmp_path

@@ -19,14 +19,16 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
-from skewless.standing.fingerprint import Fingerprint, code_alone, fingerprint_of
 from skewless.standing.parts import follow_rewrites, next_version, plan_part
 from skewless.standing.states_retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.states_store import (
+    Fingerprint,
     MergedPart,
     MergedParts,
     Numbered,
     StatesStore,
+    code_alone,
+    fingerprint_of,
     is_to_come,
     merge_path,
     node_name,
@@ -146,8 +148,6 @@ def test_a_version_has_a_number_above_all_that_were_given(tmp_path: Path) -> Non
     assert add(store, "r4", "2026-11-21").number == 1
 
     class Slow(StatesStore):
-        """It has listed the versions before others came."""
-
         def numbers(self, part: str) -> list[int]:
             return super().numbers(part)[:1]
 

@@ -42,7 +42,6 @@ REPORT = synthetic.report(PLAN, {"a": 1})
 
 
 def put(run: RunDirectory, path: str, content: bytes) -> None:
-    """A file, with its folder."""
     run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
     run.fs.pipe_file(path, content)
 

@@ -31,7 +31,6 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start pr
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that all users may enter."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)

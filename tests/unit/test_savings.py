@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulation import Simulation
-from skewless.documents.bill import AS_IT_RAN, Savings
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport, TaskLoad
+from skewless.documents.step_documents import AS_IT_RAN, Savings
 from skewless.replay.replay import replay
 from skewless.replay.savings import longest_seconds, savings_of
 from skewless.run.certificate import run_certificate

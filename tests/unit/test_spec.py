@@ -10,8 +10,15 @@ from pydantic import JsonValue
 
 from skewless.errors import SpecError
 from skewless.spec.calls import AggregateCall
-from skewless.spec.options import OPTIONS, option_schema, parse_options, refuse_more_waves, with_options
-from skewless.spec.reading import load_spec, parse_spec
+from skewless.spec.reading import (
+    OPTIONS,
+    load_spec,
+    option_schema,
+    parse_options,
+    parse_spec,
+    refuse_more_waves,
+    with_options,
+)
 from skewless.spec.result import Window
 from skewless.spec.routing import Policy
 from tests.unit.synthetic import spec

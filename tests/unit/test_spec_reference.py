@@ -154,5 +154,4 @@ def _with_example(path: str, example: Any) -> dict[str, Any]:
 
 
 def _as_editors_read(text: str) -> Any:
-    """YAML as its current version has it, without dates."""
     return json.loads(json.dumps(yaml.safe_load(text), default=dt.date.isoformat))

@@ -24,10 +24,9 @@ from skewless.run.directory import RunDirectory
 from skewless.run.storage import Storage
 from skewless.spec.part import Part, parts_until
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
-from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
 from skewless.standing.states_retention import StatesLimits, doomed_states, held_parts, pin, remove_states
-from skewless.standing.states_store import Numbered, StatesStore
+from skewless.standing.states_store import Fingerprint, Numbered, StatesStore
 from tests.tiers import mostly_long
 from tests.unit.states import FILE, NOW, add, file_of, make_old, store_of, window_of
 
@@ -89,7 +88,6 @@ class Nights(RuleBasedStateMachine):
 
     @rule(day=st.sampled_from(DAYS), name=st.sampled_from(NAMES))
     def write(self, day: dt.date, name: str) -> None:
-        """A file comes, or comes with other content."""
         self.lake[day][name] = next(_contents)
 
     @rule(day=st.sampled_from(DAYS), name=st.sampled_from(NAMES))
@@ -106,7 +104,6 @@ class Nights(RuleBasedStateMachine):
 
     @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]), ignore=st.booleans())
     def night(self, last: dt.date, length: int, ignore: bool) -> None:
-        """A run from its beginning to its end."""
         self.begin(last, length, ignore)
         self.finish(len(self.pending) - 1)
 

@@ -24,10 +24,10 @@ from skewless.documents.window import PartVersion, SeenFile, WindowSpan
 from skewless.errors import DocumentError
 from skewless.run.directory import Attempt
 from skewless.run.storage import file_checksum
-from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.states_retention import StatesLimits, doomed_states, remove_states
 from skewless.standing.states_store import (
     STATES_STEP,
+    Fingerprint,
     MergedPart,
     MergedParts,
     Numbered,

@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from skewless.aggregates.accumulator import ArrowTypes
-from skewless.aggregates.argument_types import Accepts
+from skewless.aggregates.accumulator import Accepts, ArrowTypes
 from skewless.aggregates.python_aggregate import Argument, PythonAggregate
 from skewless.document import sentence_of
 from skewless.documents.job import Algebra, Job

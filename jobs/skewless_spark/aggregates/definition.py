@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pyspark.sql import Column
 
-from skewless.aggregates.argument_types import Accepts
+from skewless.aggregates.accumulator import Accepts
 from skewless.aggregates.python_aggregate import NoOptions, PythonAggregate, RegisteredAggregates
 
 

@@ -37,9 +37,8 @@ from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.run.step_names import last_step_of
 from skewless.run.step_times import timed
-from skewless.spec.options import parse_options, refuse_more_waves, with_options
 from skewless.spec.part import part_named
-from skewless.spec.reading import load_spec
+from skewless.spec.reading import load_spec, parse_options, refuse_more_waves, with_options
 from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare

@@ -10,8 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from skewless import errors
-from skewless.causes import OF_FILES, explained
-from skewless.errors import InputError, SkewlessError, without_secrets
+from skewless.errors import OF_FILES, InputError, SkewlessError, explained, without_secrets
 
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")

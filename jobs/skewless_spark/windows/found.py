@@ -27,9 +27,16 @@ from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, FoundFile
-from skewless.standing.fingerprint import code_alone, fingerprint_of
 from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part
-from skewless.standing.states_store import Numbered, StatesStore, open_states, other_fingerprints, why_anew
+from skewless.standing.states_store import (
+    Numbered,
+    StatesStore,
+    code_alone,
+    fingerprint_of,
+    open_states,
+    other_fingerprints,
+    why_anew,
+)
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
 from skewless_spark.aggregates.binding import concatenable, serves_instead

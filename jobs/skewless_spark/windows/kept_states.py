@@ -25,9 +25,8 @@ from skewless.documents.ledger import PartLine, PartLines, WindowLine
 from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
 from skewless.run.directory import Attempt, RunDirectory
-from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version
-from skewless.standing.states_store import STATES_STEP, MergedParts, Numbered, StatesStore
+from skewless.standing.states_store import STATES_STEP, Fingerprint, MergedParts, Numbered, StatesStore
 from skewless_spark.branches import PLACE, merge_in_order, merges_kept
 from skewless_spark.branches.native import Native
 from skewless_spark.session.session import planned_once

@@ -6,8 +6,14 @@ Nothing in here knows Spark.
 
 from __future__ import annotations
 
-from skewless.aggregates.accumulator import Accumulator, ArrowTypes, GroupsAccumulator, PerKey
-from skewless.aggregates.argument_types import anything, number_required
+from skewless.aggregates.accumulator import (
+    Accumulator,
+    ArrowTypes,
+    GroupsAccumulator,
+    PerKey,
+    anything,
+    number_required,
+)
 from skewless.aggregates.python_aggregate import (
     ENTRY_POINT_GROUP,
     Argument,

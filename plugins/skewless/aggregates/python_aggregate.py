@@ -11,8 +11,7 @@ from typing import Any, Self, TypeAlias
 import pyarrow as pa
 from pydantic import BaseModel
 
-from skewless.aggregates.accumulator import Accumulator, ArrowTypes, GroupsAccumulator, PerKey
-from skewless.aggregates.argument_types import Accepts, anything
+from skewless.aggregates.accumulator import Accepts, Accumulator, ArrowTypes, GroupsAccumulator, PerKey, anything
 from skewless.errors import AggregateError, nearest
 
 #: An Arrow type, or what makes one of the validated options and the Spark SQL type of an argument column.

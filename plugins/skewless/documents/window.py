@@ -189,7 +189,7 @@ class JobWindow(Frozen):
 
     Attributes:
         store: the folder of the states of this fingerprint.
-        shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
+        shapes: what that is, see ``skewless.standing.states_store.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.
         windows: those of the result, the longest one last; each ends with the newest part.

@@ -25,9 +25,8 @@ from skewless.errors import PlanError
 from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.forecast.observed_waves import dispersion
-from skewless.planner.placement.placement import Placement, Rows
+from skewless.planner.placement.placement import Placement, Proposal, Rows
 from skewless.planner.policies import POLICIES
-from skewless.planner.policies.proposal import Proposal
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import Ring
 

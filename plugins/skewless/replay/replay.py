@@ -27,9 +27,9 @@ import numpy as np
 
 from skewless.bounds import makespan
 from skewless.columns import column
-from skewless.documents.bill import AS_IT_RAN, Replayed
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.documents.step_documents import AS_IT_RAN, Replayed
 from skewless.planner.cost import StageCost, stage_cost
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.observed_waves import WaveCounts

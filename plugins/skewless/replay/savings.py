@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from skewless.bounds import NEAR, NOT_MEASURED, makespan
-from skewless.documents.bill import PLAIN, Replayed, Savings
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
+from skewless.documents.step_documents import PLAIN, Replayed, Savings
 from skewless.errors import PlanError, SpecError
 from skewless.planner.forecast.expected_rows import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from skewless.document import Document
-from skewless.documents.bill import Replayed, Savings
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
@@ -32,6 +31,7 @@ from skewless.documents.ledger import NO_PARTS, PartLines
 from skewless.documents.nights import Finality
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
+from skewless.documents.step_documents import Replayed, Savings
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.step_names import (

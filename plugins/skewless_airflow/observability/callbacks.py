@@ -1,19 +1,32 @@
-"""Callbacks for runs that fail, warn or are late: examples that need no service, to copy or to extend."""
+"""Callbacks for runs that fail, warn or are late: examples that need no service, to copy or to extend; and gauges.
+
+Gauges are sent where Airflow sends its own: to StatsD or OpenTelemetry. Their names of stages follow the list of
+Samza's SEP-32, as far as a batch has what it lists. What SEP-32 measures for each message (the hash of its key, reads
+and writes of a store) is part of a Spark task here, and is not told apart.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from airflow.sdk.observability.stats import Stats
 
 from skewless.documents.step_documents import Failure, failed_step
 from skewless.errors import SkewlessError
+from skewless.run.step_names import stage_step
+from skewless.run.step_times import times_of_step
 from skewless_airflow.observability.links import skew_page
 from skewless_airflow.run_store import run_location, runs_folder
 
 if TYPE_CHECKING:
+    from skewless.documents.decision import Decision
+    from skewless.documents.stage_report import StageReport
+    from skewless.publication.records import Publication
     from skewless.run.directory import RunDirectory
+
 
 log = structlog.get_logger(__name__)
 
@@ -84,3 +97,46 @@ def run_of(context: Any) -> tuple[str, str]:
     if isinstance(dag_run, dict):
         return str(dag_run["dag_id"]), str(dag_run["dag_run_id"])
     return dag_run.dag_id, dag_run.run_id
+
+
+#: Every gauge, with what it says. Those of a stage have the tags ``dag_id`` and ``stage``, those of a result the first.
+GAUGES: Mapping[str, str] = {
+    "skewless.task_count": "virtual tasks of the plan for the stage; 0 if no further stage is needed",
+    "skewless.plan_generation_ns": "time to decide about the stage (SEP-32: job-model-generation-ns)",
+    "skewless.input_consumption_ns": "time of the stage before, as a step (SEP-32: total-input-consumption-ns)",
+    "skewless.disk_usage": "bytes that the stage before has committed (SEP-32: disk-usage)",
+    "skewless.processed": "rows that the stage before has reduced",
+    "skewless.backlog": "rows that it has left as backlog",
+    "skewless.forwarded": "rows whose owner had changed when it began",
+    "skewless.max_over_mean": "rows of its longest task over the mean of its tasks; not sent where none were measured",
+    "skewless.published_rows": "rows of the input that the published result accounts for; not sent where unknown",
+    "skewless.published_keys": "rows of the published result",
+}
+
+
+def emit_stage(run: RunDirectory, report: StageReport, decision: Decision, decided_in_ns: int, dag_id: str) -> None:
+    """Send the gauges of a decision, and of the stage before it."""
+    times = times_of_step(run, f"stage {report.stage}")
+    measured = {
+        "skewless.task_count": len(decision.next_plan.tasks) if decision.next_plan is not None else 0,
+        "skewless.plan_generation_ns": decided_in_ns,
+        "skewless.input_consumption_ns": None if times is None else round(times.seconds * 1e9),
+        "skewless.disk_usage": sum(file.size_bytes for file in run.committed(stage_step(report.stage)).files),
+        "skewless.processed": report.processed_rows,
+        "skewless.backlog": report.backlog_rows,
+        "skewless.forwarded": report.forwarded_rows,
+        "skewless.max_over_mean": report.max_over_mean,
+    }
+    _emit(measured, dag_id=dag_id, stage=str(decision.stage))
+
+
+def emit_result(published: Publication, dag_id: str) -> None:
+    """Send the gauges of a published result."""
+    measured = {"skewless.published_rows": published.published_rows, "skewless.published_keys": published.keys}
+    _emit(measured, dag_id=dag_id)
+
+
+def _emit(gauges: Mapping[str, float | None], **tags: str) -> None:
+    for name, value in gauges.items():
+        if value is not None:  # a gauge cannot say "not measured"
+            Stats.gauge(name, value, tags=tags)

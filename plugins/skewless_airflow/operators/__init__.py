@@ -12,8 +12,7 @@ import structlog
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from skewless.causes import explained_here
-from skewless.errors import QualityError, SkewlessError
+from skewless.errors import QualityError, SkewlessError, explained_here
 from skewless_airflow.observability.links import address_of, quality_page, skew_page
 
 #: Exit codes that come out the same however often a task is retried: bad spec or input, failed quality, no rights.

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from skewless.errors import SpecError
 from skewless.run.step_names import SPEC_DOCUMENT
 from skewless.spec import JobSpec
-from skewless.spec.options import refuse_more_waves, with_options
+from skewless.spec.reading import refuse_more_waves, with_options
 from skewless_airflow.observability.links import (
     DecisionLink,
     QualityReportLink,
@@ -55,7 +55,7 @@ class PlanStageOperator(BaseOperator):
         """Decide, write it down, and skip the stage when it is not needed."""
         from skewless.planner.planner import plan_next_stage
         from skewless.run.step_times import timed_step
-        from skewless_airflow.observability.metrics import emit_stage
+        from skewless_airflow.observability.callbacks import emit_stage
 
         push_links(context)
         with end_with_sentence(context, self.group):
@@ -220,9 +220,9 @@ class PublishOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""
         from skewless.publication.records import record_of, state_of
+        from skewless.run.run_bills import run_facts
         from skewless.run.step_times import timed_step
-        from skewless.run.summary import run_facts
-        from skewless_airflow.observability.metrics import emit_result
+        from skewless_airflow.observability.callbacks import emit_result
         from skewless_lake.publication import keep_night, publish_run
         from skewless_lake.replays import keep_savings
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import anything, boolean_required, integer_required, orderable_required
+from skewless.aggregates.accumulator import anything, boolean_required, integer_required, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.sums import (
     Function,

@@ -13,7 +13,7 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import number_required
+from skewless.aggregates.accumulator import number_required
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native.sums import Options, merged_by, of_state
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, one_of_required, quantity_required
+from skewless.aggregates.accumulator import INTEGRAL_TYPES, decimal_digits, one_of_required, quantity_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.sums import Options, publishing

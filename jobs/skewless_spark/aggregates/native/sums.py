@@ -13,13 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import (
-    INTEGRAL_TYPES,
-    anything,
-    boolean_required,
-    decimal_digits,
-    number_required,
-)
+from skewless.aggregates.accumulator import INTEGRAL_TYPES, anything, boolean_required, decimal_digits, number_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 

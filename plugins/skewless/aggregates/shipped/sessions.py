@@ -20,8 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator
 
-from skewless.aggregates.accumulator import GroupsAccumulator, flattened, lists_of
-from skewless.aggregates.argument_types import INTEGRAL_TYPES, arrow_type_of, decimal_digits, number_required
+from skewless.aggregates.accumulator import (
+    INTEGRAL_TYPES,
+    GroupsAccumulator,
+    arrow_type_of,
+    decimal_digits,
+    flattened,
+    lists_of,
+    number_required,
+)
 from skewless.aggregates.python_aggregate import PythonAggregate
 
 Ints = npt.NDArray[np.int64]

@@ -12,8 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skewless.aggregates.accumulator import GroupsAccumulator, Ints, flattened, lists_of, without_nulls
-from skewless.aggregates.argument_types import column_type, number_required, plain_required
+from skewless.aggregates.accumulator import (
+    GroupsAccumulator,
+    Ints,
+    column_type,
+    flattened,
+    lists_of,
+    number_required,
+    plain_required,
+    without_nulls,
+)
 from skewless.aggregates.python_aggregate import PythonAggregate
 
 #: Rows wait uncounted until there are this many of them, or half as many as there are counted values.

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from skewless.routing.plan import WHOLE_WEIGHT, Weights
+from skewless.routing.ring import Ring
 
 Rows = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -184,3 +185,25 @@ def whole_weights(amounts: Rows) -> Indices:
     whole += more
     weights: Indices = whole * (WHOLE_WEIGHT // cells)
     return weights
+
+
+class Proposal(NamedTuple):
+    """A change, or the reason why one that was due cannot be made.
+
+    Attributes:
+        placement: of every head key of the forecast, by task index of the proposed plan; null leaves all of them to
+            ring and buckets.
+        ring: the new ring; null keeps the present one.
+        factors: the new elasticity factors; null keeps the present ones.
+        redraw: whether split keys and rows without a key are drawn anew. Needed where what is left of a split key is no
+            fair sample of its shares; not where shares are shifted piece by piece.
+        refusal: why it cannot be done; empty where it can.
+    """
+
+    action: str
+    sentence: str
+    placement: Placement | None = None
+    ring: Ring | None = None
+    factors: dict[int, int] | None = None
+    redraw: bool = True
+    refusal: str = ""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.placement.placement import Proposal
 from skewless.planner.policies import adaptive, bounded_load, choices, token_counts, virtual_tasks
-from skewless.planner.policies.proposal import Proposal
 
 
 class Policy(NamedTuple):

@@ -23,10 +23,9 @@ from skewless.documents.job import Job
 from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.head_keys import place_whole, place_whole_in_place, pour, spread, water_level
-from skewless.planner.placement.placement import Placement, Rows, sums
+from skewless.planner.placement.placement import Placement, Proposal, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance
 from skewless.planner.placement.ring_changes import HYSTERESIS, evened, for_free_slots, for_full_tasks, for_small_tasks
-from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import Ring
 
 #: The tail is left alone while no task's tail is above the level by more than this.

@@ -14,8 +14,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.placement import Indices, Placement, Rows
-from skewless.planner.policies.proposal import Proposal
+from skewless.planner.placement.placement import Indices, Placement, Proposal, Rows
 from skewless.routing.plan import RoutingPlan
 
 #: Rounding errors of sums do not make a reducer full.

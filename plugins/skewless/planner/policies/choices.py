@@ -22,8 +22,7 @@ import numpy as np
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.head_keys import enough_choices, placement_in_words, pour_head, pour_over_choices
-from skewless.planner.placement.placement import Rows
-from skewless.planner.policies.proposal import Proposal
+from skewless.planner.placement.placement import Proposal, Rows
 
 #: As in the paper; a key that is too heavy for two tasks has more of them under ``d_choices``.
 _CHOICES = 2

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.placement.placement import Proposal
 from skewless.planner.placement.ring_changes import (
     MOST_ROUNDS,
     doubled,
@@ -22,7 +23,6 @@ from skewless.planner.placement.ring_changes import (
     halving_rounds,
     overloaded_reducer,
 )
-from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import LARGEST_RING
 
 #: Tokens that one reducer may hold, at most: as many as a spec may ask for to begin with.

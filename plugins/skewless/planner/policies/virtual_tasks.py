@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.placement import Rows
+from skewless.planner.placement.placement import Proposal, Rows
 from skewless.planner.placement.ring_changes import HYSTERESIS
-from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import MOST_BUCKETS, VirtualTask, tasks_of
 
 #: Reducers, and tasks of each, that a sentence names.

@@ -7,12 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from skewless.documents.bill import AS_IT_RAN, ERROR_WORDS, Replayed, Savings
 from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.documents.quality import State
-from skewless.documents.step_documents import Failure, StepTimes, failed_step, own_name
+from skewless.documents.step_documents import (
+    AS_IT_RAN,
+    ERROR_WORDS,
+    Failure,
+    Replayed,
+    Savings,
+    StepTimes,
+    failed_step,
+    own_name,
+)
 from skewless.planner.policies import POLICIES
 from skewless.publication.records import (
     PUBLISHED,
