@@ -91,7 +91,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
             "parts": window.counts(),
             "missing_parts": list(window.missing),
             "missing_parts_count": window.missing_count,
-            "late_parts": {part.name: delay for part, delay in window.late()},
+            "late_parts": {part.name: delay for part, delay in window.late() if part.came_rows != 0},
             "late_files_ignored": window.ignored_files,
             "late_rows_ignored": window.ignored_rows,
             # The parts and nodes whose states each window was merged of; null until the result is merged.
@@ -273,7 +273,7 @@ def _window(run: RunDirectory, console: Console) -> None:
         say(console, sentence)
     rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
     for part, delay in window.late():
-        count = part.ignored_rows if part.ignored_files else part.late_rows
+        count = part.came_rows
         late = "late rows not counted" if count is None else f"{count:,} late rows"
         when = f"{'changed after' if count == 0 else 'late by'} {counted(delay, 'part')}"
         say(console, f"{when}: {part.name}, {part.way}, {late}{rows.get(part.name, '')}")

@@ -383,13 +383,14 @@ def test_a_removed_file_is_no_row_that_came_late(simulation: Simulation, tmp_pat
     parts = (window.parts[0], window.parts[1].model_copy(update=changed), window.parts[2])
     job = job.model_copy(update={"window": window.model_copy(update={"parts": parts})})
     Moments(str(tmp_path / "removed"), dataclasses.replace(simulation, job=job)).prepare().stages()
-    for name, words in (
-        ("added", "late by 1 part: 2026-11-19, added to, 60 late rows"),
-        ("removed", "changed after 1 part: 2026-11-19, reduced anew, 0 late rows"),
+    for name, words, late in (
+        ("added", "late by 1 part: 2026-11-19, added to, 60 late rows", {"2026-11-19": 1}),
+        ("removed", "changed after 1 part: 2026-11-19, reduced anew, 0 late rows", {}),
     ):
-        text = io.StringIO()
-        show(RunDirectory(str(tmp_path / name)), Console(file=text, width=300))
+        text, run = io.StringIO(), RunDirectory(str(tmp_path / name))
+        show(run, Console(file=text, width=300))
         assert words in text.getvalue()
+        assert as_object(run)["late_parts"] == late
 
 
 def test_every_chart_has_a_name_a_scale_and_its_numbers_in_text(viewer: TestClient) -> None:
@@ -474,6 +475,17 @@ def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(
     assert text.count('<figure class="tile">') == 6
     assert day(str(simulation.job.part)) in text, "a day is named by its day"
     assert "failed" in text
+
+
+def test_lists_of_runs_read_what_they_show_and_no_more(viewer: TestClient, simulation: Simulation) -> None:
+    good, bad = (Moments(run_location(f"{DAG}+many", name), simulation).prepare().stages().merge() for name in "ab")
+    good.validate().publish()
+    bad.validate(success=False)
+    Path(run_location(f"{DAG}+many", "a"), "plans", "0000.json").write_text("{")  # the last one tells the engine
+    assert "readers see that of an earlier run" in _page(viewer, "b", "quality?group=many")
+    over_time = viewer.get(f"/skewless/dags/{DAG}/over-time?group=many").text
+    assert "unreadable" not in over_time
+    assert f">{simulation.job.rows:,}<" in over_time
 
 
 def test_the_nights_of_a_job_beside_another_one_are_counted_and_name_the_worst_keys(
@@ -627,6 +639,10 @@ def test_the_api_gives_keys_as_data(viewer: TestClient, simulation: Simulation) 
     run = viewer.get(f"{base}/finished").json()
     assert (run["version"], run["state"], run["airflow_state"]) == (1, "published, passed with 1 warning", "success")
     assert run["run"]["keys"][0]["key"] == EVIL
+    states = run["run"]["stands"], run["run"]["quality"]["verdict"]
+    assert states == tuple({"word": "warned", "sentence": f"{end}passed with 1 warning"} for end in ("published, ", ""))
+    assert run["run"]["times"][0]["name"] == "prepare"
+    assert run["run"]["stages"][0]["figures"]["slots"] == 4
     assert [stage["processed"] for stage in run["run"]["stages"]] == [one.processed_rows for one in simulation.reports]
     report = viewer.get(f"{base}/finished/stages/1")
     assert report.headers["content-type"] == "application/json"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skewless.documents.quality import Quarantine
+from skewless.documents.quality import Quarantine, State
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
 from skewless.publication.records import (
     Publication,
@@ -70,7 +70,7 @@ def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Pa
     ):
         published(bad)
     assert texts(out / DAY) == ["good"]
-    assert state_of(bad) == ("failed", "failed validation, nothing is published")
+    assert state_of(bad) == State("failed", "failed validation, nothing is published")
 
 
 def test_a_result_that_was_changed_since_it_was_validated_is_not_published(tmp_path: Path) -> None:
@@ -145,20 +145,20 @@ def test_of_runs_that_publish_the_same_day_at_once_the_one_with_the_last_turn_is
 
 def test_a_state_has_one_word_and_one_sentence_and_withheld_rows_are_not_told_as_published(tmp_path: Path) -> None:
     run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "good"})
-    assert state_of(run) == ("unfinished", "validated, passed; not published yet")
+    assert state_of(run) == State("unfinished", "validated, passed; not published yet")
     published(run)
-    assert state_of(run) == ("published", "published")
+    assert state_of(run) == State("published", "published")
     report = run.quality()
     assert report is not None
     warned = report.checks[0].model_copy(update={"success": False, "severity": "warn"})
     warns = report.model_copy(update={"checks": (warned,)})
-    assert (warns.verdict, warns.verdict.kind) == (("warned", "passed with 1 warning"), "warn")
+    assert (warns.verdict, warns.verdict.kind) == (State("warned", "passed with 1 warning"), "warn")
     for left, words in (
         (Quarantine(keys=2, rows=120_000), "120,000 rows withheld"),
         (Quarantine(keys=1), "1 key withheld"),
     ):
-        assert report.model_copy(update={"quarantine": left, "keys": 9}).verdict == ("quarantined", words)
-        assert warns.model_copy(update={"quarantine": left}).verdict[1] == f"passed with 1 warning, {words}"
+        assert report.model_copy(update={"quarantine": left, "keys": 9}).verdict == State("quarantined", words)
+        assert warns.model_copy(update={"quarantine": left}).verdict.sentence == f"passed with 1 warning, {words}"
     record = Publication(path="x", rows=205_715, keys=2_016, turn=1, quarantined=9, withheld_rows=120_000)
     assert record.published_rows == 85_715
     assert record.model_copy(update={"withheld_rows": None}).published_rows is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,7 +32,8 @@ _BUILT_IN = {
 }  # fmt: skip
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """How a result, a run or a day stands, by a word of ``STATES``, and what people are told, everywhere the same."""
 
     word: str

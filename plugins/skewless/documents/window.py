@@ -151,6 +151,11 @@ class WindowPart(Frozen):
         return len(self.files) - self.reused - self.added - self.replaced
 
     @property
+    def came_rows(self) -> int | None:
+        """The rows of its late files, taken in or left out; None where nobody has counted them."""
+        return self.ignored_rows if self.ignored_files else self.late_rows
+
+    @property
     def changed(self) -> bool:
         """Whether its states are made or added to tonight."""
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))

@@ -8,7 +8,7 @@ of its tasks started in order, each where one ends first (``skewless.bounds``). 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,7 +29,8 @@ def stage_certificate(job: Job, report: StageReport) -> Certificate:
     return certify(keys, job.slots_at(report), stage_makespan(job, report))
 
 
-class StageFigures(NamedTuple):
+@dataclass(frozen=True)
+class StageFigures:
     """What the certificate of a run needs of one stage.
 
     Attributes:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from skewless.documents.step_documents import Span, StepBill, StepTimes
 from skewless.errors import SkewlessError
@@ -125,7 +125,8 @@ def times_of(
     return sorted((times for times in found if times is not None), key=lambda one: one.started)
 
 
-class TimeLine(NamedTuple):
+@dataclass(frozen=True)
+class TimeLine:
     """A line of the waterfall of a run: a step, a part of it, or what lay between two steps.
 
     Attributes:

@@ -24,7 +24,7 @@ from skewless_airflow.web.runs import (
     owners_of,
 )
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId
-from skewless_airflow.web.views.history import read_comparisons, read_history, readers_of, verdicts
+from skewless_airflow.web.views.history import latest_runs, read_comparisons, read_history, readers_by, verdicts
 from skewless_airflow.web.views.job_view import read_job, read_window
 from skewless_airflow.web.views.jobs import by_need, counts_of, readable_jobs, verdict_of
 from skewless_airflow.web.views.quality_view import histories, read_quality
@@ -173,11 +173,11 @@ def _group_of(dag_id: str, task_id: str) -> str:
 def quality(asked: Annotated[AskedRun, Depends(asked_run)], session: SessionDep) -> Any:
     """The quality report of a run, with the history of each check."""
     found, job, runs = read_quality(asked.directory), read_job(asked.directory), airflow_runs(session, asked.dag_id)
-    known = read_history(asked.dag_id, runs, asked.group) if found and not found.success else None
+    past = latest_runs(asked.dag_id, runs, asked.group)
     return asked.page(
         "quality.html", refresh=found is None and asked.going_on, job=job, quality=found,
-        readers=readers_of(job.date, known.lines, len(known.lines) == known.total) if known and job else "",
-        history=histories(found.checks, verdicts(asked.dag_id, runs, asked.group)) if found else [],
+        readers=readers_by(past, job.date) if found and job and not found.success else "",
+        history=histories(found.checks, verdicts(past)) if found else [],
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from skewless_airflow.web.runs import GOING_ON, AirflowRun, open_run, run_folder
 from skewless_airflow.web.views.job_view import read_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
 from skewless_airflow.web.views.run import overall, read_comparison, read_savings, read_state, read_times
-from skewless_airflow.web.views.stage_view import read_stages
+from skewless_airflow.web.views.stage_view import of_stages, read_engine, read_figures
 
 #: Runs that a page shows, read for so many seconds: they stay in a cache, so a reload gets further.
 MOST_RUNS, READING_SECONDS = 40, 2.0
@@ -104,6 +104,12 @@ def readers_of(part: str, lines: Iterable[RunLine], every: bool) -> str:
     return f"readers see that of {clock(seen.ended)}" if seen.ended else "readers see that of an earlier run"
 
 
+def readers_by(runs: Sequence[PastRun], part: str) -> str:
+    """The same by the latest of some runs, without their stages."""
+    known = read_lines(runs, MOST_RUNS, READING_SECONDS, whole=0)
+    return readers_of(part, known.lines, len(known.lines) == known.total)
+
+
 class PastRun(NamedTuple):
     """A run directory, by the name of its folder, with its run in Airflow; ``moment`` is in seconds since 1970."""
 
@@ -140,10 +146,10 @@ def _in_time(runs: Sequence[PastRun], seconds: float) -> Iterator[PastRun]:
     yield from takewhile(lambda _: time.monotonic() <= until, runs[1:])
 
 
-def verdicts(dag_id: str, airflow: Sequence[AirflowRun], group: str) -> list[tuple[str, str, QualityView | None]]:
+def verdicts(runs: Sequence[PastRun]) -> list[tuple[str, str, QualityView | None]]:
     """Id, day and quality report of the latest runs, oldest first."""
     found = []
-    for run in latest_runs(dag_id, airflow, group)[:MOST_RUNS]:
+    for run in runs[:MOST_RUNS]:
         with suppress(SkewlessError):  # the page of that run shows the error
             job, quality = read_job(run.directory), read_quality(run.directory)
             found.append((run.run_id, job.date if job else "", quality))
@@ -156,8 +162,9 @@ def _line(past: PastRun, *, whole: bool) -> RunLine:
     state = run.state if run else ""
     try:
         job, quality = read_job(directory), read_quality(directory)
-        stages = read_stages(directory) if job and whole else []
-        total = overall(directory, stages) if stages else None
+        stages = of_stages(directory, read_figures) if job and whole else []
+        total = overall(directory, [figures for _, figures in stages]) if stages else None
+        engine = read_engine(directory, len(stages) - 1) if stages else None
         savings, stands, published = read_savings(directory), *read_state(directory)
         if run and run.going_on:
             stands = State(state, state)
@@ -171,9 +178,9 @@ def _line(past: PastRun, *, whole: bool) -> RunLine:
         )
     verdict = quality.verdict if quality else State("none yet", "none yet")
     return RunLine(
-        past.run_id, job.date if job else "", state, job.policy if job else "", stages[-1].engine if stages else "",
-        rows=sum(stage.processed for stage in stages), keys=quality.keys if quality else None, stages=len(stages),
-        gap=total.gap if total else None, forwarded=sum(stage.forwarded for stage in stages),
+        past.run_id, job.date if job else "", state, job.policy if job else "", engine or "",
+        rows=sum(figures.processed_rows for _, figures in stages), keys=quality.keys if quality else None,
+        stages=len(stages), gap=total.gap if total else None, forwarded=sum(forwarded for forwarded, _ in stages),
         seconds=(ended - started).total_seconds() if started and ended else None, work_seconds=work_seconds(times),
         verdict=verdict.sentence, checked=verdict.word, published=published, standing=stands.word,
         standing_words=stands.sentence, started=started, ended=ended, deadline=run.deadline if run else None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from skewless.documents.job import Job
-from skewless.documents.ledger import NO_PARTS, PartLine
+from skewless.documents.ledger import NO_PARTS, PartLine, WindowLine
 from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.step_names import last_step_of
@@ -95,7 +95,7 @@ class WindowView:
         new_rows: rows that it has reduced; None until the result is merged.
         late_rows: rows of late files of older parts, before a map; None where they were not counted.
         restated_rows: rows of older parts that were reduced anew; None until the result is merged.
-        windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
+        windows: with several windows, the ledger of each; none until the result is merged.
     """
 
     parts: tuple[PartView, ...]
@@ -108,7 +108,7 @@ class WindowView:
     restated_rows: int | None
     ignored_files: int
     ignored_rows: int | None
-    windows: tuple[tuple[str, int, int], ...]
+    windows: tuple[WindowLine, ...]
     missing_count: int
     missing_words: str
     newest_file: str
@@ -134,8 +134,7 @@ def read_window(run: RunDirectory) -> WindowView | None:
         new_rows=_rows(parts) if merged else None,
         late_rows=_known_sum([part.late_rows for part in parts if part.late]),
         restated_rows=_rows(anew) if merged else None,
-        windows=tuple((line.name, line.rows, line.keys) for line in counted.windows) if len(counted.windows) > 1
-        else (),
+        windows=counted.windows if len(counted.windows) > 1 else (),
     )  # fmt: skip
 
 

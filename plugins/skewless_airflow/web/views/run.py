@@ -31,7 +31,7 @@ from skewless.publication.records import (
     state_of,
     superseded_by,
 )
-from skewless.run.certificate import certificate_of
+from skewless.run.certificate import StageFigures, certificate_of
 from skewless.run.directory import COMPARISON_STEP, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TIMES, TimeLine, times_of, times_of_step, waterfall, work_seconds
@@ -44,9 +44,10 @@ from skewless_airflow.web.views.stage_view import (
     PlanView,
     StageView,
     decided_stages,
+    of_stages,
     read_decision,
     read_plan,
-    read_stages,
+    read_stage,
     where_keys_go,
 )
 
@@ -201,7 +202,7 @@ class RunView:
 def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequence[AirflowTask] = ()) -> RunView:
     """A run at any moment, from its documents and from what Airflow knows."""
     job = read_job(run)
-    stages = tuple(read_stages(run)) if job else ()
+    stages = tuple(of_stages(run, read_stage)) if job else ()
     decided = decided_stages(run, job.last_stage) if job else []
     decisions = tuple(decision for stage in decided if (decision := read_decision(run, stage)))
     quality = read_quality(run)
@@ -215,7 +216,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     ]
     return RunView(
         job=job, plan=read_plan(run, 0), steps=tuple(steps), stages=stages, decisions=decisions,
-        overall=overall(run, stages) if stages else None, keys=keys, keys_epoch=epoch,
+        overall=overall(run, [stage.figures for stage in stages]) if stages else None, keys=keys, keys_epoch=epoch,
         ledger=_ledger(run, stages, quality, window.kept_rows if window else 0), quality=quality,
         publication=publication_of(run), superseded=superseded_by(run), stands=read_state(run)[0],
         failures=tuple(map(str, tries)), faults=read_faults(unfinished, tries, quality, airflow), going_on=going_on,
@@ -236,9 +237,9 @@ def _state(location: str, *_marks: str | None) -> tuple[State, bool]:
     return state_of(run), publication_of(run) is not None
 
 
-def overall(run: RunDirectory, stages: Sequence[StageView]) -> Certificate:
+def overall(run: RunDirectory, stages: Sequence[StageFigures]) -> Certificate:
     """The certificate of all stages so far: their load against the lower bound."""
-    return certificate_of(whole_job(run), [stage.figures for stage in stages])
+    return certificate_of(whole_job(run), stages)
 
 
 def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[HotKey, ...]]:

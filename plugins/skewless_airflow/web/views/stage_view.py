@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
 from skewless.run.directory import RunDirectory
-from skewless_airflow.web.runs import kept_by, stamp, view_of
+from skewless_airflow.web.runs import T, kept_by, stamp, view_of
 from skewless_airflow.web.views.job_view import whole_job
 
 #: How many tasks, keys, candidates and reducers a page names; all others are added up, or counted.
@@ -98,10 +98,10 @@ class StageView:
     figures: StageFigures
 
 
-def read_stages(run: RunDirectory) -> list[StageView]:
-    """All committed stages, from 0 without a gap."""
-    stages: list[StageView] = []
-    while (stage := read_stage(run, len(stages))) is not None:
+def of_stages(run: RunDirectory, read: Callable[[RunDirectory, int], T | None]) -> list[T]:
+    """What is read of each committed stage, from 0 without a gap."""
+    stages: list[T] = []
+    while (stage := read(run, len(stages))) is not None:
         stages.append(stage)
     return stages
 
@@ -127,6 +127,19 @@ def read_stage(run: RunDirectory, stage: int) -> StageView:
         hottest_backlog=_hottest(histogram, which=1)[:5], line=LedgerLine.of(job, report),
         figures=stage_figures(job, report),
     )  # fmt: skip
+
+
+@kept_by("stages/{:04d}/COMMIT.json", most=8192)
+def read_figures(run: RunDirectory, stage: int) -> tuple[int, StageFigures]:
+    """The forwarded rows of a committed stage and its figures, for lists of runs: without its tasks and keys."""
+    report = run.report(stage, tails=False)
+    return report.forwarded_rows, stage_figures(whole_job(run), report)
+
+
+@kept_by("plans/{:04d}.json", most=8192)
+def read_engine(run: RunDirectory, epoch: int) -> str:
+    """The engine of a plan, if it was written."""
+    return run.plan(epoch).engine
 
 
 def _loads(report: StageReport) -> list[TaskView]:
