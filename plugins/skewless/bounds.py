@@ -168,7 +168,6 @@ def known_bounds(ordered: Floats, total: float, tasks: float, splittable: bool) 
 
 
 def _crowded(ordered: Floats, tasks: int) -> Bound:
-    """Of the ``qW + 1`` heaviest keys a task takes ``q + 1``: the lightest such, for the best q."""
     together = np.arange(1, (len(ordered) - 1) // tasks + 1)
     if not together.size:
         return Bound(0.0, "several heavy keys")

@@ -115,7 +115,6 @@ class Rows(Sequence[Row]):
             yield self._made(dict(zip(names, values, strict=True)))
 
     def _made(self, values: dict[str, Any]) -> Row:
-        """A row of values that have been checked, as ``model_construct`` makes it."""
         made = self.kind.__new__(self.kind)
         for name, value in (
             ("__dict__", values), ("__pydantic_fields_set__", set(values)), ("__pydantic_extra__", None),
@@ -193,7 +192,6 @@ def numbers(rows: Sequence[Row], name: str) -> npt.NDArray[np.int64]:
 
 
 def _packed(annotation: Any, column: Sequence[Any]) -> Sequence[Any]:
-    """A column of whole numbers as an array, and any other as it is."""
     if annotation is not int:
         return column
     found = np.array(column, dtype=np.int64)

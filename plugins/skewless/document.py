@@ -61,12 +61,10 @@ class Frozen(BaseModel):
 
     @staticmethod
     def _alike(left: Any, right: Any) -> bool:
-        """Whether two values of a field are equal."""
         return bool(left == right)
 
     @staticmethod
     def _held_like(before: Any, now: Any) -> Any:
-        """A new value of a field as its old one was held."""
         del before
         return now
 

@@ -388,7 +388,6 @@ def catalog_dags(folder: str | Path | None = None, **dag_args: Any) -> list[DAG]
 
 
 def _sound(build: Callable[..., DAG], path: Path) -> DAG:
-    """A DAG that Airflow accepts, not registered yet."""
     try:
         dag = build(auto_register=False)
         dag.validate()

@@ -170,7 +170,6 @@ class PartTimetable(MultipleCronTriggerTimetable):
         return first, after - _INSTANT
 
     def _moment(self, part: DateTime) -> DateTime:
-        """The first moment of the runs that compute the part which begins at ``part``."""
         if self._unit == "day":
             return part.subtract(days=self._offset)
         return part.in_timezone("UTC") - dt.timedelta(hours=self._offset)

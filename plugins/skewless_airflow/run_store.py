@@ -145,7 +145,6 @@ def part_of_run(run: Any, schedule: Schedule, where: str) -> Part:
 
 
 def _of_key(key: str, schedule: Schedule) -> Part | SpecError:
-    """The part that a partition key names, or why it names none, or several, of this job."""
     try:
         parts = parts_of_key(key, schedule.timezone, schedule.unit)
     except SpecError as err:

@@ -208,7 +208,6 @@ def list_import_errors(faults: Mapping[Path, SkewlessError]) -> None:
 
 
 def _bag() -> Any:
-    """The ``DagBag`` that reads the DAG file; None if there is none."""
     module = sys.modules.get("airflow.dag_processing.dagbag")
     held = (one.f_locals.get("self") for one in _frames())
     return next((one for one in held if isinstance(one, module.DagBag)), None) if module else None

@@ -132,7 +132,6 @@ def check_programs() -> Iterator[Finding]:
 
 
 def _java_version(program: str) -> str | None:
-    """What a program says of itself, like ``17.0.9``; None if it is no Java that runs."""
     try:
         done = subprocess.run(  # noqa: S603  # the user's own Java
             [program, "-version"], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS

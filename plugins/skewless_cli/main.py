@@ -340,7 +340,6 @@ def compare(
 
 @contextmanager
 def _run_to_compare(run_dir: str | None, root: str, name: str) -> Iterator[str]:
-    """A run directory: the one that is named, or one on this machine that is removed again."""
     if run_dir is not None:
         yield run_dir
         return

@@ -207,7 +207,6 @@ def restate_job(
 
 @contextmanager
 def _session(name: str, master: str | None) -> Iterator[SparkSession]:
-    """A session that is stopped at the end, unless this process had it before."""
     before = SparkSession.getActiveSession()
     spark = build_session(name, master)
     try:

@@ -81,6 +81,5 @@ def remove_left(left: LeftFiles) -> None:
 
 
 def _begun(run: RunDirectory) -> list[str]:
-    """The records of attempts to stage, as paths in the run directory."""
     found = run.fs.find(f"{run.root}/{BEGUN}")
     return sorted(f"{BEGUN}/{str(path).rpartition('/')[2]}" for path in found if str(path).endswith(".json"))

@@ -14,8 +14,6 @@ from skewless.run.folder import make_folder, sync_folder
 
 
 class _SyncedStream(io.BufferedWriter):
-    """A file that is on the disk, as its name is, once it is closed."""
-
     def close(self) -> None:
         if not self.closed:
             self.flush()

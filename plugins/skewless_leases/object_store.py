@@ -118,7 +118,6 @@ class ObjectStore:
         return {key: row for key, row in rows.items() if row is not None}
 
     def _below(self, key: str) -> str:
-        """The folder of a key's versions in the bucket."""
         name = quote(key, safe="").replace(".", "%2E")
         if not key or len(name) > LONGEST_KEY_BYTES:
             raise bad_key(self.root, key)

@@ -127,7 +127,6 @@ def _arrow_text(column: pa.Array, spark_type: str) -> pa.Array:
 
 
 def _hex(column: pa.Array) -> pa.Array:
-    """The digits of each value: those of all bytes at once, with ends twice as far."""
     values = pc.fill_null(column, b"")
     _, ends, data = values.buffers()
     at = np.frombuffer(ends, np.int32, values.offset + len(values) + 1)[values.offset :].astype(np.int64)

@@ -93,7 +93,6 @@ def kinds_of(stage: Stage) -> list[str]:
 
 
 def _branches(stage: Stage) -> list[Branch]:
-    """Those of the job. Where rows may be left over, native states count them."""
     return branches_of(stage.columns, counted=stage.plan.budget_rows is not None)
 
 

@@ -255,7 +255,6 @@ def _alike(here: Column, there: Column, ours: DataType, theirs: DataType, tolera
 
 
 def _entries(values: Column) -> Column:
-    """The entries of a map in the order of their keys."""
     return F.transform(
         F.array_sort(F.map_keys(values)),
         lambda key: F.struct(key.alias("key"), F.try_element_at(values, key).alias("value")),
@@ -315,6 +314,5 @@ def _examples(
 
 
 def _short(value: Any) -> str:
-    """A value as a report has it."""
     text = repr(value)
     return text if len(text) <= _VALUE_CHARS else f"{text[: _VALUE_CHARS - 3]}..."

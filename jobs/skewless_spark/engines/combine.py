@@ -201,7 +201,6 @@ def _loads(seen: JobsSeen, rows: int) -> tuple[SplitLoad, ...]:
 
 
 def _load(metrics: Told, sent_on: bool) -> SplitLoad:
-    """The load of a split. Without an exchange, nothing counts its states."""
     states = int(metrics["shuffleWriteMetrics"]["recordsWritten"]) if sent_on else None
     return SplitLoad(
         rows=int(metrics["inputMetrics"]["recordsRead"]),

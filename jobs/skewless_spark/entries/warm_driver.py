@@ -137,7 +137,6 @@ class Driver:
 
 
 def _java() -> list[int]:
-    """A descriptor that tells when the JVM has ended; none if it has not started yet."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # it has started this process
         return [os.pidfd_open(os.getppid())]
     return [os.pidfd_open(child.pid) for child in psutil.Process().children() if child.name() == "java"]

@@ -140,7 +140,6 @@ def _about(name: str) -> bool:
 
 
 def _as_read(name: str) -> str:
-    """What an expression calls a column of the input, or the struct that it is in."""
     return _METADATA if _about(name) else name
 
 

@@ -184,7 +184,6 @@ def _job_of(by: Identity, runs: str | None) -> Job | None:
 def _rewrites(
     spec: JobSpec, now: Sequence[PartFiles | TablePart], windows: Sequence[JobWindow]
 ) -> TableRewrites | None:
-    """What compaction has made of files that are not in a table any more."""
     table = next((files.table for files in now if isinstance(files, TablePart)), None)
     if table is None or sees_order(spec):
         return None

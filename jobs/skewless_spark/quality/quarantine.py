@@ -165,7 +165,6 @@ def values_as_text(schema: StructType, columns: Sequence[str]) -> Column:
 
 
 def _text(name: str, kind: DataType) -> Column:
-    """A value as text; bytes in base64, as not all are text, in nested values too."""
     column = F.col(quoted(name))
     if isinstance(kind, BinaryType):
         return F.base64(column)

@@ -122,13 +122,11 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
 
 
 def _is_in_table(job: Job) -> bool:
-    """Whether what is validated is staged in a table, as it will be published there."""
     return job.spec.output.is_table and last_step_of(job.spec).publishes
 
 
 @contextmanager
 def _result_of(spark: SparkSession, run: RunDirectory, result: StepCommit) -> Iterator[tuple[DataFrame, bool]]:
-    """The result, kept in memory or on disk meanwhile, and whether it is small."""
     files = result.of_kind(RESULT)
     small = sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES
     frame = read_files(spark, run, files)

@@ -108,7 +108,6 @@ def result_schema(spark: SparkSession, job: Job) -> StructType:
 
 
 def _no_results(states: DataFrame, columns: JobColumns) -> DataFrame:
-    """What a window without rows has."""
     merged = merge_in_order(_in_key_order(states, columns), columns)
     return evaluate(with_window(columns, merged, None), columns)
 
@@ -185,7 +184,6 @@ def _one_state_each(run: RunDirectory, reports: Sequence[StageReport]) -> bool:
 def _results_of_parts(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, files: Sequence[CommittedFile]
 ) -> DataFrame:
-    """The results of keys that have several states in the files of an only stage."""
     states = read_files(spark, run, files).where(~F.col(WHOLE))
     return _results(states.withColumn("stage", F.lit(0)), columns, partitions=1)
 

@@ -86,7 +86,6 @@ def cut_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    """The bytes of a column, with the values of dictionaries in their places."""
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     try:

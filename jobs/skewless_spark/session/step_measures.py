@@ -143,7 +143,6 @@ class JobsSeen:
         return work if jobs else None
 
     def _last(self) -> int:
-        """The number of the latest job, -1 before the first."""
         return int(self._context.dagScheduler().numTotalJobs()) - 1
 
     def _stage(self, number: int) -> Told:

@@ -177,7 +177,6 @@ def types_of(
 
 
 def _first_files(files: Sequence[str], values: Sequence[dict[str, str | None]], name: str) -> dict[str, str]:
-    """For each value of a column the first file that has it, without null."""
     found: dict[str, str] = {}
     for file, one in zip(files, values, strict=True):
         text = one[name]

@@ -206,7 +206,6 @@ def _unit(file: ListedFile, rows: int, **further: Any) -> Unit:
 
 
 def _estimated(file: ListedFile, row_bytes: float, header: tuple[str, ...]) -> Unit:
-    """The unit of a text, whose rows are estimated."""
     rows = file.size / row_bytes * (_COMPRESSION if file.path.lower().endswith(COMPRESSED) else 1.0)
     return _unit(file, max(1, round(rows)) if file.size else 0, counted=False, header=header)
 
@@ -314,7 +313,6 @@ def _column(name: str, kind: str, own: str, at: str) -> str:
 
 
 def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:
-    """Spark's URIs, percent-encoded, as paths."""
     place = unquote(location)
     fs, root = open_location(place)
     found = [str(fs._strip_protocol(unquote(path))) for path in paths]  # noqa: SLF001  # fsspec's own name for it

@@ -124,7 +124,6 @@ def _on_file_system(location: str) -> tuple[Any, str]:
 
 
 def _is_read(path: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether a glob names a file, or a folder in which it is data; each of them in its pieces."""
     if not wanted:
         return not any(map(is_hidden, path))
     if wanted[0] == "**":

@@ -214,12 +214,10 @@ def _largest(job: Job) -> int:
 
 
 def _block_bits(job: Job) -> int:
-    """The bits of a place in a file that do not tell its block; all files of a job have as many."""
     return max(LEAST_BYTES.bit_length() - 1, _largest(job).bit_length() - _BLOCK_BITS)
 
 
 def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
-    """The units that Spark's own scan reads: whole files."""
     # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
     if job.source.pinned is None and not spark_reads(spark, job.input_path):
         return []
@@ -274,7 +272,6 @@ def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[in
 
 
 def _bytes(unit: Unit) -> int:
-    """About the bytes of a unit, plus a constant for opening its file."""
     if unit.span is None:
         return unit.size_bytes + (1 << 16)
     return (unit.rows << 4) + (1 << 16)  # of row groups only the rows are known, which serve as well

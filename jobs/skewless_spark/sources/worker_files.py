@@ -91,7 +91,6 @@ def _located(
 
 
 def _given(name: str, unit: Unit, source: Source, rows: np.ndarray) -> pa.Array:
-    """A column that is not in the file: from its path, or about the file itself."""
     if name in FILE_COLUMNS:
         value = file_value(name, unit.path)
         return pa.array(rows + unit.first_row) if value is None else pa.repeat(pa.scalar(value, pa.string()), len(rows))
@@ -153,7 +152,6 @@ def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.
 
 
 def _rows_without_columns(read: Any, unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that was written before any of the columns was added."""
     groups = range(*unit.span) if unit.span else range(read.num_row_groups)
     rows = sum(read.metadata.row_group(group).num_rows for group in groups)
     for start in range(0, rows, BATCH_ROWS):
@@ -172,7 +170,6 @@ def _as_table(batch: pa.RecordBatch, unit: Unit, source: Source, inner: Mapping[
 
 
 def _of_metadata(name: str, unit: Unit, source: Source, rows: int) -> pa.Array:
-    """A column that a file does not have: the value that partitions the table, else null."""
     return pa.repeat(cast_text(unit.values.get(name), source.columns[name]), rows)
 
 
@@ -207,8 +204,6 @@ _TASK_BYTES, _GROUP_BYTES = 64 << 20, 64 << 20
 
 
 class _Piece(NamedTuple):
-    """The row groups of a file whose number, modulo ``of``, is ``number``."""
-
     path: str
     number: int
     of: int

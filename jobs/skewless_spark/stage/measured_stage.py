@@ -252,7 +252,6 @@ def head_and_slots(per_key: DataFrame, ring_bits: int, head_limit: int, rows: tu
 
 
 def _by_slot(per_key: DataFrame, ring_bits: int) -> DataFrame:
-    """Rows per slot of the ring. A null key hashes like any other value, but has no slot."""
     on_ring = F.when(F.col("key").isNotNull(), F.expr(slot("key", ring_bits)))
     # The same columns as the head, so that both are computed from one reading of the counts.
     counted = [name for name in per_key.columns if name != "key"]

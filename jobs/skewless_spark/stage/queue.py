@@ -123,7 +123,6 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _wave(stage: Stage, *further: str, located: bool | str) -> DataFrame:
-    """The rows of the wave: ``c*``, origin, and further columns in SQL."""
     columns = stage.columns
     admitted = columns.job.admitted_units(stage.plan.waves)
     wave = read_units(stage.spark, columns.job, admitted, columns.inputs, stage.tally, located=located)

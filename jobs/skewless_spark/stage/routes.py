@@ -119,7 +119,6 @@ def split_keys(plan: RoutingPlan) -> dict[str, Weights]:
 
 
 def _weighed(drawn: str, weights: Weights) -> str:
-    """The task of a draw among some weights, without a table."""
     ends = accumulate(weight for _, weight in weights)
     cases = [f"WHEN shiftright({drawn}, 16) < {end} THEN {task}" for (task, _), end in zip(weights, ends, strict=True)]
     return f"CASE {' '.join(cases)} END"
@@ -159,7 +158,6 @@ def _on_ring(rows: DataFrame, plan: RoutingPlan, key: str, head: Mapping[str, We
 def _without_tables(
     routed: DataFrame, plan: RoutingPlan, task: str, head: Mapping[str, Weights], *further: str
 ) -> DataFrame:
-    """The rows with their task, and without the columns of the tables that it was looked up in."""
     factors = ["block_factors"] if plan.factors else []
     of_head = ["block_keys", "block_cells", "cells"] if head else []
     names = ["route_key", "slot", "block", "block_tasks", *factors, *of_head, *further]
@@ -176,7 +174,6 @@ def _drawn_cell(drawn: str, cells: str) -> str:
 
 
 def _block_bits(plan: RoutingPlan, head: Mapping[str, Weights]) -> int:
-    """How many slots are in a block: fewer, if its head keys would be many to be looked through."""
     bits = plan.ring.ring_bits
     return max(0, min(BLOCK_BITS, bits, bits - (len(head) // BLOCK_KEYS).bit_length()))
 

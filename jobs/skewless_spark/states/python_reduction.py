@@ -102,7 +102,6 @@ def states_schema(
 
 
 def _labels(of_rows: Collection[str], at_rest: StatesAtRest | None) -> list[str]:
-    """The columns that tell which state a row belongs to, beside the key columns."""
     return [name for name in ("task", "part", *([ROUTE_KEY] if at_rest else [])) if name in of_rows]
 
 
@@ -279,7 +278,6 @@ def _in_first_row(value: float, rows: int, kind: pa.DataType | None = None) -> p
 
 
 def _added(before: Groups, counts: Groups) -> Groups:
-    """Counts by group, of which there may be more now than before."""
     total = counts.astype(np.int64)
     total[: len(before)] += before
     return total

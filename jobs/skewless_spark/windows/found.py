@@ -233,7 +233,6 @@ class WindowInput:
     def _rewrites(
         self, parts: Sequence[PartFiles | TablePart], newest: Sequence[Numbered | None]
     ) -> TableRewrites | None:
-        """The compactions since states were made, if files of these are gone from the table."""
         if self.table is None or sees_order(self.spec):
             return None
         known = {FileName(file.path, file.version) for one in newest if one for file in one.version.files}
@@ -250,7 +249,6 @@ class WindowInput:
         return [parts[part] for part in sorted(parts)]
 
     def _between(self, parts: Sequence[WindowPart]) -> set[str]:
-        """With a window of all parts, the names of those that are missing between two others."""
         if self.asked.lengths[-1] is not None:
             return set()
         known = {part.name for part in parts}
@@ -285,7 +283,6 @@ class WindowInput:
         return part, units
 
     def _counted(self, one: PartFiles | TablePart, paths: Sequence[str]) -> tuple[Unit, ...]:
-        """The units of late files that nobody will read; none if their footers cannot be read."""
         try:
             return one.listing(self.spec.input, 1.0, paths, self.partitions).units
         except InputError:
@@ -367,7 +364,6 @@ def _code_of(spec: JobSpec) -> dict[str, str]:
 
 
 def _registered(group: str, name: str) -> str:
-    """A checksum of the package that an entry point leads to, or of its module if it is in none."""
     point = next(one for one in entry_points(group=group) if one.name == name)
     found = importlib.util.find_spec(point.module)
     if found is None or not found.origin:

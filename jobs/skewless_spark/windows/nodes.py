@@ -152,7 +152,6 @@ def _merged(
 
 
 def _one_state(merged: DataFrame, columns: JobColumns) -> DataFrame:
-    """Merged states whose lists of Python states have one state each."""
     if STATES not in merged.columns:
         return merged
     passed = [name for name in merged.columns if name != STATES]
@@ -180,7 +179,6 @@ def written_by(attempt: Attempt, folder: str, column: str) -> dict[int, tuple[li
 
 
 def _tied(names: Iterable[str], files: Mapping[str, Sequence[CommittedFile]]) -> bool:
-    """Whether files were added to a part: it has a state of a key for each time."""
     return any(number_of_writers(files[name]) > 1 for name in names)
 
 

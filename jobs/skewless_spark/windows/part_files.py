@@ -104,7 +104,6 @@ def named_files(
 
 
 def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]:
-    """All parts up to one whose paths exist, and that one itself."""
     at = f"{where}, field input.path"
     dated = DatedPath(spec.input.path, at)
     fs, pattern = open_input(resolved(dated.pattern, root, at))

@@ -295,7 +295,6 @@ class PerKey(GroupsAccumulator):
             one.close_key()
 
     def _reach(self, groups_total: int) -> None:
-        """Groups that nobody opened."""
         while len(self._accumulators) < groups_total:
             self._accumulators.append(self._factory())
 

@@ -248,7 +248,6 @@ class QualityReport(Document):
 
     @model_validator(mode="after")
     def _verdict_of_its_checks(self) -> Self:
-        """A result is published by ``success`` alone."""
         if self.quarantine and self.quarantine.keys > self.keys:
             raise unmet(f"a quarantine of at most {self.keys:,} keys", f"{self.quarantine.keys:,}")
         failed = sum(check.fails for check in self.checks)

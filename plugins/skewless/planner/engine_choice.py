@@ -97,7 +97,6 @@ def fits_one_process(job: Job) -> bool:
 
 
 def _state_seconds(job: Job) -> float:
-    """What it takes to make, send and merge one state of each aggregate."""
     size = sum(one.state_bytes for one in job.algebra.values())
     return STATE_SECONDS + STATE_BYTE_SECONDS * size + sum(one.setup_seconds for one in job.algebra.values())
 

@@ -119,7 +119,6 @@ def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:
 
 
 def _moment(facts: dict[str, Any]) -> dt.datetime | None:
-    """When a file was last changed, as far as its file system says: seconds, or a time."""
     for name in ("mtime", "LastModified", "last_modified", "updated"):
         given = facts.get(name)
         if isinstance(given, dt.datetime):

@@ -291,7 +291,6 @@ class CountedRun:
         )
 
     def _heaviest(self, seen_share: Rows, left_share: Rows) -> Indices:
-        """The numbers of the keys with the largest shares of what was seen or is left, ties by text."""
         share = np.maximum(seen_share, left_share)
         order = np.argsort(-share, kind="stable")  # keys are in text order
         return order[share[order] > 0][: self.job.spec.routing.head_limit]

@@ -105,7 +105,6 @@ class Backlog:
         return sums(target, stretches, len(layout.slot)), float(stretches[moves].sum())
 
     def _without(self, layout: Layout, rows: Rows, homes: Indices) -> tuple[Rows, float]:
-        """Rows without a key are spread over the tasks by their draw."""
         count = len(layout.plan.tasks)
         if self._same_draws(layout) and len(rows) == count:
             return rows, float(rows[homes != np.arange(count)].sum())
@@ -114,7 +113,6 @@ class Backlog:
 
 
 def _weights_at(placement: Placement, keys: Indices, tasks: Indices, count: int) -> Rows:
-    """What part of each of these keys goes to the task named beside it, shape ``(len(keys),)``."""
     pairs, weights = placement.pairs(count + 1)
     wanted = keys * (count + 1) + tasks
     at = np.minimum(np.searchsorted(pairs, wanted), max(0, len(pairs) - 1))

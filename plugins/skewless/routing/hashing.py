@@ -103,7 +103,6 @@ def key_hashes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], seed: i
 def _word(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], place: int
 ) -> Words:
-    """Four bytes of each text as a number, the lowest first; NUL behind the end of a text."""
     word = np.zeros(len(starts), dtype=np.uint32)
     for byte in range(4):
         within = place + byte < lengths

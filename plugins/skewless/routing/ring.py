@@ -165,7 +165,6 @@ def token_hashes(reducers: Ints, numbers: Ints) -> Ints:
 
 
 def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
-    """Numbers among which are all of these, ascending, and the place of each there."""
     least, most = int(numbers.min(initial=REDUCERS_END)), int(numbers.max(initial=0))
     if most - least < len(numbers):
         return np.arange(least, most + 1), numbers - least
@@ -183,7 +182,6 @@ def _digits(numbers: Ints) -> Ints:
 
 
 def _texts(numbers: Ints, digits: int) -> npt.NDArray[np.uint8]:
-    """Numbers of so many digits in ASCII, shape ``(numbers, digits)``."""
     powers = (10 ** np.arange(digits - 1, -1, -1)).astype(np.uint32)
     return (ord("0") + numbers.astype(np.uint32)[:, None] // powers % np.uint32(10)).astype(np.uint8)
 

@@ -115,7 +115,6 @@ def nights(runs_folder: str, job: str | None = None, since: dt.date | None = Non
 
 
 def _tries(run: RunDirectory) -> Iterator[tuple[StepTimes, bool]]:
-    """The times of all tries, and whether they are those of a further one."""
     for folder in (TIMES, f"{TIMES}/{AGAIN}"):
         with suppress(OSError):
             for path in sorted(map(str, run.fs.ls(f"{run.root}/{folder}", detail=False))):

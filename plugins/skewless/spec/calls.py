@@ -34,7 +34,6 @@ _CallOption = bool | int | float | str | list[float] | None
 
 
 def _short_call(schema: dict[str, Any]) -> None:
-    """Tell editors of what a validator takes: a name alone, or options beside the function."""
     whole = {name: schema.pop(name) for name in ("type", "properties", "required")}
     options = whole["properties"].pop("options")["additionalProperties"]
     schema.pop("additionalProperties")
@@ -89,7 +88,6 @@ _MapOption = bool | int | float | str | list[str] | None
 
 
 def _map_options(schema: dict[str, Any]) -> None:
-    """Tell editors of what a validator takes: the options of a mapper, beside its name."""
     schema["additionalProperties"] = schema["properties"].pop("options")["additionalProperties"]
     schema["if"] = {"not": {"required": ["mapper"]}}
     schema["then"] = {"propertyNames": {"enum": ["select", "where"]}}

@@ -45,7 +45,6 @@ class SparkSettings(Frozen):
     @field_validator("conf", mode="before", json_schema_input_type=dict[_ConfName, _Plain])
     @classmethod
     def _conf_as_text(cls, conf: Any) -> Any:
-        """Numbers, and true and false, as Spark has them."""
         if not isinstance(conf, dict):
             return conf
         return {

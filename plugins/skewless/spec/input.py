@@ -18,7 +18,6 @@ _LONGEST_PATH = 4096
 
 
 def _plain_path(path: str) -> str:
-    """Refuse what leads elsewhere than it seems to, and what no file system can have."""
     if len(path) > _LONGEST_PATH:
         raise unmet(f"a path of at most {_LONGEST_PATH:,} characters", f"{len(path):,}")
     if any(ord(sign) < 32 or ord(sign) == 127 for sign in path):
@@ -103,7 +102,6 @@ _DEFAULTS = {
 
 
 def _spellings(kind: str) -> dict[str, str]:
-    """The options of a format by their names in small letters."""
     known = {name.lower(): name for name in OPTIONS.get(kind, ())}
     return {**known, "delimiter": "sep", "charset": "encoding"} if "sep" in known else known
 

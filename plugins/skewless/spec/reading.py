@@ -130,7 +130,6 @@ def mapping_of(text: str, where: str) -> dict[str, Any]:
 
 
 def _merged(below: Any, above: Any, field: str = "") -> Any:
-    """A value of a spec over the default of the same field."""
     if field in _SHORT and below is not None and above is not None:
         below, above = (one if isinstance(one, dict) else {_SHORT[field]: one} for one in (below, above))
         if field == "policy" and below.get("name") != above.get("name", below.get("name")):
@@ -373,7 +372,6 @@ def _section(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """One of several types, or null, written as ``type: [..., null]``."""
     choices = schema.get("anyOf")
     if choices is None:
         return schema

@@ -418,7 +418,6 @@ class Output(Tagged):
     @field_validator("path")
     @classmethod
     def _name_of_table(cls, path: str, info: ValidationInfo) -> str:
-        """Refuse what is not the name of an Iceberg table that every reader of tables can spell."""
         parts = path.split(".")
         named = len(parts) >= 3 and all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in parts)
         if is_named(info.data.get("format", "")) and not named:

@@ -72,7 +72,6 @@ def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
 
 
 def _runs(dag_id: str, run_id: str) -> dict[str, RunDirectory]:
-    """The run directory of each aggregation of a DAG, by its group; "" is the only one of a DAG."""
     from skewless.run.directory import RunDirectory
 
     folders = [name.partition("+") for name in _names(RunDirectory(runs_folder()))]

@@ -115,7 +115,6 @@ def _read(run: RunDirectory) -> InputDataset:
 
 
 def _written(run: RunDirectory, published: Publication, read: InputDataset) -> OutputDataset:
-    """The folder of the result, whose days are its partitions."""
     files, job = Validated.of(run).kept, run.job()
     output, report = job.spec.output, run.quality()
     statistics = OutputStatisticsOutputDatasetFacet(
@@ -168,7 +167,6 @@ def _made_from(job: Job, column: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _read_as(job: Job, names: Iterable[str]) -> tuple[str, ...]:
-    """The columns of the input that an expression names, in whatever case."""
     lower = {name.lower() for name in names}
     return tuple(name for name in _read_columns(job) if name.lower() in lower)
 

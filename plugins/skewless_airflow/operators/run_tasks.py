@@ -73,7 +73,6 @@ class PlanStageOperator(BaseOperator):
 
 
 def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
-    """The decision before ``stage`` by which no further stage was needed, if there is one."""
     for earlier in range(1, stage):
         if not run.exists(f"decisions/{earlier:04d}.json"):
             return None
@@ -282,7 +281,6 @@ class PublishOperator(BaseOperator):
         return [self.parts]
 
     def _tell_final(self, context: Context, run: RunDirectory, finality: Finality, asset: Asset) -> list[Asset]:
-        """Add an event for each day that has become final by this run, unless it has them already."""
         told = context["outlet_events"][asset]
         if not hasattr(told, "add_partitions") or self._told(context["dag_run"], asset):
             return []

@@ -200,7 +200,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 
     @staticmethod
     def _submitted_as(context: Context) -> str:
-        """The name of the try that has submitted the driver on the cluster; empty if no try has."""
         kept = _task_state(context)
         return "" if kept is None else str(kept.get(_SUBMITTED_AS) or "")
 
@@ -217,7 +216,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             raise AirflowException(f"step {self.spark_step}: {failure}")
 
     def _heard(self, lines: Iterable[str], context: Context) -> Iterator[str]:
-        """The same lines; the one that announces the Spark application also pushes its link."""
         for line in lines:
             found = application_of(line)
             if found is not None:

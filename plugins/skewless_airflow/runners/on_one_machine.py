@@ -270,7 +270,6 @@ def _starts_java(environment: Mapping[str, str]) -> bool:
 
 
 def _private(folder: Path) -> Path:
-    """Make a folder that only its user can open, or require that it is one."""
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
@@ -282,7 +281,6 @@ def _private(folder: Path) -> Path:
 
 
 def _described(folder: Path) -> Session | None:
-    """The driver that was started in a folder, whether it lives or not."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         return Session(**json.loads((folder / STATE).read_text()))
     return None

@@ -223,14 +223,12 @@ def _unreadable(request: Request, err: Exception) -> Response:
 
 
 def _broken(request: Request, err: Exception) -> Response:
-    """An unexpected error: the log has the traceback, the page has a sentence."""
     log.error("a page failed", path=request.url.path, kind=type(err).__name__)
     sentence = "Skewless could not make this page; see the log of the API server."
     return harden(_sentence(request, HTTPStatus.INTERNAL_SERVER_ERROR, sentence))  # it passes no middleware
 
 
 def _sentence(request: Request, status: HTTPStatus, sentence: str, headers: dict[str, str] | None = None) -> Response:
-    """An error, as JSON to those who ask the API."""
     path = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
     if path.startswith("/api/"):
         return JSONResponse({"error": sentence}, status.value, headers)

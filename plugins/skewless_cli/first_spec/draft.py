@@ -114,7 +114,6 @@ def dag_text(name: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value in one line of YAML."""
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1 << 20, allow_unicode=True)
     return text.removesuffix("...\n").strip()
 
@@ -142,7 +141,6 @@ def _aggregates(profile: Profile, key: Column) -> Iterator[str]:
 
 
 def _calls(column: Column, rows: int) -> Iterator[tuple[str, str]]:
-    """The functions that suit a column, each with a comment."""
     if column.is_identity(rows):
         yield "approx_count_distinct", "  # exact, and dearer: count_distinct"
     elif column.is_number:

@@ -106,7 +106,6 @@ def _expression(invariant: str) -> str:
 
 
 def _fields(table: DeltaTable) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All columns, and the fields of structs in them, each with its path."""
     return _of_type(json.loads(table.schema().to_json()), "")
 
 
@@ -285,7 +284,6 @@ def latest_turn(table: DeltaTable, target: OutputPart) -> int:
 
 
 def _application(target: OutputPart) -> str:
-    """The name under which the table keeps the latest turn of a part."""
     return f"skewless/{target.part.name}"
 
 

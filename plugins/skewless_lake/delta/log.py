@@ -112,7 +112,6 @@ def _plain(value: Any) -> int | str | None:
 
 
 def _milliseconds(value: dt.datetime) -> str:
-    """A time, cut off to milliseconds as the log has times."""
     if value.tzinfo is None:
         return value.isoformat(timespec="milliseconds")
     return value.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

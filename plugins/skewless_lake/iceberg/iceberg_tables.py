@@ -204,7 +204,6 @@ def with_columns(table: Table, target: OutputPart, columns: pa.Schema) -> Table:
 
 
 def _kind(kind: object) -> str:
-    """A type without the numbers of its fields."""
     return re.sub(r"\b\d+: ", "", str(kind))
 
 
@@ -339,7 +338,6 @@ def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
 
 
 def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
-    """A plan of statistics, with no bounds of dates and times."""
     counted = MetricsMode(MetricModeTypes.COUNTS)
     times = DateType | TimestampType | TimestamptzType
     return {

@@ -106,7 +106,6 @@ BIT_XOR = NativeAggregate(
 
 
 def _update_list(arguments: Arguments, options: object) -> tuple[Column]:
-    """Each value with its origin, by which the whole list is sorted."""
     del options
     (value,), origin = arguments.columns, arguments.origin
     placed = F.struct(origin.alias("origin"), value.alias("value"))

@@ -244,7 +244,6 @@ def _bytes(states: Sequence[Column], options: ItemsOptions, spark_type: str) -> 
 
 
 def _state(result: Column, options: ItemsOptions, spark_type: str) -> Column:
-    """What was published, as Spark's functions take it."""
     fields = {
         "sketch": F.concat(result, F.lit(_NULLS)),
         "maxItemsTracked": F.lit(options.max_items_tracked),

@@ -48,7 +48,6 @@ def _merged_moments(state: str) -> Column:
 
 
 def _comoments(columns: Sequence[Column]) -> Column:
-    """Only rows with both values count."""
     x, y = (column.cast("double") for column in columns)
     x, y = F.when(y.isNotNull(), x), F.when(x.isNotNull(), y)
     rows = F.count(x)
@@ -90,7 +89,6 @@ def _folded(state: str, none: Column, both: Callable[[Column, Column], Column]) 
 
 
 def _over_rows(sums: str, fewer: int) -> Callable[[Column], Column]:
-    """A sum of products divided by ``n - fewer``; null where that is not positive, as in Spark."""
     return lambda state: F.when(state["n"] > fewer, state[sums] / (state["n"] - fewer))
 
 

@@ -144,7 +144,6 @@ def _agree(
 def _inside(
     found: Column, shares: Sequence[float], accuracy: int, quantiles: Callable[[Sequence[float]], Column]
 ) -> Column:
-    """Whether each quantile lies between those of the ranks that are off by both errors."""
     off = 2 * _BEYOND / accuracy
     low, high = (quantiles([min(1.0, max(0.0, share + sign * off)) for share in shares]) for sign in (-1, 1))
     return reduce(Column.__and__, (found[at].between(low[at], high[at]) for at in range(len(shares))))
@@ -170,7 +169,6 @@ _COMPARED = tuple(at / 10 for at in range(1, 10))
 def _like_rows(
     result: Column, states: Sequence[Column], options: SketchOptions, spark_type: str, rows: Column
 ) -> Column:
-    """Whether two sketches are of as many values, and their quantiles within both errors."""
     del rows
     (state,), kind = states, _plain(spark_type)
     count = _ROWS[kind]

@@ -202,13 +202,11 @@ def _merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Col
 
 
 def _sum_type(spark_type: str) -> str:
-    """The type of Spark's ``sum`` of a decimal."""
     precision, scale = decimal_digits(spark_type) or (38, 0)
     return f"decimal({min(38, precision + 10)},{scale})"
 
 
 def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    """A sum that is no bigint overflows here, as in Spark's ``sum``."""
     del options
     if spark_type in INTEGRAL_TYPES:
         high, low, count = states
@@ -220,7 +218,6 @@ def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) ->
 
 
 def _evaluate_avg(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    """As in Spark's ``avg``: a decimal gets four more digits, any other type becomes a double."""
     del options
     if spark_type in INTEGRAL_TYPES:
         high, low, count = states

@@ -171,7 +171,6 @@ def odd_columns(parquet: pq.ParquetFile) -> set[str]:
 
 
 def _fields(parquet: pq.ParquetFile) -> Iterator[tuple[pa.Field, list[int]]]:
-    """The columns with the numbers of their leaves, which are what a file holds."""
     leaves = iter(range(parquet.metadata.num_columns))
     for field in parquet.schema_arrow:
         yield field, list(islice(leaves, _leaves(field.type)))
@@ -189,7 +188,6 @@ def _codecs(metadata: pq.FileMetaData, leaves: Sequence[int]) -> set[str]:
 
 
 def _within(kind: pa.DataType, told: Any) -> bool:
-    """Whether something holds for a type or for one inside it."""
     return bool(told(kind)) or any(_within(kind.field(number).type, told) for number in range(kind.num_fields))
 
 

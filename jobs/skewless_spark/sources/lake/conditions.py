@@ -82,7 +82,6 @@ def _condition(names: Mapping[int, str], column: Any, comparison: Comparison, va
 
 
 def _value(node: Any) -> Any:
-    """The value of a literal; None of what is none, and of null."""
     return node.value() if _class(node) == "Literal" else None
 
 

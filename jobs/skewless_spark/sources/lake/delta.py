@@ -139,7 +139,6 @@ def _may_pass(actions: pa.Table, column: TableColumn, condition: Condition) -> p
 
 
 def _logged(actions: pa.Table, what: str, name: str) -> pa.ChunkedArray | None:
-    """What the log has of a column for each file."""
     if what not in actions.column_names or (place := actions[what].type.get_field_index(name)) < 0:
         return None
     return pc.struct_field(actions[what], [place])

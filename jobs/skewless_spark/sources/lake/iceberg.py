@@ -198,7 +198,6 @@ def _default(column: NestedField) -> str | None:
 
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
-    """The columns whose values themselves, or whose days or hours, partition the table now."""
     named = [
         schema.find_column_name(one.source_id)
         for one in table.spec().fields

@@ -205,7 +205,6 @@ class LakeTable:
         return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
 
     def _require_known(self, file: TableFile, column: TableColumn) -> None:
-        """Refuse a required column that the file does not have, and whose values are not known."""
         if column.required and column.default is None and column.name not in file.values:
             raise InputError(
                 f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",

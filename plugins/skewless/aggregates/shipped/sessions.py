@@ -160,7 +160,6 @@ class Sessions(GroupsAccumulator):
         self._keep(found)
 
     def _keep(self, sessions: SessionRows) -> None:
-        """By group, in order: the last one of each group stays open."""
         last = np.append(sessions.groups[1:] != sessions.groups[:-1], True)
         if not last.all():
             self._over.append(sessions.at(~last))

@@ -72,7 +72,6 @@ class ValueCounts(GroupsAccumulator):
             self._count()
 
     def _count(self) -> pa.Table:
-        """All that was added as one table, which has each value of a group once."""
         kinds = [("group", pa.int64()), ("value", self.types.argument), ("count", pa.int64())]
         rows = pa.concat_tables([pa.schema(kinds).empty_table(), *self._tables])
         table = rows.group_by(["group", "value"], use_threads=False).aggregate([("count", "sum")])
@@ -82,7 +81,6 @@ class ValueCounts(GroupsAccumulator):
 
 
 def _normalized(values: pa.Array) -> pa.Array:
-    """Negative zero is zero, and NaN is NaN whatever its bits; other types stay as they are."""
     if not pa.types.is_floating(values.type):
         return values
     nan = pa.scalar(np.nan, pa.float64()).cast(values.type)

@@ -67,7 +67,6 @@ class BucketParts:
 
 
 def _whole(plan: RoutingPlan, rows: Rows) -> Rows:
-    """For each task the rows of its reducer."""
     reducers = plan.task_table[:, 0]
     return sums(reducers, rows, int(reducers.max()) + 1)[reducers]
 
@@ -108,7 +107,6 @@ class RowCosts:
         return mean if mean and self._unlike_part(mean, done) > FEW_UNLIKE else None
 
     def _unlike_part(self, mean: float, done: int) -> float:
-        """The part of the reduced rows whose keys cost clearly more or less than the average row."""
         unlike = 0.0
         for key, seconds in self.report.histogram.head_seconds.items():
             seen, left = self.report.histogram.head.get(key, (0, 0))
@@ -186,7 +184,6 @@ class ExpectedRows:
 
     @property
     def _remembered(self) -> Histogram:
-        """The rows seen, weighted by age where that applies."""
         return self.memory or self.report.histogram
 
     @cached_property
@@ -223,7 +220,6 @@ class ExpectedRows:
 
     @cached_property
     def _fresh(self) -> Rows:
-        """Rows predicted of each reported head key, per row seen so far of all keys."""
         seen = self._all_keys[1]
         # Of the rows that are counted already nothing is to be guessed.
         discount = self._discount * (1.0 - self.counted_part)
@@ -231,7 +227,6 @@ class ExpectedRows:
 
     @cached_property
     def _order(self) -> Indices:
-        """The numbers of the keys to be placed, heaviest first, ties by text."""
         texts, seen, left = self._all_keys
         expected = left + self.scale * self._fresh
         pinned = np.fromiter(map(self.plan.head.__contains__, texts), dtype=bool, count=len(texts))
@@ -274,7 +269,6 @@ class ExpectedRows:
 
     @cached_property
     def _light_head(self) -> tuple[Indices, Rows, Rows]:
-        """Slots, seen rows and backlog rows of the head keys that are left to the ring."""
         texts, seen, left = self._all_keys
         light = np.ones(len(texts), dtype=bool)
         light[self._order] = False

@@ -129,7 +129,6 @@ class Forecast(ExpectedRows):
 
     @cached_property
     def _tail_loads(self) -> tuple[Rows, Rows]:
-        """Load of all other keys, per slot of the ring: of those to come and of those left over."""
         # Of the other keys there are about as many to set up in each slot.
         setups = self.setup_rows * max(0.0, self.expected_keys - len(self.keys)) / len(self.tail_backlog)
         cost = self.row_costs.tail_cost
@@ -197,7 +196,6 @@ class Forecast(ExpectedRows):
         return backlog + wave + head
 
     def _same_draws(self, plan: RoutingPlan) -> bool:
-        """Whether a row of a split key draws under a plan what it drew before."""
         return plan.same_tasks(self.plan) and plan.share_salt == self.plan.share_salt
 
     @cached_property
@@ -282,7 +280,6 @@ class Forecast(ExpectedRows):
         return math.sqrt(2.0 * math.log(plan.task_count) * worst)
 
     def _tail_moves(self, plan: RoutingPlan) -> npt.NDArray[np.bool_]:
-        """Which slots go to another task; a split or a merge renames all tasks of a reducer."""
         if plan.ring is self.plan.ring and plan.factors == self.plan.factors:
             return np.zeros(len(self.tail_backlog), dtype=bool)
         moved: npt.NDArray[np.bool_] = plan.ring.slot_owners != self.plan.ring.slot_owners

@@ -179,7 +179,6 @@ def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
 
 
 def _aged(stages: Rows, weight: float) -> Rows:
-    """The weighted sum of the stages; each has ``weight`` times the weight of the one after it."""
     weights = weight ** np.arange(len(stages) - 1, -1, -1.0)
     rows: Rows = weights @ stages
     return rows
@@ -280,7 +279,6 @@ def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
 
 
 def _cells(histogram: Histogram, common: list[str], slots: int) -> Rows:
-    """Rows of the common keys, of the slots with all other keys, and of rows without a key."""
     tail = np.array(histogram.seen_tail, dtype=np.float64).reshape(slots, -1).sum(axis=1)
     shared = set(common)
     others = [key for key in histogram.head if key not in shared]

@@ -176,7 +176,6 @@ def _snapped(room_ends: Rows, ends: Rows, sliver: float) -> Rows:
 
 
 def _longest_first(tasks: Indices, rows: Rows, base: Rows) -> Indices:
-    """Fill in the tasks that are -1."""
     placed = tasks.copy()
     loads = [(load, task) for task, load in enumerate(base.tolist())]
     heapq.heapify(loads)
@@ -304,12 +303,10 @@ def placement_in_words(placement: Placement, keys: Sequence[str]) -> str:
 
 @cache
 def _seed(step: int) -> int:
-    """The seed of the hash of a step: a constant, another one for each."""
     return mmh3.hash(struct.pack("<i", step), CHOICE_SEED, signed=False)
 
 
 def _poured(levels: Sequence[float], mine: Sequence[int], rows: float, sliver: float) -> list[tuple[int, float]]:
-    """Tasks and rows of the pieces of one key; each but the only one is at least half a sliver."""
     lowest = sorted(mine, key=levels.__getitem__)
     poured = rows
     for count, task in enumerate(lowest, 1):

@@ -26,8 +26,6 @@ Segments = list[tuple[int, int]]
 
 
 class _Wanted(NamedTuple):
-    """Rows of each pair of key and task, by ascending key."""
-
     key: Indices
     task: Indices
     rows: Rows
@@ -153,7 +151,6 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
 
 
 def _unit(weights: list[int], tasks: int) -> int:
-    """The weight of one cell in Spark's table of this key's shares: cuts are multiples of it."""
     together = reduce(or_, weights)
     return min(WHOLE_WEIGHT // cells_of(tasks), together & -together)
 
@@ -267,7 +264,6 @@ class _Forest:
         self.parent[node] = self.link[node] = -1
 
     def _hang(self, one: int, other: int, pair: int) -> None:
-        """Make one node the root of its tree, and hang it on the other."""
         parent, link = self.parent, self.link
         while one >= 0:
             above, above_pair = parent[one], link[one]

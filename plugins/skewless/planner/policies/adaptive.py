@@ -132,7 +132,6 @@ def _other_buckets(job: Job, forecast: Forecast, tail: Rows, level: float, *, mo
 
 
 def _elsewhere(job: Job, forecast: Forecast, action: str, words: str, ring: Ring, factors: dict[int, int]) -> Proposal:
-    """Another ring or other tasks, with the head poured on the tail that each task then has."""
     plan = forecast.plan_with(ring, factors)
     rows, base = forecast.head_loads, forecast.tail_rows(plan)
     if not plan.same_tasks(forecast.plan):

@@ -83,7 +83,6 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
 
 
 def _changing(forecast: Forecast, action: str, changes: Sequence[_Change]) -> Proposal:
-    """Some reducers with other factors; all keys go by ring and buckets."""
     factors = dict(forecast.plan.factors)
     for change in changes:
         factors[change.after[0].reducer] = change.after[0].factor

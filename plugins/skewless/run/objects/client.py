@@ -194,7 +194,6 @@ class ObjectFiles(FsspecStore):  # type: ignore[misc]  # as fsspec, it counts as
         return bucket(str(self.protocol), bucket_name)
 
     def _split(self, path: str) -> tuple[Any, str, str]:
-        """The client of a path's bucket, the bucket and the key."""
         place, key = self._split_path(self._strip_protocol(path))
         return self._construct_store(place), place, key
 

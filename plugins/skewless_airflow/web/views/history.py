@@ -190,7 +190,6 @@ def _line(past: PastRun, *, whole: bool) -> RunLine:
 
 
 def _recorded(times: Sequence[StepTimes]) -> tuple[dt.datetime, dt.datetime] | tuple[None, None]:
-    """When the first step of a run began and the last one ended, by their own clocks."""
     if not times:
         return None, None
     started, ended = times[0].started, max(one.ended for one in times)

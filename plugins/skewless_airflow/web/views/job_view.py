@@ -143,7 +143,6 @@ def _rows(parts: Iterable[PartView]) -> int:
 
 
 def _known_sum(rows: Sequence[int | None]) -> int | None:
-    """The sum; None if one of them is not known."""
     known = [count for count in rows if count is not None]
     return sum(known) if len(known) == len(rows) else None
 

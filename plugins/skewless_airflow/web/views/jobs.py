@@ -228,7 +228,6 @@ def parts_of(
 
 
 def _day(date: dt.date, parts: Iterable[PartState]) -> PartState:
-    """A day by its parts: what is worst of them, the first in ``STATES``."""
     ours = [one for one in parts if one.part[:10] == date.isoformat()]
     worst = min(ours, key=lambda one: [*STATES].index(one.state), default=None)
     if worst is None:

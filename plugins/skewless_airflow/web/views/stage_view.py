@@ -166,7 +166,6 @@ def _slots(loads: Sequence[TaskView], slots: int) -> list[TaskView]:
 
 
 def _slot_name(slot: int, tasks: Sequence[TaskView]) -> str:
-    """A slot by those of its tasks that have rows."""
     busy = [task.task for task in tasks if task.queued]
     more = f" and {len(busy) - _NAMED_TASKS:,} more" if len(busy) > _NAMED_TASKS else ""
     return f"slot {slot} ({', '.join(busy[:_NAMED_TASKS])}{more})" if busy else f"slot {slot}"
@@ -181,7 +180,6 @@ def _together(name: str, loads: Sequence[TaskView]) -> TaskView:
 
 
 def _states(loads: Sequence[TaskView]) -> int | None:
-    """The partial states of all tasks; None if those of any task were not counted."""
     states = [load.states for load in loads if load.states is not None]
     return sum(states) if loads and len(states) == len(loads) else None
 
@@ -192,7 +190,6 @@ def _largest(loads: Sequence[TaskView]) -> tuple[tuple[TaskView, ...], TaskView]
 
 
 def _hottest(histogram: Histogram, which: int) -> tuple[HotKey, ...]:
-    """The keys with the most rows seen (0) or left over (1)."""
     some = heapq.nlargest(MOST_KEYS, histogram.head.items(), key=lambda item: (item[1][which], item[0]))
     return tuple(HotKey(key, seen, left) for key, (seen, left) in some if (seen, left)[which])
 
