@@ -24,7 +24,7 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
 from skewless_cli import say
 from skewless_cli.run_view import figure
-from skewless_lake.replays import replayed
+from skewless_lake.publication import replayed
 
 
 def run_named(name: str, root: str, date: str | None) -> RunDirectory:

@@ -38,7 +38,7 @@ from skewless.run.directory import (
 )
 from skewless.spec.result import Expectation, Quality
 from skewless.spec.shadow import Shadow
-from skewless_lake.replays import replayed
+from skewless_lake.publication import replayed
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.unit import synthetic

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.job import Job
 from skewless.errors import InputError
-from skewless_spark.prepare.sampled_keys import sample_keys
+from skewless_spark.prepare.prepare import sample_keys
 from skewless_spark.sources import worker_files as ranges
 from skewless_spark.sources.unit_reading import _for_spark
 from tests.differential.rows import rows_of

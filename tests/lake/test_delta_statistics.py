@@ -19,8 +19,8 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.delta.log import bounds_of, of_footer
 from skewless_lake.publication import roll_back
-from skewless_spark.sources.lake.conditions import Condition
 from skewless_spark.sources.lake.delta import snapshot_of
+from skewless_spark.sources.lake.table_inputs import Condition
 from tests.lake.outputs import DAY, NOW, part_of, publish
 
 AT = dt.datetime(2026, 11, 20, 12, 0, 0, 999_999, tzinfo=dt.UTC)

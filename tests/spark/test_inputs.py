@@ -144,7 +144,7 @@ def test_mapped_rows_that_are_lost_stop_the_stage(
     def lossy(*arguments: Any, **named: Any) -> Any:
         return read_units(*arguments, **named).where("c0 <> 'b'")
 
-    monkeypatch.setattr("skewless_spark.stage.queue.read_units", lossy)
+    monkeypatch.setattr("skewless_spark.stage.routes.read_units", lossy)
     with pytest.raises(LedgerError, match=r"stage 0.*admitted 1 rows of the 2 listed.*nothing was committed"):
         run_stage(spark, run, 0)
     assert run.commit_of("stages/0000") is None

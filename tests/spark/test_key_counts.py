@@ -17,7 +17,7 @@ from skewless.documents.stage_report import Histogram, TaskLoad
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.stage import state_counts
 from skewless_spark.stage.measured_stage import key_histogram
-from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.routes import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import reduce_job, spec_of, write_input

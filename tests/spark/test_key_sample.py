@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skewless.documents.job import Job, Source, Unit
-from skewless_spark.prepare.sampled_keys import SAMPLED_ROWS, SAMPLED_UNITS, sample_keys
+from skewless_spark.prepare.prepare import SAMPLED_ROWS, SAMPLED_UNITS, sample_keys
 from tests.unit import synthetic
 
 

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from skewless.errors import InputError, SkewlessError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.sources.lake.conditions import Condition
 from skewless_spark.sources.lake.delta import snapshot_of
+from skewless_spark.sources.lake.table_inputs import Condition
 from skewless_spark.sources.unit_reading import read_units
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE

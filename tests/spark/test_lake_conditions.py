@@ -17,8 +17,8 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.sources.lake.conditions import Condition, conditions_of
 from skewless_spark.sources.lake.delta import snapshot_of
+from skewless_spark.sources.lake.table_inputs import Condition, conditions_of
 from tests.lake_tables import iceberg_table
 from tests.spark.scenario import DATE, session_settings
 from tests.spark.test_lake_inputs import spec_over

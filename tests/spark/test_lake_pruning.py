@@ -28,11 +28,10 @@ from pyiceberg.utils.datetime import date_to_days
 
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.sources.lake.conditions import Condition
 from skewless_spark.sources.lake.delta import snapshot_of as delta_snapshot
 from skewless_spark.sources.lake.iceberg import snapshot_of as iceberg_snapshot
 from skewless_spark.sources.lake.snapshot import Snapshot
-from skewless_spark.sources.lake.table_inputs import LakeTable
+from skewless_spark.sources.lake.table_inputs import Condition, LakeTable
 from skewless_spark.windows.part_files import parts_of_table
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE

@@ -26,7 +26,7 @@ from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources.listing import list_input
-from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.routes import Stage
 from skewless_spark.states.job_columns import JobColumns
 from tests.listening import LOOPBACK, listening
 from tests.spark.scenario import DATE, as_rows, plain, prepared, reduce_job, result_of, run_job, spec_of, write_input

@@ -12,7 +12,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.result.merge import merge_states
-from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue, unrouted_queue
+from skewless_spark.stage.routes import Stage, drawn_queue, routed_queue, unrouted_queue
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, write_input

@@ -18,7 +18,7 @@ from skewless.documents.job import Job
 from skewless.errors import InputError, SpecError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.prepare.sampled_keys import sample_keys
+from skewless_spark.prepare.prepare import sample_keys
 from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.sources.worker_files import read_unit
 from tests.spark.scenario import DATE

@@ -7,8 +7,7 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
-from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.routes import TASK
+from skewless_spark.stage.routes import TASK, Stage, unrouted_queue
 
 
 class Toy(Engine):

@@ -15,8 +15,8 @@ from skewless.replay.replay import replay
 from skewless.replay.savings import longest_seconds, savings_of
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import SAVINGS, STAGE_REPORT, RunDirectory, stage_step
-from skewless_lake import replays
-from skewless_lake.replays import keep_savings
+from skewless_lake import publication as replays
+from skewless_lake.publication import keep_savings
 from tests.unit import synthetic
 
 

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.python import Python
 from skewless_spark.sources.unit_reading import read_units
-from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routes import TASK
+from skewless_spark.stage.routes import TASK, Stage
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED
 from skewless_spark.states.job_columns import JobColumns
 

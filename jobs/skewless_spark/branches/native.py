@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routes import SLOT, TASK, slot, whole_keys
+from skewless_spark.stage.routes import SLOT, TASK, Stage, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
 from skewless_spark.states.committed_files import NATIVE
 from skewless_spark.states.job_columns import WHOLE, JobColumns

@@ -8,13 +8,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from skewless_spark.session.session import map_in_batches
-from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routes import TASK, split_keys
-from skewless_spark.states.committed_files import PYTHON
+from skewless_spark.stage.routes import TASK, Stage, split_keys
+from skewless_spark.states.committed_files import PYTHON, ROUTE_KEY, StatesAtRest, states_at_rest
 from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.states.python_calls import PythonCall, evaluate_batches
 from skewless_spark.states.python_reduction import reduce_batches, states_schema
-from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
 #: The states of a key as a list.
 STATES = "states"

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 from skewless.documents.comparison import Comparison, DifferingKey, Sides
 from skewless.errors import InputError, RunDirectoryError, without_secrets
 from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, RESULT_STEP, Fence, RunDirectory
-from skewless_lake.replays import keep_savings
+from skewless_lake.publication import keep_savings
 from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate

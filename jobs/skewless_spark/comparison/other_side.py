@@ -26,7 +26,7 @@ from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.input_columns import values_of_folders
 from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.states.job_columns import JobColumns
-from skewless_spark.windows.nodes import with_window
+from skewless_spark.windows.kept_states import with_window
 
 #: What names the other result, as sentences say.
 OPTION, FIELD = "--with", "shadow.with"

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
-from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.routes import TASK, share_cells
+from skewless_spark.stage.routes import TASK, Stage, share_cells, unrouted_queue
 from skewless_spark.states.python_reduction import ADMITTED
 
 #: Steps of the draw of a row that may go to several tasks.

@@ -38,8 +38,7 @@ from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.session.step_measures import SILENT, JobsSeen, Told
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.measured_stage import key_histogram, report_of, split_loads
-from skewless_spark.stage.queue import Stage, unrouted_queue
-from skewless_spark.stage.routes import SLOT, TASK
+from skewless_spark.stage.routes import SLOT, TASK, Stage, unrouted_queue
 from skewless_spark.stage.state_counts import COUNTS, CountsRead
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds
 from skewless_spark.states.job_columns import WHOLE

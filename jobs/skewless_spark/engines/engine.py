@@ -13,7 +13,7 @@ from skewless_spark.sources.cutting import split_bytes
 from skewless_spark.sources.formats.input_files import ROW_INDEX
 from skewless_spark.sources.unit_reading import placing_settings, scanned_bytes
 from skewless_spark.stage.measured_stage import measure
-from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.routes import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.committed_files import Reader
 

@@ -20,7 +20,7 @@ from skewless_spark.session.step_lease import once
 from skewless_spark.session.step_measures import RUN_QUERY, JobsSeen
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import Tally
-from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.routes import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.committed_files import BACKLOG, write_files, written
 from skewless_spark.states.job_columns import JobColumns

@@ -22,8 +22,7 @@ from skewless_spark.branches import branches_of, outcome_of_tasks
 from skewless_spark.branches.native import Native
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.sources.unit_reading import placing_settings
-from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue
-from skewless_spark.stage.routes import DRAWN, TASK, route_drawn
+from skewless_spark.stage.routes import DRAWN, TASK, Stage, drawn_queue, route_drawn, routed_queue
 from skewless_spark.states.committed_files import NATIVE
 
 

@@ -30,8 +30,7 @@ from skewless_spark.result.output_formats import refuse_nested, refuse_without_o
 from skewless_spark.session.session import build_session
 from skewless_spark.sources.formats.column_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
 from skewless_spark.sources.formats.input_files import FILE_COLUMNS
-from skewless_spark.sources.lake.conditions import conditions_of
-from skewless_spark.sources.lake.table_inputs import LakeTable
+from skewless_spark.sources.lake.table_inputs import LakeTable, conditions_of
 from skewless_spark.sources.listing import Listing, list_input, list_table
 from skewless_spark.sources.locations import came_to, check_kept, check_output, input_location, output_location
 from skewless_spark.sources.unit_reading import source_rows

@@ -31,7 +31,7 @@ from skewless_spark.quality.expectations import (
 )
 from skewless_spark.quality.quarantine import set_apart
 from skewless_spark.quality.verdict import NEVER_NULL, Verdict, column_figures, write_reports
-from skewless_spark.result.table_staging import stage
+from skewless_spark.result.output_formats import stage
 from skewless_spark.session.session import planned_once
 from skewless_spark.session.step_lease import once
 from skewless_spark.states.committed_files import RESULT, read_files

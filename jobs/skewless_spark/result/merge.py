@@ -17,8 +17,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.publication.records import Publication
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunDirectory, stage_step
 from skewless.spec.result import WINDOW_COLUMN
-from skewless_lake.publication import keep_night, publish_run
-from skewless_lake.replays import keep_savings
+from skewless_lake.publication import keep_night, keep_savings, publish_run
 from skewless_spark.branches import empty_states, evaluate, merge_in_order, states_of_rows, union_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, write_copies
@@ -40,8 +39,7 @@ from skewless_spark.states.committed_files import (
     written,
 )
 from skewless_spark.states.job_columns import WHOLE, JobColumns
-from skewless_spark.windows.kept_states import keep_states, lines_of, set_aside_damaged
-from skewless_spark.windows.nodes import over_windows, with_window
+from skewless_spark.windows.kept_states import keep_states, lines_of, over_windows, set_aside_damaged, with_window
 
 log = logging.getLogger(__name__)
 

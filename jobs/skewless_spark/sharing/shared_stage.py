@@ -40,8 +40,7 @@ from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import Tally, placing_settings
 from skewless_spark.stage.measured_stage import measure
-from skewless_spark.stage.queue import Stage, routed_queue
-from skewless_spark.stage.routes import TASK
+from skewless_spark.stage.routes import TASK, Stage, routed_queue
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written
 from skewless_spark.states.job_columns import JobColumns

@@ -21,8 +21,7 @@ from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, SplitLo
 from skewless.errors import LedgerError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_spark.stage.queue import Stage
-from skewless_spark.stage.routes import TASK, slot
+from skewless_spark.stage.routes import TASK, Stage, slot
 from skewless_spark.stage.state_counts import COUNTS, FOUND, SECONDS, CountedStage, CountsRead, head_and_slots_here
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, counting, of_kinds, read_files
 from skewless_spark.states.job_columns import JobColumns

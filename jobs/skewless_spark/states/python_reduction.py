@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from skewless_spark.aggregates.keys import KeyIndex
+from skewless_spark.states.committed_files import ROUTE_KEY, StatesAtRest, StatesFound, in_part
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded, refuse_large
-from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, StatesFound, in_part
 
 #: How a row came into a stage, in its column ``arrival``: with the wave; from the backlog, in the task that had it
 #: already; or from the backlog and forwarded to another task.

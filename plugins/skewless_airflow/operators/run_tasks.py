@@ -222,8 +222,7 @@ class PublishOperator(BaseOperator):
         from skewless.run.run_bills import run_facts
         from skewless.run.step_times import timed_step
         from skewless_airflow.observability.callbacks import emit_result
-        from skewless_lake.publication import keep_night, publish_run
-        from skewless_lake.replays import keep_savings
+        from skewless_lake.publication import keep_night, keep_savings, publish_run
 
         push_links(context)
         self.outlets = [self.alias]

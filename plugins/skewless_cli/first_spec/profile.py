@@ -33,7 +33,7 @@ from skewless_cli.first_spec.layout import (
     text_kind,
 )
 from skewless_spark.aggregates.keys import KEY_TYPES
-from skewless_spark.prepare.sampled_keys import SAMPLED_ROWS, spread_over
+from skewless_spark.prepare.prepare import SAMPLED_ROWS, spread_over
 from skewless_spark.session.session import build_session
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, fields_within, type_within
 from skewless_spark.sources.formats.input_files import open_input

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+from pyarrow.fs import LocalFileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -20,10 +24,12 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
-from pyiceberg.io import load_file_io
+from pyiceberg.io import OutputStream, load_file_io
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
+    PyArrowFile,
+    PyArrowFileIO,
     StatisticsCollector,
     UnsupportedPyArrowTypeException,
     _ConvertToIcebergWithoutIDs,
@@ -43,6 +49,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
 
 from skewless.errors import RunDirectoryError, SpecError
+from skewless.run.folder import make_folder, sync_folder
 from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.formats import reason, told, written
@@ -433,3 +440,29 @@ def remove(target: OutputPart, paths: Collection[str]) -> None:
         for path in paths:
             if table.io.new_input(path).exists():
                 table.io.delete(path)
+
+
+class _SyncedStream(io.BufferedWriter):
+    def close(self) -> None:
+        if not self.closed:
+            self.flush()
+            os.fsync(self.fileno())
+            super().close()
+            sync_folder(Path(str(self.name)).parent)
+
+
+class _SyncedFile(PyArrowFile):
+    def create(self, overwrite: bool = False) -> OutputStream:
+        make_folder(Path(self._path).parent)
+        return _SyncedStream(io.FileIO(self._path, "w" if overwrite else "x"))
+
+
+class SyncedFileIO(PyArrowFileIO):
+    """pyiceberg's own files, with local ones synced."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """A file to write, by its URI or path."""
+        plain = super().new_output(location)
+        if not isinstance(plain._filesystem, LocalFileSystem):  # noqa: SLF001  # pyiceberg's own name for it
+            return plain
+        return _SyncedFile(location, plain._path, plain._filesystem)  # noqa: SLF001

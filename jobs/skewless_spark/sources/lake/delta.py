@@ -25,7 +25,6 @@ from skewless_lake.delta.delta_tables import patience
 from skewless_lake.delta.log import Actions, commits, said_in
 from skewless_lake.formats import first_line
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
-from skewless_spark.sources.lake.conditions import Condition, Conditions
 from skewless_spark.sources.lake.snapshot import (
     VECTOR,
     Commit,
@@ -36,6 +35,7 @@ from skewless_spark.sources.lake.snapshot import (
     packed,
     text_of,
 )
+from skewless_spark.sources.lake.table_inputs import Condition, Conditions
 
 #: What a reader must be able to do for tables that ask for it. All others are refused.
 _FEATURES = frozenset(

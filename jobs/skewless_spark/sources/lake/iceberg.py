@@ -30,8 +30,8 @@ from skewless.spec.part import Part
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.formats import first_line
 from skewless_spark.sources.formats.parquet import ids_within
-from skewless_spark.sources.lake.conditions import Condition, Conditions
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
+from skewless_spark.sources.lake.table_inputs import Condition, Conditions
 
 _MILLISECONDS = 1000
 _EPOCH = dt.date(1970, 1, 1)
