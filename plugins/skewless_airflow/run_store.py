@@ -41,11 +41,7 @@ def spark_entry(name: str) -> Path:
 
 
 def catalog_folder() -> Path:
-    """The folder of job specs: ``$SKEWLESS_CATALOG``, else ``jobs/catalog`` below the current folder.
-
-    Raises:
-        SpecError: it does not exist.
-    """
+    """The folder of job specs: ``$SKEWLESS_CATALOG``, else ``jobs/catalog`` below the current folder."""
     return _folder("SKEWLESS_CATALOG", "jobs/catalog", "a folder of job specs")
 
 
@@ -53,9 +49,6 @@ def data_root() -> str:
     """Where relative paths of specs start and runs are kept: ``$SKEWLESS_ROOT``, a path or a URL.
 
     Without the variable it is ``data`` below the current folder.
-
-    Raises:
-        SpecError: the variable is not set, and there is no such folder.
     """
     named = os.environ.get("SKEWLESS_ROOT", "").rstrip("/")
     return named or str(_folder("SKEWLESS_ROOT", "data", "a folder or a URL for inputs, runs and results"))

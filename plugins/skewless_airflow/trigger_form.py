@@ -178,11 +178,7 @@ def beside_caller(path: str | Path) -> Path:
 
 
 def read_spec(given: JobSpec | str | Path) -> tuple[JobSpec, Path | None]:
-    """A spec, and the path of its file; None if the spec itself was given.
-
-    Raises:
-        SpecError: the file cannot be read, or is no spec.
-    """
+    """A spec, and the path of its file; None if the spec itself was given."""
     if isinstance(given, JobSpec):
         return given, None
     path = beside_caller(given)

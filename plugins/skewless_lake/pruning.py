@@ -33,9 +33,6 @@ def prune_each(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: b
 
     Yields:
         What is done with each. A run whose table is away stays until another time.
-
-    Raises:
-        RunDirectoryError: the folder cannot be opened.
     """
     for fate in fates(runs_folder, now, limits, shown_by_table):
         left: list[LeftFiles] = []

@@ -48,11 +48,7 @@ def turns_of(spec: JobSpec, output_path: str, root: str) -> Turns:
 
 
 def drawn_turn(spec: JobSpec, output_path: str, root: str, above: int = 0) -> int:
-    """Draw the turn of a run that will publish, above one that is known to have been drawn (see ``draw_turn``).
-
-    Raises:
-        SpecError: its result could not be published there.
-    """
+    """Draw the turn of a run that will publish, above one that is known to have been drawn (see ``draw_turn``)."""
     turns = turns_of(spec, output_path, root)
     return turns.draw(above) if spec.output.is_table else draw_turn(output_path, turns, above)
 
@@ -212,11 +208,7 @@ def require_fitting(target: OutputPart) -> None:
 
 
 def turn_in_table(target: OutputPart) -> int:
-    """The latest turn in which a part was published in its table, as the table's history says; 0 if none.
-
-    Raises:
-        SpecError: as ``require_fitting``: what a run would compute could not be published.
-    """
+    """The latest turn in which a part was published in its table, as the table's history says; 0 if none."""
     tables = table_format(target.output)
     with told_plainly(target.path):
         table = fitting_table(tables, target)
@@ -326,12 +318,7 @@ def _go_back_beside(target: OutputPart, about: Mapping[str, str]) -> dict[str, s
 
 
 def replayed(run: RunDirectory, policy: str) -> Replayed:
-    """A finished run under a policy, or ``AS_IT_RAN``: a document that the first call computes and writes.
-
-    Raises:
-        PlanError: the run is not finished, or the policy has no safe plan for its job.
-        SpecError: the policy has no ring for its job.
-    """
+    """A finished run under a policy, or ``AS_IT_RAN``: a document that the first call computes and writes."""
     if (before := run.replayed(policy)) is not None:
         return before
     job, reports = run.job(), run.reports()

@@ -104,9 +104,6 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
 
     Returns:
         The algebra of each aggregate.
-
-    Raises:
-        InputError: a column is missing, or the aggregate does not accept its type.
     """
     algebra = {}
     for name, call in spec.aggregates.items():

@@ -96,9 +96,6 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
     Args:
         tolerance: how far floating-point numbers may be apart, relative to the larger one.
         examples: so many keys that differ are named.
-
-    Raises:
-        InputError: the other result has no such keys.
     """
     began, columns = time.monotonic(), JobColumns.of(run.job())
     ours, own = committed_result(spark, run), columns.own_names

@@ -126,9 +126,6 @@ def results_of_all_rows(spark: SparkSession, job: Job) -> DataFrame:
 
     Returns:
         The key columns and results by their numbers, ``rows``, and the states that ``agrees`` takes.
-
-    Raises:
-        InputError: a file has changed since the run was prepared.
     """
     of_job, results = JobColumns.of(job), []
     whole: list[tuple[Job, int | None]] = [(job, None)]

@@ -87,9 +87,6 @@ def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Seq
 
     Args:
         files: states and backlog, written by this attempt or, in a shared stage, by others.
-
-    Raises:
-        LedgerError: rows were lost or counted twice; nothing is committed.
     """
     on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
     require_kept(stage.columns.job, report, stage.backlog_rows, on_disk)

@@ -24,10 +24,6 @@ def map_types(spark: SparkSession | None, given: Map, types: Mapping[str, str], 
 
     Args:
         spark: analyzes a select list; a mapper needs no session.
-
-    Raises:
-        SpecError: the map is not valid, or a task could not repeat it.
-        InputError: the map reads a column that does not exist.
     """
     if given.select is None or spark is None:
         return python_mapper.types_of(given, types, at)

@@ -56,12 +56,7 @@ def newest_in_tasks(run: RunDirectory, spec: JobSpec, most: int) -> tuple[str, .
 
 
 def last_histogram(location: str) -> Histogram:
-    """The histogram of a finished run over all of its stages.
-
-    Raises:
-        RunDirectoryError: the run directory does not exist any more.
-        DocumentError: its report cannot be read.
-    """
+    """The histogram of a finished run over all of its stages."""
     run = RunDirectory(location)
     return run.report(max(0, run.committed_stages() - 1)).histogram
 
@@ -127,9 +122,6 @@ def find_stale(
     Returns:
         The results that are out of date, oldest first, and how many are up to date. Results that were made without a
         window are neither.
-
-    Raises:
-        InputError: the input cannot be listed.
     """
     results = [
         (part, version, by.run, _job_of(by, runs))

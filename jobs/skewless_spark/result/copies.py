@@ -42,9 +42,6 @@ def write_copies(
 
     Returns:
         ``rows``, the input rows that the results stand for, and ``keys``, the number of results.
-
-    Raises:
-        RunDirectoryError: a file is not the one that was committed, or is damaged.
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
         sources = [f"{run.root}/{file.path}" for file in sorted(files, key=lambda one: -one.size_bytes)]

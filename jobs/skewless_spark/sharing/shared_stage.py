@@ -77,9 +77,6 @@ def route_stage(stage: Stage, cluster: str) -> StepCommit:
 
     Returns:
         A manifest of one document, ``RoutedRows``. It counts once it is committed under a lease.
-
-    Raises:
-        InputError: the input has changed since the run was prepared.
     """
     job, plan = stage.columns.job, stage.plan
     admitted = job.admitted_units(plan.waves)
@@ -104,11 +101,7 @@ def route_stage(stage: Stage, cluster: str) -> StepCommit:
 
 
 def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
-    """The routed rows that were committed under the lease of routing.
-
-    Raises:
-        RunDirectoryError: the document is not the one that was committed.
-    """
+    """The routed rows that were committed under the lease of routing."""
     return run.committed_document(
         StepCommit.from_sealed(committed.encode(), "lease of routing"), ROUTED_ROWS, RoutedRows
     )

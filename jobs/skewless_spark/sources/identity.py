@@ -74,9 +74,6 @@ def checksums(fs: fsspec.AbstractFileSystem, found: Sequence[FoundFile]) -> list
     """The SHA-256 of files without a tag, whose identity may change without the content; else empty.
 
     Only small files have one, and of many files only the first, so that the input is not read twice.
-
-    Raises:
-        InputError: one of them cannot be read.
     """
     left, chosen = CHECKSUM_BYTES, []
     for file in found:

@@ -75,9 +75,6 @@ def fitted(
 
     Args:
         own: the columns of the files; of formats without footers nothing is known.
-
-    Raises:
-        InputError: a file lacks a column, or has it in a type whose values are not all of the wanted one.
     """
     known: dict[tuple[tuple[str, str], ...], dict[str, str | None]] = {}
     lacking = {}

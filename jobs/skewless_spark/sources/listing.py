@@ -88,11 +88,6 @@ def list_input(
     Args:
         share: the fraction of the input that the smallest wave has.
         nulls_of: columns of Parquet whose nulls are to be counted.
-
-    Raises:
-        InputError: there is nothing at the path, a file has another format, or a folder's value not the type that is
-            declared.
-        SpecError: a declared type is none.
     """
     fs, root = open_input(path)
     found = find(path) if files is None else sorted(files)
@@ -166,11 +161,7 @@ def added_up(names: Sequence[str], files: Sequence[Sequence[int | None]]) -> dic
 
 
 def declared_types(given: Input) -> dict[str, str]:
-    """The types that a spec declares, in Spark SQL's own spelling.
-
-    Raises:
-        SpecError: one of them is none that a column can have.
-    """
+    """The types that a spec declares, in Spark SQL's own spelling."""
     nested = given.format in {"json", "parquet", "orc"}
     return {
         name: declared_type(kind, f"spec, field input.columns.{name}", nested=nested)

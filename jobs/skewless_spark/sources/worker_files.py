@@ -106,9 +106,6 @@ def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa
     """The named columns of a unit, in the types of the source. Without a name, any column shows the number of rows.
 
     Rows that a table has deleted are among them, so that each row is at its place.
-
-    Raises:
-        InputError: the file has changed or does not fit its declaration; the error names the place.
     """
     asked = list(columns) or list(source.columns)[:1]  # a reader that is asked for no column returns no rows
     with readable(unit, source):

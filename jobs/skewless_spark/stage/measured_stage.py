@@ -40,9 +40,6 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
     Returns:
         ``rows``, ``left_over``, ``admitted``, ``forwarded`` and ``states``; for Python aggregates also
         ``python_rows`` and the seconds. Tasks without rows are left out.
-
-    Raises:
-        LedgerError: Python states and native states saw different rows.
     """
     parts = read.sums(of_kinds(files, EVALUATED, NATIVE, PYTHON))
     if not parts:

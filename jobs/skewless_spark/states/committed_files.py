@@ -129,9 +129,6 @@ def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]
     """Read exactly these committed files. All have the columns of the first one, since one frame wrote them.
 
     The columns are given to Spark, which would run a job to find them.
-
-    Raises:
-        RunDirectoryError: a file is not the one that was committed.
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(run.verify, files))
@@ -183,9 +180,6 @@ class AsSpark(NamedTuple):
 
         Returns:
             None if the files are large, or Arrow writes a column otherwise.
-
-        Raises:
-            RunDirectoryError: a file is not the one that was committed, or is damaged.
         """
         if sum(file.size_bytes for file in files) > COPIED_BYTES:
             return None
@@ -314,9 +308,6 @@ class StatesFound:
         Yields:
             Positions in ``keys``, and as many rows with ``total_rows`` and the columns of states. No position comes
             twice; that of a key without a state never comes.
-
-        Raises:
-            RunDirectoryError: a file is damaged, or not the one that was committed.
         """
         missing = np.arange(len(keys))
         for stage in self._at_rest.stages:

@@ -91,9 +91,6 @@ class ReadColumns:
 
         Args:
             first: the file whose types are wanted; by default the first of these.
-
-        Raises:
-            InputError: a file lacks a column, or has it in another type.
         """
         like = posixpath.basename(first or next(iter(listing.own), ""))
 

@@ -76,10 +76,6 @@ def over_windows(
     Returns:
         One row per key, or per key and window: its rows, its native states, and its Python states as a list. None if no
         part has a row.
-
-    Raises:
-        LedgerError: a node does not stand for the rows of its parts.
-        RunDirectoryError: a file of the states is not the one that its version names.
     """
     window, store = columns.window, StatesStore(columns.window.store)
     plan = plan_night(store, parts, [part.place for part in window.parts], window.windows)
@@ -239,9 +235,6 @@ def keep_states(
 
     Returns:
         The version of each part of the window with its number, oldest first, and its rows.
-
-    Raises:
-        LedgerError: the states do not stand for the rows that were processed; no version is committed.
     """
     job, window = columns.job, columns.window
     store = StatesStore(window.store)
@@ -356,9 +349,6 @@ def _copy(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns
 
     Returns:
         Whether that was done: the states are few, and Arrow writes their columns as Spark does.
-
-    Raises:
-        RunDirectoryError: a file is not the one that was committed, or is damaged.
     """
     if sum(file.size_bytes for file in files) > COPIED_BYTES:
         return False

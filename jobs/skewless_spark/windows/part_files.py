@@ -83,9 +83,6 @@ def files_of_parts(
 
     Args:
         wanted: the parts; None for all that there are up to the newest one.
-
-    Raises:
-        InputError: the input cannot be listed, or a file has another value than a day.
     """
     if spec.input.pinned:
         table = LakeTable.pinned(spec.input, last, root, input_location(spec, last, root, where))

@@ -173,9 +173,6 @@ def fates(
 
     ``shown_by_table`` tells of a job that publishes in a table which run's result the table shows, by the part's name.
     Without it, or if it fails, each run that has published in a table counts as one whose result is shown.
-
-    Raises:
-        RunDirectoryError: the folder cannot be opened.
     """
     fs, folders = folders_of_jobs(runs_folder)
     found = ([found_run(as_written(fs, runs_folder, run)) for run in folders_in(fs, folder)] for folder in folders)

@@ -61,9 +61,6 @@ def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
     The bound holds for the sum of the makespans: each stage takes at least its rows divided by its slots, and at least
     its rows of any one key that may not be split. Bounds about several keys together hold for one stage only, since the
     next stage may place them with other keys. Where stages had unlike slots, ``tasks`` is their mean by rows.
-
-    Raises:
-        PlanError: the makespan in the reports is below the bound.
     """
     took = [stage.makespan_rows for stage in stages]
     rows = float(sum(stage.processed_rows for stage in stages))

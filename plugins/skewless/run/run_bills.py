@@ -96,11 +96,7 @@ def bill_of(run: RunDirectory) -> RunBill:
 
 
 def nights(runs_folder: str, job: str | None = None, since: dt.date | None = None) -> Iterator[Night]:
-    """The runs below a folder of runs that have a bill, job by job, each by its folder.
-
-    Raises:
-        RunDirectoryError: the folder cannot be opened.
-    """
+    """The runs below a folder of runs that have a bill, job by job, each by its folder."""
     fs, folders = folders_of_jobs(runs_folder)
     for folder in folders:
         name = folder.rpartition("/")[2]

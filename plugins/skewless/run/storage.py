@@ -169,9 +169,6 @@ def file_checksum(fs: Any, path: str) -> str:
 
     A footer says where each page is, how long it is, and its least and greatest values. Each page carries its own CRC,
     which every reader checks. So nothing is read twice, however large the file is.
-
-    Raises:
-        OSError: it cannot be read, or ends in the middle.
     """
     with fs.open(path, "rb") as opened:
         return _footer_digest(opened, int(fs.size(path))) if path.endswith(".parquet") else _digest(opened)

@@ -62,10 +62,6 @@ def pins(store: StatesStore, now: dt.datetime, grace: dt.timedelta) -> tuple[set
     """The files that runs under way need; and the pins that nobody needs: of runs that have their result, or are gone.
 
     A run without a directory may be about to begin while its pin is not older than ``grace``.
-
-    Raises:
-        DocumentError: a pin is damaged, so that nobody knows.
-        RunDirectoryError: a pin cannot be read.
     """
     files, released = set[str](), list[str]()
     for name in sorted(names_in(store, _PINS)):

@@ -120,11 +120,7 @@ class DriverStep:
         self._failure: str | None = None
 
     def lines(self) -> Iterator[str]:
-        """What the driver writes while the step runs, line by line, until it ends.
-
-        Raises:
-            AirflowException: the driver cannot be started.
-        """
+        """What the driver writes while the step runs, line by line, until it ends."""
         lock, folder = own_folder(self._settings.name())
         self._held.callback(os.close, lock)
         self._folder = folder
@@ -233,9 +229,6 @@ def own_folder(name: str) -> tuple[int, Path]:
     """A folder for a driver that no other process uses at this moment: it is locked until the descriptor is closed.
 
     If another attempt, that Airflow has given up, still runs a step in the first one, there is a second.
-
-    Raises:
-        AirflowException: somebody else could open the folder.
     """
     home = _private(Path(tempfile.gettempdir()) / f"skewless-drivers-{os.geteuid()}")
     number = 0

@@ -95,11 +95,7 @@ class StepRunner(Protocol):
     """A step that is run: started, followed, ended with its task."""
 
     def lines(self) -> Iterator[str]:
-        """Start the step; what it says, line by line, until it ends.
-
-        Raises:
-            AirflowException: it cannot be started.
-        """
+        """Start the step; what it says, line by line, until it ends."""
 
     def failure(self) -> str:
         """Why the step failed, in a few words, once it has ended; empty if it ended well."""

@@ -29,11 +29,7 @@ _KINDS = {
 
 
 def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
-    """The file at a path, or the files in a folder and its subfolders. The path itself may be a link.
-
-    Raises:
-        InputError: something there is not a plain file, or a folder cannot be listed.
-    """
+    """The file at a path, or the files in a folder and its subfolders. The path itself may be a link."""
     if not os.path.isdir(root):  # noqa: PTH112  # paths are text here, as fsspec has them
         yield _regular(root)
         return

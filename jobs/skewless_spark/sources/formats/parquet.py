@@ -72,9 +72,6 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
 
     Args:
         nulls: whether nulls are to be counted, by the statistics of the row groups.
-
-    Raises:
-        OSError: a row group claims more rows or fewer than it has values.
     """
     types, foreign, known = list[tuple[str, str]](), set[str](), not _is_signed(parquet.metadata, opened)
     if known:
@@ -231,11 +228,7 @@ def _is_converted(column: Any) -> bool:
 
 
 def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], int96: Collection[str], path: str) -> pa.RecordBatch:
-    """A batch that pyarrow has read, with times in microseconds.
-
-    Raises:
-        InputError: a value is one that pyarrow reads otherwise than Spark, or one that Spark cannot hold.
-    """
+    """A batch that pyarrow has read, with times in microseconds."""
     arrays = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         for leaf in _values(array) if name in old or name in int96 else ():

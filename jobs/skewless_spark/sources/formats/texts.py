@@ -43,11 +43,7 @@ def sample_length(sizes: Sequence[int]) -> int:
 
 
 def sample_of(path: str, length: int) -> bytes:
-    """The first lines of a file, about ``length`` bytes; whole lines if there is a line end.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """The first lines of a file, about ``length`` bytes; whole lines if there is a line end."""
     with readable(path), open_file(path) as opened:
         raw = opened.read(length)
         while b"\n" not in raw and b"\r" not in raw and (more := opened.read(length)):

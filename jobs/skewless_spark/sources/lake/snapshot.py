@@ -141,11 +141,7 @@ _KEPT_FILES = 4
 
 
 def deleted_positions(path: str, deletes: Iterable[str], vectors: Vectors) -> Positions:
-    """The positions of the deleted rows of a file, ascending, each once.
-
-    Raises:
-        InputError: what the table says about its deleted rows cannot be read any more.
-    """
+    """The positions of the deleted rows of a file, ascending, each once."""
     found = [unpacked(vectors[path]) if one.startswith(VECTOR) else _of_file(one, path) for one in deletes]
     return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 

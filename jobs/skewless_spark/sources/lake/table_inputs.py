@@ -131,10 +131,6 @@ class TableReader(Protocol):
             root: the data root, where the catalog ``local`` is.
             location: the folder of a table that has no name.
             conditions: files whose bounds hold no row that passes them are left out.
-
-        Raises:
-            InputError: there is no such table or state of it, or it needs what cannot be done here.
-            SpecError: the catalog is not configured.
         """
 
     def rewrites_of(self, snapshot: Snapshot, root: str) -> Iterator[Commit]:
@@ -208,11 +204,7 @@ class LakeTable:
         return cls(reader_of(given.format).snapshot_of(given, part, root, location, conditions), root)
 
     def listing(self, share: float, files: Sequence[TableFile] | None = None, nulls_of: Sequence[str] = ()) -> Listing:
-        """Cut all files, or some, into units. Footers and deletes are read; nulls of some columns may be counted.
-
-        Raises:
-            InputError: a file is gone, or has a column of a type that its table does not have.
-        """
+        """Cut all files, or some, into units. Footers and deletes are read; nulls of some columns may be counted."""
         chosen, outside = self.snapshot.files if files is None else files, self.snapshot.outside
         piece = piece_bytes([file.size_bytes for file in chosen], share)
         found = list(in_threads(lambda file: self._units(file, piece, nulls_of), chosen))
