@@ -13,7 +13,6 @@ from tests import airflow_setting
 
 @pytest.fixture(scope="session")
 def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Airflow's tables exist."""
     folder = tmp_path_factory.getbasetemp()
     # The folders of the workers are side by side in that of the session.
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder

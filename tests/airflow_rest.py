@@ -89,7 +89,6 @@ class AirflowRest:
         return again(self._call, method, path, body)
 
     def wait_for_dag(self, dag_id: str, seconds: float) -> bool:
-        """Wait until the DAG processor has found a DAG; whether it was paused then."""
         for attempt in Retrying(
             stop=stop_after_delay(seconds), wait=wait_fixed(0.5), retry=retry_if_exception(_not_found), reraise=True
         ):
@@ -127,7 +126,6 @@ class AirflowRest:
         return [run["dag_run_id"] for run in found["dag_runs"]]
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
-        """All tasks of a run."""
         found = self.of_run("GET", dag_id, run_id, "/taskInstances?limit=100")
         return [
             TaskState(one["task_id"], one["state"] or "", one["duration"], one["try_number"], one["id"], _span(one))

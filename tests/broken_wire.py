@@ -26,8 +26,6 @@ _ERRORS = {
 
 @dataclass
 class BrokenWire:
-    """A proxy that is running."""
-
     port: int
     faults: Faults
     late_seconds: float = _LATE_SECONDS

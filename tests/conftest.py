@@ -71,7 +71,6 @@ def in_turn(files: Sequence[str], changed: Collection[str], day: int) -> list[st
 
 
 def changed_files(root: Path) -> set[str]:
-    """The files that the commits of the last change touch; none without git."""
     git = ["git", "-C", str(root), "log"]
     last = subprocess.run([*git, "-1", "--format=%ct"], capture_output=True, text=True, check=False).stdout.strip()
     if not last:

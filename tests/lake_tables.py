@@ -174,7 +174,6 @@ class _Replace(_OverwriteFiles):
 
 
 def compact(table: Table, old: Sequence[DataFile], new: DataFile) -> None:
-    """Commit a rewrite of files that changes no row, as compaction does."""
     with table.transaction() as transaction:
         update = _Replace(Operation.OVERWRITE, transaction, table.io)
         for file in old:

@@ -46,7 +46,6 @@ class Environment(NamedTuple):
 
 
 def built_wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=PROJECT, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")

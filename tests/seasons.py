@@ -29,8 +29,6 @@ Rates = dict[str, tuple[int, int]]
 
 
 class Season(NamedTuple):
-    """The rows of each night, those without a key, and which nights are holidays."""
-
     rows: npt.NDArray[np.int64]
     nulls: npt.NDArray[np.int64]
     holidays: npt.NDArray[np.bool_]
@@ -74,7 +72,6 @@ def played(one: Season) -> Iterator[tuple[str, bool]]:
 
 
 def shifted(random: np.random.Generator) -> int:
-    """How many of the nights after a lasting step to 60 % of the rows are told."""
     rows = np.array(season(random).rows, dtype=np.float64)
     rows[60:] *= 0.6
     figures = [Figure(day, count) for day, count in enumerate(rows)]
@@ -83,7 +80,6 @@ def shifted(random: np.random.Generator) -> int:
 
 
 def measured(seasons: int = SEASONS) -> Rates:
-    """How often each thing was so, and of how many times."""
     tried, out = Counter[str](), Counter[str]()
     for number in range(seasons):
         random = np.random.default_rng([SEED, number])

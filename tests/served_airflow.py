@@ -80,7 +80,6 @@ def _laid_out(folder: Path) -> tuple[standalone.Home, Path]:
 
 
 def own_settings(home: standalone.Home, root: Path) -> dict[str, str]:
-    """What an Airflow of the tests has instead of the usual settings."""
     return {**SETTINGS, "SKEWLESS_ROOT": str(root), "AIRFLOW__CORE__DAGS_FOLDER": str(home.folder / "dags")}
 
 

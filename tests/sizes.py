@@ -81,7 +81,6 @@ def conditions() -> Counter[str]:
 
 
 def sizes() -> dict[str, int]:
-    """All figures, by what they are of."""
     return {
         "lines of the product": lines_of(*PRODUCT),
         "lines of tests": lines_of("tests"),

@@ -62,7 +62,6 @@ class Application:
         return (self.folder / "log").read_text(errors="replace")
 
     def state(self) -> tuple[str, str]:
-        """State and final state, in YARN's words."""
         if (self.folder / "killed").exists():
             return "KILLED", "KILLED"
         if not (self.folder / "exit").exists():

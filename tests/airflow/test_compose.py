@@ -28,7 +28,6 @@ def plain() -> dict[str, Any]:
 
 @pytest.fixture
 def variables() -> dict[str, str]:
-    """A value for each variable that must have one, none of them alike."""
     return {name: f"secret-{number}" for number, name in enumerate(sorted(_required_variables()))}
 
 

@@ -146,7 +146,6 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _catalog_dags(bag: DagBag) -> list[str]:
-    """The DAGs of specs; examples and maintenance have tags of their own."""
     return sorted(name for name, dag in bag.dags.items() if "skewless" in dag.tags)
 
 

@@ -30,8 +30,6 @@ _PUBLISHED = Publication(path="marts/small", rows=5_000, keys=200, turn=1)
 
 
 class Decided(NamedTuple):
-    """A stage that has ended, and the decision after it."""
-
     run: RunDirectory
     report: StageReport
     decision: Decision
@@ -51,7 +49,6 @@ def decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Decided:
 
 @pytest.fixture
 def received() -> Iterator[InMemoryMetricReader]:
-    """Airflow's metrics, sent by its OpenTelemetry logger to a reader in memory."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     factory: Any = lambda: SafeOtelLogger(provider)  # noqa: E731  # which Airflow's own types do not count as a logger

@@ -53,7 +53,6 @@ with DAG("publishing", schedule=None) as dag:
 
 @pytest.fixture
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
-    """A run below a data root of its own, not played yet."""
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
     found = simulated(COUNTS, waves=(1, 3), reducers=4)
     found.job = found.job.model_copy(update={"output_path": str(tmp_path / "out")})
@@ -273,7 +272,6 @@ def test_an_estimate_is_no_count(run: RunDirectory) -> None:
 
 
 def _run_id(run: RunDirectory) -> str:
-    """An id that leads to a run directory: its folder's name is safe already."""
     return str(run.root).rpartition("/")[2]
 
 

@@ -26,7 +26,6 @@ DAYS = [dt.date(2026, 11, 20) + dt.timedelta(days=number) for number in range(3)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data root with a catalog of one job with a window."""
     monkeypatch.setenv("SKEWLESS_CATALOG", str(tmp_path / "catalog"))
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
     (tmp_path / "catalog").mkdir()

@@ -37,7 +37,6 @@ def test_a_cron_expression_is_refused_where_airflow_refuses_it(expression: str) 
 
 
 def _airflow_takes(expression: str) -> bool:
-    """Whether Airflow's own timetable can be made, is valid and has a next run."""
     try:
         own = CronTriggerTimetable(expression, timezone="UTC")
         own.validate()

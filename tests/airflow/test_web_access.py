@@ -63,7 +63,6 @@ def _app() -> FastAPI:
 
 
 def _addresses(dag_id: str) -> list[str]:
-    """One address for every route there is, as the routes themselves say."""
     values = {"dag_id": dag_id, "run_id": "one", "task_id": "stage_01.plan", "stage": "1", "path": "index.html"}
     found = []
     for route in _app().routes:

@@ -278,7 +278,6 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
 
 
 def _before_the_certificate(text: str) -> str:
-    """What a reader sees above the certificate, with the tags taken out."""
     above, certificate, _ = text.partition('class="callout certificate')
     assert certificate, "it is on the page all the same"
     return " ".join(re.sub(r"<[^>]*>", " ", above.partition("</nav>")[2]).split())
@@ -658,8 +657,6 @@ def test_the_api_gives_keys_as_data(viewer: TestClient, simulation: Simulation) 
 
 
 class _Sound(HTMLParser):
-    """Refuses a page with an element that could load or run something."""
-
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         assert tag not in {"img", "iframe", "object", "embed", "style", "base"}, tag

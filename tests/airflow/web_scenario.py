@@ -55,7 +55,6 @@ USERS = {"admin": "admin", "viewer": "viewer", "nobody": "", NO_RUNS: "viewer", 
 
 
 def band(figure: str, value: float, middle: float = 100.0) -> Band:
-    """A figure beside a band of a fifth to either side."""
     low, high = 0.8 * middle, 1.2 * middle
     return Band(
         figure=figure, share=False, value=value, low=low, middle=middle, high=high, nights=30,
@@ -121,7 +120,6 @@ def make_dags(folder: Path) -> None:
 
 
 def trigger(client: TestClient, dag_id: str, run_id: str, state: str | None = None) -> None:
-    """A run as a user would start it; with a state, as a user would mark it."""
     body = {"dag_run_id": run_id, "logical_date": None}
     answer = client.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
     assert answer.status_code == 200, answer.text
@@ -130,7 +128,6 @@ def trigger(client: TestClient, dag_id: str, run_id: str, state: str | None = No
 
 
 def synthetic_run(keys: int = 400, rows: int = 20_000, **routing: Any) -> Simulation:
-    """A run by the real planner, whose hottest key is the evil one."""
     counts = synthetic.zipf_rows(keys, 1.3, rows)
     run = synthetic.simulated(counts, waves=(1, 4, 15), **{"reducers": 4, **routing})
     run.texts = [EVIL, "", "line\nend", *list(run.texts)[3:]]
@@ -175,7 +172,6 @@ class Moments:
         self.run, self.simulation = RunDirectory(location), simulation
 
     def prepare(self) -> Moments:
-        """Job, with an expectation of its spec, and plan 0."""
         job = self.simulation.job
         spec = job.spec.model_copy(update={"quality": Quality(expectations=(_OWN,))})
         self.run.write_once("job.json", job.model_copy(update={"spec": spec}))
@@ -183,7 +179,6 @@ class Moments:
         return self
 
     def stages(self, count: int | None = None) -> Moments:
-        """The first stages, each with the decision that follows."""
         for report in self.simulation.reports[:count]:
             attempt = self.run.new_attempt(stage_step(report.stage))
             attempt.write("report.json", report)

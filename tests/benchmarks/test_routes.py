@@ -93,7 +93,6 @@ def test_d_choices_stay_within_their_tolerance_per_task_with_fewer_states_than_w
 
 
 def suffices(head: list[float], d: int, n: int, eps: float) -> bool:
-    """The paper's condition, term by term."""
     for h in range(1, len(head) + 1):
         b = n - n * ((n - 1) / n) ** (h * d)
         load = sum(head[:h]) + (b / n) ** d * sum(head[h:]) + (b / n) ** 2 * (1 - sum(head))

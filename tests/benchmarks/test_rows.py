@@ -39,7 +39,6 @@ def spark() -> Iterator[SparkSession]:
 
 
 def tiny(cell: Cell) -> Cell:
-    """The same in few files and stages: each one costs Spark some time."""
     return replace(cell, data=replace(cell.data, files=10), routing={"waves": [1, 4]})
 
 

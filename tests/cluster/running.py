@@ -92,7 +92,6 @@ class Cluster:
         return any(one.processes() for one in self.sessions.values())
 
     def kill(self, service: str) -> None:
-        """Kill a service with everything that it started, as a power failure would."""
         send(self.sessions[service].processes(), signal.SIGKILL)
 
 

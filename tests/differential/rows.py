@@ -53,7 +53,6 @@ def _plain(value: Any) -> Any:
 
 
 def first_difference(found: Rows, wanted: Rows, names: Sequence[str]) -> str:
-    """In words, one row that is not on both sides."""
     missing, further = wanted - found, found - wanted
     told = [
         f"{what} {dict(zip(names, next(iter(rows)), strict=True))}"

@@ -53,7 +53,6 @@ def with_claimed_rows(path: Path, claimed: int) -> Path:
 
 
 def in_footer(path: Path, old: list[int], new: list[int]) -> None:
-    """Replace the last bytes of a kind in the footer of a file."""
     raw = path.read_bytes()
     start = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
     assert bytes(old) in raw[start:]

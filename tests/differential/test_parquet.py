@@ -58,7 +58,6 @@ def _in_brotli(file: Path) -> bool:
 
 
 def drawn(seed: int) -> list[str]:
-    """Some columns: of types that all writers have, or of others too."""
     rng = np.random.default_rng(seed)
     some: Sequence[str] = list(COMMON if seed % 2 else KINDS)
     return sorted(rng.choice(some, size=6, replace=False).tolist())

@@ -55,7 +55,6 @@ def by_pyarrow(table: pa.Table, path: Path, rng: np.random.Generator) -> None:
 
 
 def _parts(table: pa.Table, rng: np.random.Generator) -> list[pa.Table]:
-    """Neighbouring rows, an empty row group here and there."""
     size = int(_some(rng, 3, 17, len(table) + 1))
     found = [table.slice(start, size) for start in range(0, len(table), size)]
     if rng.random() < 0.3:
@@ -69,7 +68,6 @@ def by_pandas(table: pa.Table, path: Path, rng: np.random.Generator) -> None:
 
 
 def by_duckdb(table: pa.Table, path: Path, rng: np.random.Generator) -> None:
-    """Its own writer, in both versions of pages."""
     codec, version = _some(rng, "snappy", "zstd", "gzip", "uncompressed"), _some(rng, "V1", "V2")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -78,7 +76,6 @@ def by_duckdb(table: pa.Table, path: Path, rng: np.random.Generator) -> None:
 
 
 def by_polars(table: pa.Table, path: Path, rng: np.random.Generator) -> None:
-    """Its own writer, in Rust."""
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     frame.write_parquet(

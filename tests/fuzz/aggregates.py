@@ -46,7 +46,6 @@ def _equal(found: Callable[[Sequence[Row]], Any]) -> Holds:
 
 
 def _of(column: str, found: Callable[[list[Any]], Any]) -> Holds:
-    """Just this of the values that are not null; null if there are none."""
     return _equal(lambda rows: found(values) if (values := _values(rows, column)) else None)
 
 
@@ -298,7 +297,6 @@ def _exactly(function: str, found: Callable[[list[Any]], Any], **how: Any) -> _M
 
 
 def _at(function: str, place: int, *, nulls: bool = True) -> _Maker:
-    """The value at a place in the order of the input."""
     made = _checked(function, lambda column: _equal(lambda rows: rows[place][column]), by_order=True)
     if not nulls:
         value = partial(_of, found=lambda values: values[place])

@@ -42,7 +42,6 @@ COMPRESSIONS = {"": lambda content: content, ".gz": gzip.compress, ".bz2": bz2.c
 
 
 def arrow_table(rows: Sequence[Row], columns: Mapping[str, Kind]) -> pa.Table:
-    """Rows as a table of Arrow."""
     return pa.table(
         [pa.array([row[name] for row in rows], kind.arrow) for name, kind in columns.items()],
         schema=pa.schema([(name, kind.arrow) for name, kind in columns.items()]),

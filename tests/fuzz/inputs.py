@@ -51,7 +51,6 @@ class Input:
 
 
 def draw_columns(chance: random.Random, kinds: Sequence[str], *, odd: bool) -> dict[str, Kind]:
-    """Some columns of some kinds: few, as each costs time."""
     names = [f"c{number}" for number in range(chance.randint(2, 6))]
     if odd and chance.random() < 0.15:
         names[: len(names) // 2] = chance.sample(ODD_NAMES, len(names) // 2)

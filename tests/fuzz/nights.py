@@ -63,7 +63,6 @@ class Lake:
     files: Days = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Choose a format, columns, and how they are written."""
         self.format = self.chance.choice(["parquet", "parquet", "parquet", "csv", "json", "orc", "delta"])
         self.columns = draw_columns(self.chance, KINDS_OF[self.format], odd=False)
         self.how = {"format": "delta"} if self.format == "delta" else draw_writing(self.chance, self.format)
@@ -74,7 +73,6 @@ class Lake:
 
     @property
     def section(self) -> dict[str, Any]:
-        """``input`` of a spec over all of it."""
         if self.format == "delta":
             return {"format": "delta", "path": "lake", "parts": "day"}
         path = str(self.folder / "lake") + ("" if self.by_column else "/day={date}")
@@ -126,7 +124,6 @@ class Lake:
         return {day: dict(self.files[day]) for day in range(first, last + 1) if self.files.get(day)}
 
     def in_order(self, days: Days) -> list[Row]:
-        """Their rows, in the order of the input."""
         extra = (
             (lambda day: {"day": FIRST + dt.timedelta(days=day)})
             if self.by_column or self.format == "delta"
@@ -234,7 +231,6 @@ def _job(chance: random.Random, lake: Lake, number: int) -> Job:
 
 
 def draw_window(chance: random.Random, window: dict[str, Any]) -> None:
-    """Another length. A table keeps the columns that it was made with."""
     before = window["length"]
     if (before == 0 and chance.random() < 0.3) or isinstance(before, list):
         window["length"] = sorted(chance.sample([1, 2, 3, 5, 7], chance.randint(1, 3)))

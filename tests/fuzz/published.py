@@ -29,7 +29,6 @@ _TICK, _EPOCH = dt.timedelta(microseconds=1), dt.datetime(1970, 1, 1)  # noqa: D
 
 
 def grouped(rows: Sequence[Row], key: Sequence[str]) -> dict[Key, list[Row]]:
-    """The rows of each key, in order."""
     found: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         found[tuple(canonical(row[name]) for name in key)].append(row)

@@ -19,8 +19,6 @@ ENGINES = ("auto", "combine", "bypass", "staged", "staged")
 
 
 class MapStep(NamedTuple):
-    """A map step, and what plain Python makes of a row."""
-
     section: dict[str, Any]
     columns: dict[str, Kind]
     rows_of: Callable[[Row], list[Row]]

@@ -172,7 +172,6 @@ def run_trial(spark: SparkSession, seed: int, number: int, folder: Path, compare
 def computed(
     spark: SparkSession, place: Path, name: str, spec: dict[str, Any], source: Input
 ) -> tuple[RunDirectory, Quiet]:
-    """A run up to its result, and who has watched it."""
     run, watcher = RunDirectory(str(place / name)), Quiet()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "CUT_BYTES", source.told.get("cut_bytes", cutting.CUT_BYTES))

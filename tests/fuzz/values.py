@@ -176,7 +176,6 @@ def rank(value: Any) -> Any:
 
 
 def spelled(value: Any) -> str:
-    """A value that is not null as a text file has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime):

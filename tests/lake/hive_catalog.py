@@ -68,7 +68,6 @@ def hive_catalog(folder: Path) -> Iterator[str]:
 
 
 def of_hive(address: str) -> dict[str, str]:
-    """The variables by which pyiceberg finds it, as the catalog ``hive``."""
     catalog = "PYICEBERG_CATALOG__HIVE__"
     return {f"{catalog}URI": address, f"{catalog}HIVE__HIVE2_COMPATIBLE": "true"}
 

@@ -124,7 +124,6 @@ def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDire
 
 
 def publish(folder: Path, root: Path, kind: str, rows: pa.Table | str, **how: Any) -> RunDirectory:
-    """Publish rows, or some that all say who made them, by a run of its own."""
     run = committed(folder, root, kind, result_table(rows) if isinstance(rows, str) else rows, **how)
     publish_run(judge(run), NOW)
     return run
@@ -168,7 +167,6 @@ def read(kind: str, root: Path) -> pa.Table:
 
 
 def seen(kind: str, root: Path) -> dict[str, list[str]]:
-    """Who has made each row, by day."""
     found: dict[str, list[str]] = {}
     for row in read(kind, root).to_pylist():
         found.setdefault(str(row["date"]), []).append(row["by"])

@@ -31,7 +31,6 @@ class Call(NamedTuple):
 
 
 def publish(call: Call) -> bool:
-    """Stage and publish; whether the result became visible."""
     try:
         return _published(call)
     except SkewlessError as err:  # which is not made to be sent to another process
@@ -61,7 +60,6 @@ class Races:
         return self
 
     def _catalog(self) -> dict[str, str]:
-        """Start the server of a catalog; the variables by which pyiceberg finds it."""
         if self.kind == "postgresql":
             catalog = "PYICEBERG_CATALOG__SHARED__"
             folder = f"file://{self.root / 'warehouse'}"

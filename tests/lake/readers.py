@@ -16,8 +16,6 @@ from tests.lake.outputs import TABLE, publish
 
 
 class Reads(NamedTuple):
-    """What readers saw."""
-
     reads: int
     torn: int
     versions: int

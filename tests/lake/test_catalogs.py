@@ -76,7 +76,6 @@ def glue(amazon: None) -> None:
 
 @pytest.fixture(autouse=True)
 def new_table(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test makes the table of its kind of catalog anew."""
     parameters = getattr(request.node, "callspec", None)
     kind = parameters.params.get("kind", "rest") if parameters else "rest"
     request.getfixturevalue(kind)

@@ -66,7 +66,6 @@ def iceberg_table(root: Path) -> Table:
 
 
 def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, Publication]:
-    """A publisher that has done a step and is paused there."""
     steps = publishing_run(run, NOW)
     for done in steps:
         if done == name:

@@ -94,7 +94,6 @@ def iceberg(root: Path) -> Table:
 
 
 def plain(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows in the order of their keys, without the columns that name the part."""
     found = table.drop_columns([name for name in ("date", "hour") if name in table.schema.names]).to_pylist()
     return sorted(found, key=lambda row: str(row["page"]))
 

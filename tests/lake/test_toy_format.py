@@ -36,7 +36,6 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def published(root: Path) -> pa.Table:
-    """The rows of the table as its newest state has them."""
     state = toy_format.states_of(root / "marts" / "toy")[-1]
     return pa.concat_tables(
         pq.read_table(root / "marts" / "toy" / path) for one in state.values() for path in one["files"]

@@ -105,7 +105,6 @@ def earlier_files(table: list[State], target: OutputPart, number: int) -> Sequen
 def commit_part(
     table: list[State], target: OutputPart, files: Sequence[tuple[str, int]], about: Mapping[str, str]
 ) -> int:
-    """The next number, whoever draws it first."""
     folder, number = _folder(target), len(table) + 1
     entry = {"turn": int(about["turn"]), "number": number, "about": dict(about), "files": dict(files)}
     draft = folder / f"{uuid.uuid4()}.draft"

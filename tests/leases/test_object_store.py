@@ -29,7 +29,6 @@ def opened(address: str) -> ObjectStore:
 
 
 def written(store: ObjectStore, times: int, key: str = "a") -> str:
-    """Write a key again and again; its last version."""
     row = store.get(key)
     version = row.version if row else None
     for number in range(times):

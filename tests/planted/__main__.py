@@ -58,7 +58,6 @@ def main(only: str | None) -> int:
 
 
 def _stale(fault: Fault, copy: Copy) -> str | None:
-    """Why a fault cannot be planted any more; None if it can."""
     try:
         fault.applied((copy.root / fault.file).read_text())
     except (ValueError, OSError) as error:

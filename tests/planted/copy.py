@@ -56,7 +56,6 @@ class Copy:
                 shutil.copy(ROOT / name, folder)
 
     def unbroken(self, tests: Sequence[str]) -> list[str]:
-        """Run tests on the code as it is; what did not pass, one sentence each."""
         code, cases, output = self._run(tests, {})
         wrong = [f"{name}: {words}" for name, kind, words in cases if kind]
         if not wrong and code:

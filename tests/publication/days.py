@@ -40,7 +40,6 @@ def validated(
 
 
 def prepared(folder: Path, out: Path | str, turn: int, **output: Any) -> RunDirectory:
-    """A run with a frozen job and nothing else."""
     run = RunDirectory(str(folder))
     job = synthetic.job([], output_path=str(out)).model_copy(update={"turn": turn})
     spec = job.spec.model_copy(update={"output": job.spec.output.model_copy(update=output)})
@@ -51,7 +50,6 @@ def prepared(folder: Path, out: Path | str, turn: int, **output: Any) -> RunDire
 def commit_result(
     run: RunDirectory, result: Attempt, files: Sequence[CommittedFile], *, rows: int, keys: int, success: bool = True
 ) -> None:
-    """Commit a result, and the quality report that lets it be published."""
     result.commit(files, {"rows": rows, "keys": keys})
     commit_quality(run, success=success)
 

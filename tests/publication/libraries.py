@@ -20,8 +20,6 @@ Pause = Callable[[], None]
 
 
 class Library(ABC):
-    """A reader of one day."""
-
     def __init__(self, files: AbstractFileSystem | None = None) -> None:
         self.files = files
 
@@ -31,8 +29,6 @@ class Library(ABC):
 
 
 class Dataset(Library):
-    """``pyarrow.dataset``: lists when it is made, and opens for each table."""
-
     def read(self, day: str, pause: Pause) -> pa.Table:
         found: Any = pyarrow.dataset.dataset(day, format="parquet", filesystem=self.files)
         pause()
@@ -40,8 +36,6 @@ class Dataset(Library):
 
 
 class ReadTable(Library):
-    """``pyarrow.parquet.read_table``: its two steps, with a pause between them."""
-
     def read(self, day: str, pause: Pause) -> pa.Table:
         found = pq.ParquetDataset(day, filesystem=self.files)
         pause()

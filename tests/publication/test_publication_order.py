@@ -63,14 +63,12 @@ class World(NamedTuple):
     newer: RunDirectory
 
     def seen(self) -> str:
-        """What readers see, which must be one whole version."""
         found = texts(self.out / DAY)
         assert len(found) == 2, found
         assert len(set(found)) == 1, found
         return found[0]
 
     def end(self, run: RunDirectory) -> None:
-        """Call a run's task again until it is done, as Airflow does."""
         for _ in range(3):
             attempt = Attempt(run, self.turns)
             attempt.go()

@@ -48,7 +48,6 @@ class Publisher:
         return ready(self.place / "runs" / str(self.versions), self.place / "out", self.versions)
 
     def publish(self) -> None:
-        """Publish the version that is ready, and make the next one ready."""
         publish_version(self._next)
         shutil.rmtree(self.place / "runs" / str(self.versions - 1), ignore_errors=True)
         self._next = self._made()

@@ -73,7 +73,6 @@ def judged(rows: pa.Table) -> Outcome:
 
 
 def refused(err: Exception) -> Outcome:
-    """What an error of a library says; each says it in its own way."""
     if "No match for FieldRef" in str(err):
         return "none listed"
     says = (os.strerror(errno.ENOENT), "No files found that match", "expanded paths were empty")

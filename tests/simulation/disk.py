@@ -24,8 +24,6 @@ _FIRST_HANDLE = 1 << 30
 
 
 class Node:
-    """A folder, which has names, or a file, which has content."""
-
     __slots__ = ("changed", "content", "ino", "modified", "names", "synced")
 
     def __init__(self, ino: int, now: float, *, folder: bool) -> None:

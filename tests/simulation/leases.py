@@ -17,8 +17,6 @@ PARTITIONS = ("a", "b", "c")
 
 
 class Write(NamedTuple):
-    """A write that was answered, or of which nobody knows."""
-
     fence: int
     value: str
     began: int
@@ -45,7 +43,6 @@ class Leases(Scenario):
         _Worker(self, number).work()
 
     def draw(self) -> None:
-        """Draw some turns."""
         turns = Turns(open_store(self.address))
         for _ in range(self.draws.choice([8, 20])):
             began = self.world.calls

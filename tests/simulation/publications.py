@@ -137,7 +137,6 @@ class Day(Scenario):
             self._judge(texts, max(told, least))
 
     def _forget(self) -> None:
-        """What was seen and told to nobody may be undone by a loss of power."""
         self.seen = max(self.told, default=0)
 
     def _judge(self, texts: list[str], least: int) -> None:

@@ -48,7 +48,6 @@ class Steps(Scenario):
         attempt.commit([attempt.described("rows", f"{run.root}/{attempt.folder}/rows.txt", 1)], {"rows": 1})
 
     def end(self) -> None:
-        """It can be ended, and no step was granted to two."""
         self.require(self.attempt(9), "it cannot be ended")
         run = RunDirectory(self.where)
         for step in STEPS:

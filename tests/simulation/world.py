@@ -142,7 +142,6 @@ class World:
         self, name: str, play: Callable[[], object], *, after: float = 0.0, restarts: int = 2, serves: bool = False,
         owner: Process | None = None,
     ) -> Process:  # fmt: skip
-        """Begin a process, after so many seconds; or a thread of one."""
         self._pids += 1
         one = Process(name, play, self._pids, self.now + after, restarts, serves, owner)
         one.baton.acquire()
@@ -150,7 +149,6 @@ class World:
         return one
 
     def run(self) -> None:
-        """Play until all have ended that do not merely serve."""
         self._main.acquire()
         following = self._following()
         if following is not None:

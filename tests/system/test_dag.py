@@ -64,8 +64,6 @@ HOPELESS = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "
 
 
 class Night(NamedTuple):
-    """A finished run: how Airflow saw it, and what it left."""
-
     dag: DAG
     run: RunDirectory
     states: dict[str, str]

@@ -30,7 +30,6 @@ time.sleep(600)
 
 @pytest.fixture
 def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SkewlessSparkOperator]:
-    """A task whose step is submitted."""
     monkeypatch.setenv("SKEWLESS_WARM_DRIVER", "0")
     (tmp_path / "busy.py").write_text(_BUSY)
     one = SkewlessSparkOperator(task_id="busy", spark_step="stage")
@@ -46,7 +45,6 @@ def runner_of_task(operator: SkewlessSparkOperator) -> StepRunner:
 
 
 def driver(tmp_path: Path) -> psutil.Process:
-    """The driver's Python, once it works."""
     mark = tmp_path / "pid"
     deadline = time.monotonic() + 120
     while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:

@@ -100,7 +100,6 @@ def _connection(spark: SparkApart) -> str:
 
 
 def _options(folder: Path) -> str:
-    """Applications log their events, and begin when both workers are theirs."""
     both = {"minRegisteredResourcesRatio": "1.0", "maxRegisteredResourcesWaitingTime": "120s"}
     own = [f"-Dspark.scheduler.{name}={value}" for name, value in both.items()]
     return " ".join([logging_options(folder / "events"), "-Dspark.executor.memory=700m", *own])
@@ -122,7 +121,6 @@ def logging_options(folder: Path) -> str:
 
 
 def put_days(server: ObjectServer) -> None:
-    """The words of each day, in files of about the same size."""
     for number, day in enumerate(DAYS):
         words = [word for word, rows in COUNTS.items() for _ in range(rows + number)]
         for part in range(4):
@@ -133,7 +131,6 @@ def put_days(server: ObjectServer) -> None:
 
 
 def counted(server: ObjectServer, last: int) -> dict[str, tuple[int, int]]:
-    """What plain Python makes of the two days up to one, by word."""
     occurrences, totals = Counter[str](), Counter[str]()
     for day in DAYS[last - 1 : last + 1]:
         for key in server.keys(f"words/{day}/"):
@@ -213,7 +210,6 @@ def test_each_worker_worked_and_kept_nothing_on_a_disk_that_another_sees(nights:
 
 
 def executors(logs: Path, app: str) -> set[str]:
-    """The executors of the applications of a name on which tasks ended well."""
     found = set[str]()
     for file in logs.iterdir():
         events = [json.loads(line) for line in file.read_text().splitlines()] if file.name.startswith("app-") else []

@@ -53,8 +53,6 @@ sys.exit(step.failure())
 
 
 class Ran(NamedTuple):
-    """A step that has ended."""
-
     failure: str
     said: list[str]
     driver: Session | None

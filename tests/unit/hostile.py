@@ -134,7 +134,6 @@ def require_sentence(err: SkewlessError) -> None:
 
 
 def refused(kind: type[SkewlessError], act: Callable[[], Any]) -> str:
-    """The sentence that an act is refused with."""
     with pytest.raises(kind) as raised:
         act()
     require_sentence(raised.value)

@@ -17,7 +17,6 @@ FILE = b"PAR1" + bytes(4) + b"PAR1"
 
 
 def store_of(folder: Path, name: str = "states") -> StatesStore:
-    """A store of a fingerprint of this name."""
     fingerprint = Fingerprint(shapes={"name": name})
     store = open_states(str(folder), fingerprint)
     store.begin(fingerprint)
@@ -30,7 +29,6 @@ def file_of(path: str, rows: int = 1) -> CommittedFile:
 
 
 def add(store: StatesStore, run: str, part: str, *files: str) -> Numbered:
-    """A version of a part, with files of states that are there."""
     for path in files:
         full = Path(store.path(path))
         full.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +43,6 @@ def make_old(store: StatesStore, age: dt.timedelta, *paths: str) -> None:
 
 
 def window_of(store: StatesStore) -> JobWindow:
-    """A window that takes all states of the newest version of each part."""
     parts = []
     for at, name in enumerate(store.parts()):
         newest = store.newest(name)[0]

@@ -101,7 +101,6 @@ def report(
 
 
 def zipf_rows(keys: int, exponent: float, rows: int) -> Counts:
-    """Rows of each key, heaviest first, by Zipf's law; every key at least once."""
     weights = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
     counts: Counts = np.maximum(1, np.round(weights / weights.sum() * rows)).astype(np.int64)
     return counts

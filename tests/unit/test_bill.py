@@ -50,8 +50,6 @@ def test_held_is_used_idle_and_lost_to_skew_and_more_than_was_held_is_no_bill() 
 
 
 class Ticks:
-    """A clock that goes on by a second whenever it is read."""
-
     def __init__(self) -> None:
         self._ticks: Iterator[float] = (float(number) for number in range(1_000))
 
@@ -60,7 +58,6 @@ class Ticks:
 
 
 def tried(run: RunDirectory, step: str, place: str, *, commits: bool, fails: bool = False, tasks: int = 8) -> None:
-    """A try at a step of Spark."""
     with suppress(ZeroDivisionError), timed_step(run, step, Ticks()) as clock:
         clock.bill = step_bill(tasks=tasks)
         attempt = run.new_attempt(place)

@@ -28,7 +28,6 @@ def whole_bound(weights: npt.ArrayLike, tasks: int, *, total: float | None = Non
 
 
 def best_whole(weights: Sequence[int], tasks: int) -> int:
-    """The least makespan of all placements of whole keys."""
     ends = []
     for placed in itertools.product(range(tasks), repeat=len(weights)):
         loads = [0] * tasks

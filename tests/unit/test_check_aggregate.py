@@ -126,8 +126,6 @@ class StoredOnly(Totals):
 
 
 class OnePart(Totals):
-    """Merges by taking the larger state."""
-
     def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         self.reach(groups_total)
         np.maximum.at(self.sums, groups, states.fill_null(0).to_numpy(zero_copy_only=False))

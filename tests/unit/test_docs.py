@@ -135,7 +135,6 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """All names that the page's code defines, in its order."""
     names: dict[str, Any] = {}
     for block in BLOCKS:
         exec(block, names)

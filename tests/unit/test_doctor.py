@@ -168,7 +168,6 @@ def test_the_exit_code_is_2_if_something_is_wrong_and_json_says_the_same(
 
 
 def base_packages(name: str, seen: set[str]) -> set[str]:
-    """A package with all that it asks for without extras."""
     if canonicalize_name(name) not in seen:
         seen.add(canonicalize_name(name))
         for text in requires(name) or ():

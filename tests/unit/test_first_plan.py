@@ -147,7 +147,6 @@ def test_every_plan_0_says_what_it_was_made_from_and_no_later_plan_does() -> Non
 
 
 def histogram(keys: np.ndarray, head_limit: int = 4096, ring_bits: int = 12) -> Histogram:
-    """What one stage counts of these key numbers."""
     texts = [f"key-{n}" for n in range(int(keys.max()) + 1)]
     job = simulated_job([len(keys)], reducers=1, head_limit=head_limit)
     plan = first_plan(job).model_copy(update={"ring": Ring.even(1, 64, ring_bits)})

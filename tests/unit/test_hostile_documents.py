@@ -72,7 +72,6 @@ def test_a_changed_document_goes_both_ways_or_is_refused_in_one_sentence(name: s
 
 
 def _use(plan: RoutingPlan) -> None:
-    """What a stage asks of a plan; in no more memory than its bounds allow."""
     tasks = len(plan.tasks)
     for key, origin in ((None, 7), ("", 2**62), ("a", 0), (next(iter(plan.head), "b"), 12345)):
         assert 0 <= plan.task_of(key, origin) < tasks

@@ -113,7 +113,6 @@ def test_a_spec_that_names_code_names_nothing(code: str, place: str, monkeypatch
 
 
 def put(path: tuple[str, ...], value: Any) -> str:
-    """The good spec with another value in one place."""
     tree = json.loads(json.dumps(GOOD))
     place = tree
     for part in path[:-1]:

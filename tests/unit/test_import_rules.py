@@ -38,7 +38,6 @@ def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the packages and their contracts."""
     ignored = shutil.ignore_patterns("__pycache__")
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
@@ -62,7 +61,6 @@ def plant(tree: Path, module: str, line: str) -> None:
 
 
 def reasons(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """What lint-imports says about each broken contract, by the contract's name."""
     sections = re.split(r"^(.+)\n-+\n", done.stdout.partition("Broken contracts")[2], flags=re.MULTILINE)
     return dict(zip(sections[1::2], sections[2::2], strict=True))
 
@@ -97,7 +95,6 @@ def test_files_that_are_in_no_package_keep_apart(files: str, forbidden: set[str]
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level packages a file imports, wherever in it."""
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

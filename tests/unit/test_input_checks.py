@@ -20,7 +20,6 @@ EXISTS = "expect_column_to_exist"
 
 
 def checked(kind: str, kwargs: dict[str, Any], facts: InputFacts = FACTS) -> Check:
-    """The verdict, of severity warn."""
     quality = Quality.model_validate({"input": [{"type": kind, "kwargs": kwargs, "severity": "warn"}]})
     job = synthetic.job([])
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"quality": quality}), "facts": facts})

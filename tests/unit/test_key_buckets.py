@@ -35,7 +35,6 @@ def after(plan: RoutingPlan, wave: int = 0, left: float = 1.0, **routing: Any) -
 
 
 def queued(plan: RoutingPlan) -> np.ndarray:
-    """Rows of the unnamed keys in each task."""
     rows = np.zeros(len(plan.tasks))
     for key, count in UNNAMED.items():
         rows[plan.tail_task(key)] += count

@@ -109,7 +109,6 @@ LAWS = [(0.0, 10_000), (0.0, 1_000_000), *((z, keys) for z in (0.8, 1.2, 1.6, 2.
 
 
 def sampled(exponent: float, keys: int, rows: int) -> tuple[KeyCounts, int]:
-    """A sample of an input, and how many keys the input has."""
     draw = np.random.default_rng(7)
     weights = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
     counts = draw.multinomial(rows, weights / weights.sum())

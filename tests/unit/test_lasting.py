@@ -108,7 +108,6 @@ def of_waves(waves: int, *, in_order: bool = True) -> Job:
 
 
 def reports(frozen: Job, stages: Sequence[Mapping[str, int]]) -> list[StageReport]:
-    """Of stages that saw these rows, nothing left over."""
     found, seen = [], dict[str, int]()
     for number, stage in enumerate(stages):
         seen = {key: seen.get(key, 0) + stage.get(key, 0) for key in {**seen, **stage}}

@@ -43,7 +43,6 @@ def predicted(
     named: Sequence[str] | None = None,
     **job: Any,
 ) -> tuple[Job, Forecast]:
-    """What a policy is asked after a first stage that saw these keys."""
     frozen = synthetic.job([sum(seen.values()), wave], policy=policy, **job)
     first = first_plan(frozen).model_copy(update=dict(plan or {}))
     report = synthetic.report(first, seen, backlog, named)
@@ -320,7 +319,6 @@ def test_nobody_gets_more_than_the_capacity_but_from_keys_that_fit_nowhere(
 
 
 def _all_on_one(job: Job, forecast: Forecast) -> list[Proposal]:
-    """As much as a policy has to be: each named key on the first task."""
     del job
     return [
         Proposal("toy", "place each heavy key on the first task", Placement.pinned(np.zeros(len(forecast.keys), int)))

@@ -74,7 +74,6 @@ def _later() -> dt.datetime:
 
 
 def _show(run: RunDirectory) -> None:
-    """Make a run's result the published one of its day."""
     frozen = run.job()
     shown = VersionManifest(by=identity_of(run), turn=frozen.turn, name="v", files=())
     folder = Path(published_path(frozen))
@@ -88,7 +87,6 @@ def _data(path: str) -> None:
 
 
 def _many(root: Path, like: Path, count: int) -> None:
-    """So many runs like one, each file of theirs a name more of that one's."""
     for number in range(count):
         shutil.copytree(like, root / "clicks" / f"{like.name}-{number:04d}", copy_function=os.link)
 

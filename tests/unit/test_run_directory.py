@@ -57,7 +57,6 @@ FORK = multiprocessing.get_context("fork")
 
 
 def race(run: RunDirectory, number: int, start: Barrier) -> None:
-    """Try to write 50 documents; exit with how many times this process was first."""
     start.wait()
     os._exit(sum(run.write_once(f"{document}.json", numbered(number)) for document in range(50)))
 

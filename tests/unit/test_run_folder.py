@@ -45,7 +45,6 @@ def mode(path: Path) -> int:
 
 
 def tries(code: str, folder: Path, *groups: int) -> int:
-    """The exit code of a process of another user, with a usual umask."""
     ran = subprocess.run(
         ["/bin/sh", "-c", code, "sh", str(folder)], check=False, capture_output=True,
         user=NOBODY, group=NOBODY, extra_groups=groups, umask=0o022,
@@ -154,8 +153,6 @@ def test_runs_that_are_listed_are_named_as_their_folder_was(place: str) -> None:
 
 
 class Ticks:
-    """A clock that is a second further each time that it is looked at."""
-
     def __init__(self, start: float) -> None:
         self._ticks: Iterator[float] = (start + number for number in range(1_000))
 

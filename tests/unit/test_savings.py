@@ -38,8 +38,6 @@ def over_bound(run: Simulation) -> float:
 
 
 def timed(run: Simulation, seconds_per_row: float | None) -> list[StageReport]:
-    """The reports of a run whose tasks have measured such times."""
-
     def busy(load: TaskLoad) -> TaskLoad:
         seconds = None if seconds_per_row is None else seconds_per_row * load.processed_rows
         return load.model_copy(update={"busy_seconds": seconds})

@@ -38,7 +38,6 @@ Rows = list[tuple[int, Any]]
 def fed(
     name: str, rows: Rows, kind: pa.DataType, spark_type: str, batch_rows: int = 7, **options: Any
 ) -> GroupsAccumulator:
-    """One accumulator over rows of (group, value), in batches."""
     aggregate = SHIPPED[name]
     made = aggregate.accumulator(aggregate.options.model_validate(options), [spark_type])
     total = max((group for group, _ in rows), default=0) + 1

@@ -53,7 +53,6 @@ _BESIDE: dict[str, dict[str, Any]] = {
 
 
 def _fields() -> dict[str, dict[str, Any]]:
-    """All fields of all models by their path."""
     found = {}
     for path, model in SECTIONS.items():
         long_form = next((one for one in model.get("anyOf", ()) if "properties" in one), model)

@@ -47,7 +47,6 @@ def rows_of(content: int) -> list[Row]:
 
 
 def units_of(path: str, content: int) -> list[Unit]:
-    """A file in one to three units."""
     rows, pieces = len(rows_of(content)), 1 + content % 3
     spans = [(rows * at // pieces, rows * (at + 1) // pieces) for at in range(pieces)]
     return [
@@ -57,8 +56,6 @@ def units_of(path: str, content: int) -> list[Unit]:
 
 
 class Pending(NamedTuple):
-    """A run that has pinned its input."""
-
     name: str
     pinned: Lake
     window: JobWindow
@@ -345,7 +342,6 @@ def test_a_version_that_is_damaged_keeps_all_files(tmp_path: Path) -> None:
 
 
 def _begun(folder: Path, name: str) -> Path:
-    """A run that is prepared."""
     run = folder / "runs" / name
     run.mkdir(parents=True)
     (run / "job.json").write_text("{}")

@@ -91,7 +91,6 @@ def test_nodes_that_leave_with_the_oldest_part_are_made_only_while_the_window_gr
 
 
 def merged(many: Sequence[Counts]) -> Counts:
-    """States of many parts, merged."""
     total: Counts = {}
     for states in many:
         for key, seen in states.items():
@@ -168,7 +167,6 @@ class Nights:
         return plan
 
     def prune(self, days: int) -> list[str]:
-        """What a prune removes so many days from now."""
         now = dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=days)
         doomed = doomed_states(str(self.folder), now, LIMITS)
         remove_states(str(self.folder), doomed, now, LIMITS)
@@ -192,7 +190,6 @@ EVENTS = st.one_of(
 
 
 def harm(nights: Nights, how: str, merge: str) -> None:
-    """Damage a node that is not damaged yet."""
     with suppress(DocumentError):
         for file in nights.store.merge(merge).states if how == "lose states" else ():
             Path(nights.store.path(file.path)).unlink(missing_ok=True)
@@ -229,7 +226,6 @@ def test_whatever_became_of_nodes_the_result_is_that_of_all_parts(nights: int) -
 
 
 def some_nights(folder: Path) -> Nights:
-    """Nights of which the last one has six days behind it."""
     nights = Nights(folder)
     for day in range(1, 7):
         nights.change(day, [day % 3, 7])
@@ -349,7 +345,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StatesStor
 
 
 def files_of(store: StatesStore, ident: str) -> tuple[CommittedFile, ...]:
-    """Two files of states, as an attempt has written them."""
     attempt, names = Attempt(store, STATES_STEP, ident), ("data/a.parquet", "data/b.parquet")
     for name in names:
         path = f"{store.root}/{attempt.folder}/{name}"
