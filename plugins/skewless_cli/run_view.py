@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.bounds import run_certificate, stage_certificate
 from skewless.documents.commit import STAGE_SHARES, StageShares
-from skewless.documents.comparison import Comparison
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
+from skewless.documents.quality import Comparison
 from skewless.documents.stage_report import StageReport
 from skewless.documents.window import Way
 from skewless.errors import counted
 from skewless.publication.records import Publication, publication_of, record_of, state_of, superseded_by
-from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.step_names import LastStep, last_step_of
 from skewless.run.step_times import times_of, times_of_step, waterfall, work_seconds

@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from skewless.documents.comparison import Comparison
 from skewless.documents.decision import Decision
+from skewless.documents.quality import Comparison
 from skewless.documents.stage_report import StageReport
 from skewless.errors import InputError, QualityError, SpecError
-from skewless.history.input_checks import input_checks
+from skewless.history.bands import input_checks
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory

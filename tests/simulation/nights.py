@@ -17,8 +17,7 @@ from skewless.documents.window import JobWindow, PartVersion, WindowPart, Window
 from skewless.errors import SkewlessError
 from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory
 from skewless.spec.part import Part
-from skewless.standing.changes import FoundFile
-from skewless.standing.parts import next_version, plan_part
+from skewless.standing.parts import FoundFile, next_version, plan_part
 from skewless.standing.states_retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.states_store import (
     STATES_STEP,

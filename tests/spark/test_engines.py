@@ -12,8 +12,8 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
+from skewless.bounds import run_certificate
 from skewless.planner import engine_choice
-from skewless.run.certificate import run_certificate
 from skewless.spec import routing as core
 from skewless_cli import views
 from skewless_spark.engines import ENGINES

@@ -16,7 +16,7 @@ import pytest
 from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.spec.input import Input
-from skewless.standing.changes import FoundFile
+from skewless.standing.parts import FoundFile
 from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.sources.identity import (
     CHECKSUM_FILE_BYTES,

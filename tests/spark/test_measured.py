@@ -13,14 +13,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.bounds import NOT_MEASURED
+from skewless.bounds import NOT_MEASURED, run_certificate
 from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import RoutingPlan
-from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import run_view, views
 from skewless_spark.session.step_measures import JobsSeen, StepProgress

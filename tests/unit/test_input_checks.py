@@ -9,7 +9,7 @@ import pytest
 from skewless.documents.job import InputFacts
 from skewless.documents.quality import Check
 from skewless.errors import SpecError
-from skewless.history.input_checks import NULLS, check_input_expectations, input_checks
+from skewless.history.bands import NULLS, check_input_expectations, input_checks
 from skewless.spec.result import Quality
 from skewless.spec.spec import JobSpec
 from tests.unit import synthetic

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
-from skewless.bounds import NOT_MEASURED
+from skewless.bounds import NOT_MEASURED, run_certificate, stage_certificate
 from skewless.documents.decision import EngineChoice
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.step_documents import Replayed
@@ -18,7 +18,6 @@ from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, as_it_ran, counted_run, replay
-from skewless.run.certificate import run_certificate, stage_certificate
 from tests.tiers import mostly_long
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, simulated, zipf_rows

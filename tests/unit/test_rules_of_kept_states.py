@@ -18,8 +18,7 @@ from skewless.errors import DocumentError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
-from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
-from skewless.standing.parts import follow_rewrites, next_version, plan_part
+from skewless.standing.parts import FileName, FoundFile, Rewrite, follow_rewrites, next_version, plan_part, standing_for
 from skewless.standing.states_retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.states_store import (
     Fingerprint,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulation import Simulation
+from skewless.bounds import run_certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.documents.step_documents import AS_IT_RAN, Savings
 from skewless.replay.replay import replay
 from skewless.replay.savings import longest_seconds, savings_of
-from skewless.run.certificate import run_certificate
 from skewless.run.directory import SAVINGS, STAGE_REPORT, RunDirectory, stage_step
 from skewless_lake import publication as replays
 from skewless_lake.publication import keep_savings

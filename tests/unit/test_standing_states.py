@@ -23,8 +23,16 @@ from skewless.errors import DocumentError
 from skewless.run.directory import RunDirectory
 from skewless.run.storage import Storage
 from skewless.spec.part import Part, parts_until
-from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
-from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
+from skewless.standing.parts import (
+    RANK_END,
+    FoundFile,
+    counted_files,
+    keep_part,
+    next_version,
+    plan_part,
+    rank_runs,
+    ranks_between,
+)
 from skewless.standing.states_retention import StatesLimits, doomed_states, held_parts, pin, remove_states
 from skewless.standing.states_store import Fingerprint, Numbered, StatesStore
 from tests.tiers import mostly_long

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.spec.part import Part, part_place, parts_between, parts_until
-from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
+from skewless.standing.parts import FoundFile, Listed, changed_parts, covered_parts
 
 DAY = Part(dt.date(2026, 11, 20))
 

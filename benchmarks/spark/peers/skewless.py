@@ -20,9 +20,9 @@ import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks.spark.cell import Cell, Place
+from skewless.bounds import run_certificate
 from skewless.documents.stage_report import StageReport
 from skewless.publication.publish import require_passed
-from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from skewless.documents.comparison import Comparison, DifferingKey, Sides
+from skewless.documents.quality import Comparison, DifferingKey, Sides
 from skewless.errors import InputError, RunDirectoryError, without_secrets
 from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless_lake.publication import keep_savings

@@ -24,7 +24,7 @@ from skewless.run.objects.location import as_written
 from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec
-from skewless.standing.changes import FileName, Listed, changed_parts, covered_parts
+from skewless.standing.parts import FileName, Listed, changed_parts, covered_parts
 from skewless_lake.publication import published_parts
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.sources.locations import output_location

@@ -19,7 +19,7 @@ from skewless.documents.window import InputFile
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless.run.storage import content_checksum
-from skewless.standing.changes import FoundFile
+from skewless.standing.parts import FoundFile
 from skewless_spark.sources.formats.input_files import in_threads
 
 #: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.

@@ -15,7 +15,7 @@ from skewless.documents.job import Job
 from skewless.documents.window import JobWindow
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.spec.result import WINDOW_COLUMN
-from skewless.standing.changes import rank_runs
+from skewless.standing.parts import rank_runs
 from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate

@@ -26,8 +26,7 @@ from skewless.publication.places import beside_output
 from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec
-from skewless.standing.changes import FileName, FoundFile
-from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part
+from skewless.standing.parts import FileName, FoundFile, counted_files, follow_rewrites, keep_part, plan_part
 from skewless.standing.states_store import (
     Numbered,
     StatesStore,

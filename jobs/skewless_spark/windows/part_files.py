@@ -15,7 +15,7 @@ from skewless.run.storage import content_checksum
 from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part
 from skewless.spec.spec import JobSpec
-from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
+from skewless.standing.parts import FileName, FoundFile, Rewrite, standing_for
 from skewless_spark.sources import input_columns
 from skewless_spark.sources.formats.input_files import as_glob, find, in_threads, open_input
 from skewless_spark.sources.identity import listed_file, verdict

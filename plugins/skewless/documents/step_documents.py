@@ -153,7 +153,7 @@ class Replayed(Document):
     Attributes:
         policy: its name, or ``as it ran``.
         makespan_over_bound: the sum of the stages' makespans in rows, over the best there could be
-            (``skewless.run.certificate``); at least 1. None, as the next three, of a run as it ran
+            (``skewless.bounds``); at least 1. None, as the next three, of a run as it ran
             if nobody counted the rows of its tasks.
         error: by which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that
             was measured on runs like this; 0 where it is exact.

@@ -25,7 +25,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from skewless.bounds import makespan
+from skewless.bounds import makespan, run_certificate
 from skewless.columns import column
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
@@ -39,7 +39,6 @@ from skewless.replay.savings import Backlog, Layout
 from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import VirtualTask
-from skewless.run.certificate import run_certificate
 
 #: By which part of it a replayed makespan may be too low or too high where keys come in an order: 18 % was seen. No
 #: document says in which order the rows of a task came, so it is said of each replay that has a backlog.

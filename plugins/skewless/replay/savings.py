@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from skewless.bounds import NEAR, NOT_MEASURED, makespan
+from skewless.bounds import NEAR, NOT_MEASURED, makespan, run_certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.documents.step_documents import PLAIN, Replayed, Savings
@@ -14,7 +14,6 @@ from skewless.errors import PlanError, SpecError
 from skewless.planner.forecast.expected_rows import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
-from skewless.run.certificate import run_certificate
 
 #: A time is told if it is within this part of what a run takes: not where a replay may be further off, or where rows of
 #: some keys take longer than others.

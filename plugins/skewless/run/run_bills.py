@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from pydantic import Field, JsonValue, ValidationError
 
+from skewless.bounds import run_certificate
 from skewless.document import Frozen, sentence_of
 from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.step_documents import RunBill, Savings, StepBill, StepTimes
 from skewless.errors import SkewlessError, SpecError
-from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.folder import folders_in, folders_of_jobs
 from skewless.run.objects.location import as_written

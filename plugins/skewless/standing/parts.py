@@ -1,17 +1,220 @@
-"""What a run does about one part of its window, and the version of the part's states that follows from it."""
+"""What changed in a part since its states or a result were made, and what a run does about it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
 from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import InputError
 from skewless.spec.part import Part, part_place
-from skewless.standing.changes import Difference, FileName, FoundFile, Rewrite, change_set, ranks_between, standing_for
 from skewless.standing.states_store import Numbered
+
+
+class FoundFile(NamedTuple):
+    """A file as it is listed now: see ``InputFile``."""
+
+    path: str
+    size_bytes: int
+    version: str
+
+
+class ChangeSet(NamedTuple):
+    """What is to be done about a part.
+
+    Attributes:
+        reused: the files whose states are kept, as they are known.
+        read: the paths of the files to be reduced, in order.
+        anew: whether the part is reduced anew, from all of its files: then nothing is reused.
+        late: the paths of the files that were added or have other content, in order.
+    """
+
+    reused: tuple[SeenFile, ...]
+    read: tuple[str, ...]
+    anew: bool
+    added: int
+    replaced: int
+    removed: int
+    reasons: tuple[str, ...]
+    late: tuple[str, ...] = ()
+
+
+#: Says what tells a file from the one that the states know; empty if it is the same.
+Difference = Callable[[SeenFile, FoundFile], str]
+
+
+def change_set(
+    found: Sequence[FoundFile], known: PartVersion | None, difference: Difference, *, in_order: bool = False
+) -> ChangeSet:
+    """Compare the files of a part with those that its newest states were made of.
+
+    Files that came are reduced, and their states are merged with those that are kept. If a file was replaced or
+    removed, its rows cannot be taken out of the states: the part is reduced anew. So it is if files came and
+    rows must be seen in order, as those that came may lie between the others.
+    """
+    present = sorted(found)
+    if known is None:
+        paths = tuple(one.path for one in present)
+        return ChangeSet(
+            (), paths, anew=True, added=len(paths), replaced=0, removed=0, reasons=("no states of it yet",)
+        )
+    before = {one.path: one for one in known.files}
+    differ = {one.path: difference(before[one.path], one) for one in present if one.path in before}
+    replaced = {path: why for path, why in differ.items() if why}
+    added = [one.path for one in present if one.path not in before]
+    removed = [path for path in before if path not in differ]
+    told = [f"{path} was replaced: {why}" for path, why in replaced.items()]
+    told += [f"{path} was removed" for path in removed]
+    told += [f"{path} was added{', and rows must be seen in order' if in_order else ''}" for path in added]
+    anew = bool(replaced or removed or (in_order and added))
+    return ChangeSet(
+        reused=() if anew else tuple(before[one.path] for one in present if one.path in before),
+        read=tuple(one.path for one in present) if anew else tuple(added),
+        anew=anew,
+        added=len(added),
+        replaced=len(replaced),
+        removed=len(removed),
+        reasons=tuple(told[:MOST_REASONS]),
+        late=tuple(one.path for one in present if one.path not in before or one.path in replaced),
+    )
+
+
+#: Between the units of a part, so that a late file can be put between two of them; and the first number that is none.
+RANK_STEP, RANK_END = 1 << 8, 1 << 29
+
+
+def ranks_between(known: Sequence[SeenFile], units: Sequence[tuple[str, int]]) -> dict[str, tuple[int, ...]] | None:
+    """Places for so many units of new files among those of known files, by paths; None if there is no room."""
+    merged = sorted([*((one.path, 0, one.ranks) for one in known), *((path, count, ()) for path, count in units)])
+    found: dict[str, tuple[int, ...]] = {}
+    last, waiting = -1, list[tuple[str, int]]()
+    for path, count, ranks in [*merged, ("", 0, (RANK_END,))]:
+        if not ranks:
+            waiting.append((path, count))
+            continue
+        needed = sum(one for _, one in waiting)
+        room = ranks[0] - last - 1
+        if needed > room:
+            return None
+        step = min(RANK_STEP, (room + 1) // (needed + 1)) if needed else 0
+        at = last
+        for one, of_one in waiting:
+            found[one] = tuple(at + step * (number + 1) for number in range(of_one))
+            at += step * of_one
+        last, waiting = ranks[-1], []
+    return found
+
+
+class RankRun(NamedTuple):
+    """Units in a row whose places are evenly spaced.
+
+    Attributes:
+        first: the ordinal of the first of them; they end where the next run begins.
+        base: the place of the first one among the units of all parts: ``RANK_END`` for each part, and its rank.
+    """
+
+    first: int
+    base: int
+    step: int
+
+
+def rank_runs(window: JobWindow) -> list[RankRun]:
+    """The places of all units of a run, in the order of their ordinals, as few runs as possible."""
+    runs: list[RankRun] = []
+    for part in window.parts:
+        places = [part.place * RANK_END + rank for rank in part.ranks]
+        at = 0
+        while at < len(places):
+            step = places[at + 1] - places[at] if at + 1 < len(places) else 1
+            runs.append(RankRun(part.units[0] + at, places[at], step))
+            at += 1
+            while at < len(places) and places[at] - places[at - 1] == step:
+                at += 1
+    return runs
+
+
+# Files of a table that hold the rows of others: compaction changes no row, and the states of the old files stand.
+
+
+class FileName(NamedTuple):
+    """What names the rows of a file of a table for ever: its path, and the version that tells which are deleted."""
+
+    path: str
+    version: str
+
+
+class Rewrite(NamedTuple):
+    """A commit that says of itself that it changed no row: the files of a part before and after it."""
+
+    before: frozenset[FileName]
+    after: frozenset[FileName]
+
+
+class Standing(NamedTuple):
+    """What became of the files that states were made of.
+
+    Attributes:
+        covered: files that hold just the rows of the states, together with the lost ones.
+        lost: files that are gone or changed, whose rows are not in others.
+    """
+
+    covered: frozenset[FileName]
+    lost: frozenset[FileName]
+
+
+def standing_for(known: Iterable[FileName], rewrites: Sequence[Rewrite]) -> Standing:
+    """Follow the files of a part through rewrites, oldest first; some may be missing.
+
+    Files never change, so it does not matter what was committed between two rewrites: a file that is there before one
+    has the rows that it always had. A rewrite that mixes files of the states with others cannot be followed.
+    """
+    covered, lost = set(known), set[FileName]()
+    for one in rewrites:
+        lost |= covered - one.before
+        covered &= one.before
+        old, new = one.before - one.after, one.after - one.before
+        if old and old <= covered:
+            covered = covered - old | new
+        else:
+            lost |= covered & old
+            covered -= old
+    return Standing(frozenset(covered), frozenset(lost))
+
+
+class Listed(NamedTuple):
+    """A part as it is listed now, and what compares the contents of two of its files of one path."""
+
+    files: Sequence[FoundFile]
+    difference: Difference
+
+
+_GONE = Listed((), lambda _, __: "")
+
+
+def covered_parts(window: JobWindow) -> list[str]:
+    """The names of all parts that a window covers, with files and without."""
+    return sorted([*window.missing, *(part.name for part in window.parts)])
+
+
+def changed_parts(window: JobWindow, now: Mapping[str, Listed]) -> dict[str, tuple[str, ...]]:
+    """The parts that are not as the result of a window was made of them, each with the reasons, in words."""
+    changed = {}
+    for part in window.parts:
+        was = PartVersion(
+            part=part.name, fingerprint=window.fingerprint, run="", files=part.files, rows=0, states=()
+        )  # fmt: skip
+        listed = now.get(part.name, _GONE)
+        changed[part.name] = change_set(listed.files, was, listed.difference).reasons
+    # Of all parts, those that nobody knew of count, too.
+    covers_all = window.windows[-1].length is None
+    older = [name for name in now if name < window.parts[-1].name] if covers_all else []
+    for name in {*window.missing, *older} - changed.keys():
+        came = sorted(now.get(name, _GONE).files)
+        changed[name] = (f"{came[0].path} came, the first of {len(came):,} files",) if came else ()
+    return {name: changed[name] for name in sorted(changed) if changed[name]}
+
 
 #: Cuts files, given by their paths, into units.
 Cut = Callable[[Sequence[str]], Sequence[Unit]]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from skewless.documents.comparison import Comparison
-from skewless.documents.quality import State
+from skewless.documents.quality import Comparison, State
 from skewless.documents.step_documents import StepTimes
 from skewless.errors import SkewlessError, counted
 from skewless.run.directory import RunDirectory

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from skewless.documents.comparison import Comparison
+from skewless.bounds import StageFigures, certificate_of
 from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
-from skewless.documents.quality import State
+from skewless.documents.quality import Comparison, State
 from skewless.documents.step_documents import (
     AS_IT_RAN,
     ERROR_WORDS,
@@ -31,7 +31,6 @@ from skewless.publication.records import (
     state_of,
     superseded_by,
 )
-from skewless.run.certificate import StageFigures, certificate_of
 from skewless.run.directory import COMPARISON_STEP, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TIMES, TimeLine, times_of, times_of_step, waterfall, work_seconds
