@@ -86,6 +86,9 @@ def test_each_grant_has_a_higher_number_also_after_a_release(store: OvertakenOnc
         fence.release(store, grant)
         assert not fence.read(store, PARTITION).kept, "what was asked under a grant ends with it"
     assert numbers == [1, 2, 3]
+    fence.keep(store, take(store, "dies"))
+    take(store, "heir")
+    assert not fence.read(store, PARTITION).kept
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_one_that_was_stopped_and_wakes_writes_nothing(begin: Begin, address: st
     first.process.send_signal(signal.SIGSTOP)
     second = begin()
     assert second.said("granted") == "granted 2\n"
+    assert len(open_store(address).scan()) == 2, "the partition, and the one that holds it: the other is forgotten"
     first.tell("commit late")
     first.process.send_signal(signal.SIGCONT)
     assert "expected fencing number 1" in first.said("refused")

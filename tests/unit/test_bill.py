@@ -45,8 +45,9 @@ def test_held_is_used_idle_and_lost_to_skew_and_more_than_was_held_is_no_bill() 
     amounts = night().counted
     assert amounts == Amounts(held=100.0, used=60.0, idle=10.0, skew=30.0, shuffle_bytes=1_000, spilled_bytes=0)
     assert Amounts.total([amounts, amounts]).held == 200.0
+    step_bill(held_seconds=89.98)  # Spark rounds to a millisecond: of 8 tasks and 4 cores, at the begin and at the end
     with pytest.raises(ValidationError, match="core-seconds that were held"):
-        step_bill(held_seconds=89.0)
+        step_bill(held_seconds=89.97)
 
 
 class Ticks:
@@ -75,13 +76,14 @@ def test_the_try_that_committed_counts_and_the_others_are_lost(tmp_path: Path) -
     tried(run, "stage 0", stage, commits=True)
     tried(run, "merge", RESULT_STEP, commits=True)
     tried(run, "compare", COMPARISON_STEP, commits=True)
-    Path(run.new_attempt(stage).path("")).mkdir()
+    for place in (stage, RESULT_STEP):
+        Path(run.new_attempt(place).path("")).mkdir()
     found = bill_of(run)
     places = {"compare": COMPARISON_STEP, "merge": RESULT_STEP, "stage 0": stage}
     attempts = {name: (run.committed(place).attempt,) for name, place in places.items()}
     assert {name: bill.attempts for name, bill in found.steps} == attempts
     assert [name for name, _ in found.lost] == ["stage 0", "stage 0"]
-    assert (found.unknown, found.lost_seconds, found.held) == (1, 200.0, 500.0)
+    assert (found.unknown, found.lost_seconds, found.held) == (2, 200.0, 500.0)
 
 
 def test_of_clusters_that_share_a_stage_each_counts(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from skewless.documents.commit import CommittedFile
+from skewless.documents.stage_report import StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.publication.records import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
 from skewless.publication.retention import Fate, Limits, enact_fate, fates
 from skewless.routing.plan import WHOLE_WEIGHT
-from skewless.run.directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.directory import QUALITY_STEP, RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
 from tests.processes import side_by_side
 from tests.unit.synthetic import job, report
 
@@ -49,6 +50,10 @@ def _run(
         result = run.new_attempt(RESULT_STEP)
         _data(result.path("part.parquet"))
         result.commit([], {"rows": 10, "keys": 1})
+        quality = run.new_attempt(QUALITY_STEP)
+        _data(quality.path("kept/part.parquet"))
+        quality.write(STAGE_REPORT, report(plan, {"a": 10}))
+        quality.commit([], {})
     if published:
         run.write_once(PUBLISHED, Publication(path=published_path(frozen), rows=10, keys=1, turn=frozen.turn))
         _show(run)
@@ -109,23 +114,16 @@ def newest(tmp_path: Path) -> Path:
 def test_of_an_old_run_whose_result_is_the_published_one_only_the_documents_stay(newest: Path) -> None:
     run = _run(newest, "old", day=1, age=90)
     fate = _of(newest, "old")
-    assert (fate.action, len(fate.files), fate.size_bytes) == ("thin", 2, 200)
+    assert (fate.action, len(fate.files), fate.size_bytes) == ("thin", 3, 300)
+    assert fate.sentence == f"thin {fate.location} (3 files, 300 bytes): {fate.reason}"
     enact_fate(fate)
     assert not list((newest / "clicks" / "old").rglob("*.parquet"))
     assert run.report(0).processed_rows == 10
     assert run.plan(0).epoch == 0
     assert run.committed(RESULT_STEP).counts["keys"] == 1
-    assert _of(newest, "old").action == "keep"
-
-
-def test_a_run_whose_day_was_published_again_goes_whole(newest: Path) -> None:
-    _run(newest, "first", day=1, age=90)
-    _run(newest, "again", day=1, age=80)
-    fate = _of(newest, "first")
-    assert fate.action == "remove"
-    assert _of(newest, "again").action == "thin"
-    enact_fate(fate)
-    assert not (newest / "clicks" / "first").exists()
+    assert run.committed_document(run.committed(QUALITY_STEP), STAGE_REPORT, StageReport).processed_rows == 10
+    only_documents = "its result is the published one, and only documents are left of it"
+    assert _of(newest, "old").sentence == f"keep {fate.location}: {only_documents}"
 
 
 def test_the_published_run_is_the_one_that_the_published_folder_names_whatever_files_say_of_their_age(
@@ -136,6 +134,8 @@ def test_the_published_run_is_the_one_that_the_published_folder_names_whatever_f
     _run(newest, "again", day=1, age=90)
     _show(first)
     assert (_of(newest, "first").action, _of(newest, "again").action) == ("thin", "remove")
+    enact_fate(_of(newest, "again"))
+    assert not (newest / "clicks" / "again").exists()
 
 
 def test_a_run_that_was_superseded_goes_whole(newest: Path) -> None:
@@ -336,6 +336,12 @@ def test_the_newest_runs_of_hours_are_those_of_the_last_hours(newest: Path) -> N
         _touch(run, dt.timedelta(days=60 + int(hour)))  # the last hour was touched first
     kept = {name for name in _actions(newest) if "warm start" in _of(newest, name).reason}
     assert kept == {"hour-05", "hour-04"}
+
+
+def test_the_newest_runs_of_a_day_are_those_that_were_touched_last(newest: Path) -> None:
+    for name, age in (("a", 61), ("b", 62), ("c", 60)):
+        _run(newest, name, day=22, age=age)
+    assert {name for name in _actions(newest) if "warm start" in _of(newest, name).reason} == {"a", "c"}
 
 
 def test_a_day_that_another_run_of_the_turn_has_published_keeps_nothing_of_this_one(newest: Path) -> None:

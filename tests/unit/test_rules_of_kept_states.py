@@ -64,6 +64,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "the header": {"input": {**SPEC["input"], "options": {"header": True}}},
     "the delimiter": {"input": {**SPEC["input"], "options": {"header": False, "sep": ";"}}},
     "the columns of a file": {"input": {**SPEC["input"], "columns": {"before": "int", "page": "string", "ms": "int"}}},
+    "the order of columns": {"input": {**SPEC["input"], "columns": {"ms": "int", "page": "string"}}},
     "an option": {"aggregates": {**SPEC["aggregates"], "shape": {**SPEC["aggregates"]["shape"], "bins": 9}}},
     "the column of an aggregate": {
         "aggregates": {"n": {"function": "count", "column": "ms"}, **dict([*SPEC["aggregates"].items()][1:])}
@@ -102,12 +103,16 @@ def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
         "the code of 'count'": fingerprint(code="1"),
         "the version of Spark": fingerprint(engine="4.4.0"),
         "the type of input column 'ms'": fingerprint(inputs={"ms": "int"}),
+        "the names and order of aggregates": fingerprint(SHAPES["the order of aggregates"]),
     }
     for what, other in changes.items():
         assert why_anew(str(tmp_path), other) == f"its states begin anew, as this changed: {what}"
     # What shapes no state: where the result goes, how rows are routed, how many parts there are, a patch of Spark.
     alike = {"window": 9, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
     assert fingerprint(alike, engine="4.3.1") == first
+    assert len({Fingerprint(shapes={"n": str(number)}).name for number in range(3_000)}) == 3_000
+    assert changes["the type of input column 'ms'"].types_of_input == {"ms": "int"}
+    assert first.types_of_input == {"page": "string"}
 
 
 CODE = """'A page.'

@@ -265,6 +265,8 @@ def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path:
     assert (part.ignored_files, part.ignored_rows) == (3, 14)
     assert not part.changed
     assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: [], {}).ignored_rows is None
+    rest = part.model_copy(update={"name": DAYS[1], "ignored_rows": None})
+    assert [JobWindow.model_construct(parts=parts).ignored_rows for parts in ((part, part), (part, rest))] == [28, None]
     # The night after: only what came or was changed since is opened to be counted.
     own = WindowPart(name="2026-11-02", place=1)
     night = JobWindow(store="s", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=(part, own))
