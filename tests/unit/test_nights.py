@@ -1,4 +1,4 @@
-"""Bands of the nights around a run, how often they are left, and when a day is final."""
+"""Bands of nights and how often they are left, when a day is final, and what a spec expects of its input."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.documents.job import Job
+from skewless.documents.job import InputFacts, Job
 from skewless.documents.ledger import Ledger, PartLine
 from skewless.documents.nights import MOST_NIGHTS, Band, Bands, Finality, JobNights, Measured, Night
+from skewless.documents.quality import Check
 from skewless.documents.window import JobWindow, WindowPart, WindowSpan
-from skewless.errors import RunDirectoryError
+from skewless.errors import RunDirectoryError, SpecError
 from skewless.history.bands import (
     FEWEST,
     KEPT,
+    NULLS,
     WITHIN,
     Figure,
     NightsStore,
     Usual,
+    check_input_expectations,
     failed_checks,
+    input_checks,
     judged,
     shape_of,
     usual,
@@ -36,6 +40,7 @@ from skewless.history.finality import finality_of, tells_finality, with_night, w
 from skewless.spec.part import Part, part_place
 from skewless.spec.reading import parse_spec
 from skewless.spec.result import Quality, Window
+from skewless.spec.spec import JobSpec
 from tests.seasons import BEGIN, END, SEASONS, left, measured
 from tests.unit import synthetic
 
@@ -349,3 +354,52 @@ def test_a_band_is_told_in_one_line() -> None:
     assert band.sentence == "rows: 48,210; usual for the weekday, by 56 nights: 88,134 to 107,012, about 97,115"
     share = band.model_copy(update={"share": True, "value": 0.01, "low": 0.0, "middle": 0.001, "high": 0.002})
     assert share.sentence.startswith("rows: 1.000%; usual")
+
+
+FACTS = InputFacts(columns={"user": "string", "n": "decimal(10,2)"}, nulls={"user": 30}, rows=1000)
+TYPED, ROWS = "expect_column_values_to_be_of_type", "expect_table_row_count_to_be_between"
+EXISTS = "expect_column_to_exist"
+
+
+def checked(kind: str, kwargs: dict[str, Any], facts: InputFacts = FACTS) -> Check:
+    quality = Quality.model_validate({"input": [{"type": kind, "kwargs": kwargs, "severity": "warn"}]})
+    job = synthetic.job([])
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"quality": quality}), "facts": facts})
+    (check,) = input_checks(job)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "verdict", "observed"),
+    [
+        (EXISTS, {"column": "user"}, "passed", "string"),
+        (EXISTS, {"column": "User"}, "warned", "none"),
+        (TYPED, {"column": "n", "type_": "DECIMAL(10, 2)"}, "passed", "decimal(10,2)"),
+        (TYPED, {"column": "n", "type_": "decimal(10,3)"}, "warned", "decimal(10,2)"),
+        (TYPED, {"column": "m", "type_": "none"}, "warned", "none"),
+        (NULLS, {"column": "user", "mostly": 0.97}, "passed", "30"),
+        (NULLS, {"column": "user", "mostly": 0.971}, "warned", "30"),
+        (NULLS, {"column": "m"}, "warned", "none"),
+        (NULLS, {"column": "n", "mostly": 0}, "failed", ""),
+        (ROWS, {"min_value": 1000, "max_value": 1000}, "passed", "1,000"),
+        (ROWS, {"min_value": 1001}, "warned", "1,000"),
+        (ROWS, {"max_value": 999}, "warned", "1,000"),
+    ],
+)
+def test_each_expectation_holds_or_does_as_its_severity_says_and_what_is_not_known_fails(
+    kind: str, kwargs: dict[str, Any], verdict: str, observed: str
+) -> None:
+    check = checked(kind, kwargs)
+    assert (check.verdict, check.observed, check.subject) == (verdict, observed, "input")
+
+
+def test_rows_that_nobody_has_counted_fail() -> None:
+    assert checked(ROWS, {}, InputFacts()).verdict == "failed"
+
+
+def test_rows_behind_a_map_are_not_compared_with_those_of_kept_states() -> None:
+    given = {"window": 3, "map": {"select": ["key"]}, "quality": {"input": [{"type": ROWS, "kwargs": {}}]}}
+    spec = JobSpec.model_validate({**synthetic.spec().model_dump(mode="json"), "input": {"path": "in/{date}"}, **given})
+    with pytest.raises(SpecError, match=r"quality.input.0.type: expected no map, as kept states"):
+        check_input_expectations(spec, "spec")
+    check_input_expectations(spec.model_copy(update={"map": None}), "spec")

@@ -16,7 +16,7 @@ from tests.conftest import TURNS, UNTIL, changed_files, in_turn
 from tests.processes import side_by_side
 
 ROOT = Path(__file__).parents[2]
-FILES = ("tests/unit/test_token_moves.py", "tests/unit/test_ledger.py", "tests/unit/test_ring.py")
+FILES = ("tests/unit/test_policies.py", "tests/unit/test_ledger.py", "tests/unit/test_ring.py")
 
 
 def said(until: float, *options: str) -> str:
