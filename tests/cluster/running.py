@@ -46,23 +46,8 @@ IMAGE_ENVIRONMENT = {
 _OF_THE_MACHINE = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "TZ")
 
 
-@dataclass(frozen=True)
-class Home:
-    """The folder of a cluster, with the folders of volumes and image below it."""
-
-    folder: Path
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "running.json"
-
-    @property
-    def secrets(self) -> Path:
-        return self.folder / ".env"
-
-    @property
-    def output(self) -> Path:
-        return self.folder / "output"
+#: Below the folder of a cluster, beside volumes and image: its processes; passwords and keys; what each service prints.
+STATE, SECRETS, OUTPUT = "running.json", ".env", "output"
 
 
 @dataclass(frozen=True)
@@ -95,17 +80,17 @@ class Cluster:
         send(self.sessions[service].processes(), signal.SIGKILL)
 
 
-def describe(home: Home, variables: Mapping[str, str], change: Change = dict) -> tuple[dict[str, Service], Topology]:
+def describe(home: Path, variables: Mapping[str, str], change: Change = dict) -> tuple[dict[str, Service], Topology]:
     """The services of the compose file, changed if so wanted, and the same services as programs of this machine."""
     services = change(read_composition(COMPOSE_FILE, variables))
 
     def port(published: int | None) -> int:
         return published if published is not None and port_free(published) else free_port()
 
-    return services, lay_out(services, PROJECT, home.folder, port)
+    return services, lay_out(services, PROJECT, home, port)
 
 
-def start(home: Home, tell: Callable[[str], None], change: Change = dict) -> Cluster:
+def start(home: Path, tell: Callable[[str], None], change: Change = dict) -> Cluster:
     """Start all services, each when those it waits for are healthy; they outlive this process.
 
     ``change`` makes other services of those in the compose file, such as workers of another executor.
@@ -114,13 +99,13 @@ def start(home: Home, tell: Callable[[str], None], change: Change = dict) -> Clu
         ClusterError: something does not start; what was started is stopped again.
     """
     stop(home)  # what is left of one that was killed
-    for folder in (home.folder, home.output):
+    for folder in (home, home / OUTPUT):
         folder.mkdir(parents=True, exist_ok=True)
-    home.folder.chmod(0o711)  # PostgreSQL's user passes through
+    home.chmod(0o711)  # PostgreSQL's user passes through
     services, topology = describe(home, variables(home), change)
     for mount in {mount.source for one in services.values() for mount in one.mounts if mount.named}:
-        (home.folder / mount).mkdir(exist_ok=True)
-    (home.folder / "airflow").mkdir(exist_ok=True)
+        (home / mount).mkdir(exist_ok=True)
+    (home / "airflow").mkdir(exist_ok=True)
     programs: dict[str, Service] = {}
     begun: dict[str, Session] = {}
     layers: dict[str, int] = {}
@@ -130,11 +115,11 @@ def start(home: Home, tell: Callable[[str], None], change: Change = dict) -> Clu
             if condition == "service_healthy":
                 _await_health(home, programs[other], begun[other])
                 tell(other)
-        begun[name] = begin(program.command, program.environment, home.folder, home.output / f"{name}.log")
+        begun[name] = begin(program.command, program.environment, home, home / OUTPUT / f"{name}.log")
         layers[name] = 1 + max((layers[other] for other in program.after), default=0)
         signals = {other: programs[other].stop_signal for other in begun}
         cluster = Cluster(begun, signals, layers, topology.ports)
-        home.state.write_text(json.dumps(asdict(cluster)))
+        (home / STATE).write_text(json.dumps(asdict(cluster)))
         if program.once:
             _await_success(home, name, begun[name])
             tell(name)
@@ -145,7 +130,7 @@ def start(home: Home, tell: Callable[[str], None], change: Change = dict) -> Clu
     return cluster
 
 
-def stop(home: Home) -> bool:
+def stop(home: Path) -> bool:
     """Stop the cluster, a service before those that it waits for; whether anything was running."""
     found = _recorded(home)
     if found is None:
@@ -155,27 +140,27 @@ def stop(home: Home) -> bool:
         mine = [name for name, depth in found.layers.items() if depth == layer and name in found.sessions]
         ask({found.sessions[name]: signal.Signals[found.stop_signals[name]] for name in mine}, STOP_SECONDS)
         end([found.sessions[name] for name in mine], STOP_SECONDS)
-    home.state.unlink(missing_ok=True)
+    (home / STATE).unlink(missing_ok=True)
     return was_running
 
 
-def variables(home: Home) -> dict[str, str]:
+def variables(home: Path) -> dict[str, str]:
     """The values of the compose file's variables: the secrets in ``.cluster/.env``, overridden by the environment.
 
     The first call makes the secrets.
     """
     made = subprocess.run(  # our own script
-        [sys.executable, str(PROJECT / "deploy" / "docker" / "make_env.py"), str(home.secrets)],
+        [sys.executable, str(PROJECT / "deploy" / "docker" / "make_env.py"), str(home / SECRETS)],
         capture_output=True,
         check=False,
     )
     if made.returncode:
-        raise ClusterError(f"file {home.secrets}", "one that can be written", made.stderr.decode().strip())
-    lines = (line.partition("=") for line in home.secrets.read_text(encoding="utf-8").splitlines())
+        raise ClusterError(f"file {home / SECRETS}", "one that can be written", made.stderr.decode().strip())
+    lines = (line.partition("=") for line in (home / SECRETS).read_text(encoding="utf-8").splitlines())
     return {**{name: value for name, _, value in lines}, **os.environ}
 
 
-def password(home: Home) -> str:
+def password(home: Path) -> str:
     return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
 
 
@@ -194,11 +179,11 @@ def on_this_machine(program: Service) -> Service:
     return postgres.program(whole)
 
 
-def _await_health(home: Home, program: Service, session: Session) -> None:
+def _await_health(home: Path, program: Service, session: Session) -> None:
     """Repeat the health check of a service until it succeeds."""
     begun = time.monotonic()
     while subprocess.run(  # the command is from our compose file
-        program.health, env=dict(program.environment), cwd=home.folder, capture_output=True, check=False
+        program.health, env=dict(program.environment), cwd=home, capture_output=True, check=False
     ).returncode:
         passed, alive = time.monotonic() - begun, session.leads()
         if not alive or passed > START_SECONDS:
@@ -207,7 +192,7 @@ def _await_health(home: Home, program: Service, session: Session) -> None:
         time.sleep(1)
 
 
-def _await_success(home: Home, name: str, session: Session) -> None:
+def _await_success(home: Path, name: str, session: Session) -> None:
     try:
         code = psutil.Process(session.pid).wait(START_SECONDS)
     except psutil.NoSuchProcess:
@@ -222,9 +207,9 @@ def _await_success(home: Home, name: str, session: Session) -> None:
         raise ClusterError(f"service {name}", "exit code 0", f"{int(code)}; {_last_words(home, name)}")
 
 
-def _recorded(home: Home) -> Cluster | None:
+def _recorded(home: Path) -> Cluster | None:
     try:
-        held = json.loads(home.state.read_text())
+        held = json.loads((home / STATE).read_text())
         sessions = {name: Session(**one) for name, one in held["sessions"].items()}
         ports = {int(inside): here for inside, here in held["ports"].items()}
         return Cluster(sessions, held["stop_signals"], held["layers"], ports)
@@ -232,7 +217,7 @@ def _recorded(home: Home) -> Cluster | None:
         return None
 
 
-def _last_words(home: Home, name: str) -> str:
-    file = home.output / f"{name}.log"
+def _last_words(home: Path, name: str) -> str:
+    file = home / OUTPUT / f"{name}.log"
     lines = file.read_text(errors="replace").splitlines() if file.exists() else []
     return f"the end of {file}:\n" + "\n".join(lines[-15:]) + "\n"

@@ -13,21 +13,21 @@ import pytest
 import yaml
 
 from tests.cluster import running
-from tests.cluster.running import Cluster, Home
+from tests.cluster.running import Cluster
 
 
 @contextmanager
-def home_of_tests() -> Iterator[Home]:
+def home_of_tests() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="skewless-cluster-"))
     folder.chmod(0o755)
-    yield Home(folder)
+    yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def started(home: Home, job: Mapping[str, Any], settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def started(home: Path, job: Mapping[str, Any], settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """The cluster, with one job in its catalog and no demo."""
-    catalog = home.folder / "catalog"
+    catalog = home / "catalog"
     catalog.mkdir()
     (catalog / f"{job['name']}.yaml").write_text(yaml.safe_dump(dict(job)))
     setting = {

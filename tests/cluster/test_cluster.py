@@ -25,7 +25,7 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from tests.airflow_rest import FINISHED_RUN, AirflowRest
 from tests.cluster import running
-from tests.cluster.running import Cluster, Home
+from tests.cluster.running import OUTPUT, SECRETS, Cluster
 from tests.cluster.started import home_of_tests, started
 from tests.cluster.words import write_words
 from tests.listening import LOOPBACK, listening
@@ -49,7 +49,7 @@ KILLED_IN = "stage_01.run"
 
 
 class Night(NamedTuple):
-    home: Home
+    home: Path
     cluster: Cluster
     run_id: str
     state: str
@@ -58,30 +58,30 @@ class Night(NamedTuple):
 
     @property
     def run(self) -> RunDirectory:
-        return RunDirectory(f"{self.home.folder}/data/runs/{JOB}/{safe_run_id(self.run_id)}")
+        return RunDirectory(f"{self.home}/data/runs/{JOB}/{safe_run_id(self.run_id)}")
 
 
 @pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
+def home() -> Iterator[Path]:
     with home_of_tests() as home:
         yield home
 
 
 @pytest.fixture(scope="module")
-def cluster(home: Home) -> Iterator[Cluster]:
-    write_words(home.folder / "data" / "words", COUNTS, files=16)
+def cluster(home: Path) -> Iterator[Cluster]:
+    write_words(home / "data" / "words", COUNTS, files=16)
     with started(home, SPEC) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def night(home: Home, cluster: Cluster) -> Night:
+def night(home: Path, cluster: Cluster) -> Night:
     with AirflowRest(cluster.url, running.USER, running.password(home)) as rest:
         rest.wait_for_dag(JOB, 120)
         run_id = rest.trigger(JOB)
         rest.set_paused(JOB, False)
         # The attempt has begun to write: its tasks are running on the workers.
-        begun = home.folder / "data" / "runs" / JOB / safe_run_id(run_id) / "stages" / "0001" / "attempts"
+        begun = home / "data" / "runs" / JOB / safe_run_id(run_id) / "stages" / "0001" / "attempts"
         _await(lambda: begun.is_dir() and any(begun.iterdir()), 480, lambda: f"stage 1; {_told(home, rest, run_id)}")
         working = [app for app in _master(cluster)["activeapps"] if app["name"].startswith(JOB)]
         cluster.kill("spark-worker-1")
@@ -107,9 +107,9 @@ def test_the_worker_was_lost_in_the_middle_of_the_stage(night: Night) -> None:
 
 def test_the_published_counts_are_those_of_a_counter(night: Night) -> None:
     words: collections.Counter[str] = collections.Counter()
-    for file in (night.home.folder / "data" / "words").glob("*.parquet"):
+    for file in (night.home / "data" / "words").glob("*.parquet"):
         words.update(pq.read_table(file)["word"].to_pylist())
-    (published,) = (night.home.folder / "data" / "published" / "words").glob("date=*")
+    (published,) = (night.home / "data" / "published" / "words").glob("date=*")
     table = pq.read_table(published, partitioning=None)
     assert dict(zip(table["word"].to_pylist(), table["occurrences"].to_pylist(), strict=True)) == words
     totals = {word: len(word) * rows for word, rows in words.items()}
@@ -170,15 +170,15 @@ def test_the_pages_of_a_run_are_for_those_who_may_read_its_dag(
 
 
 def test_secrets_are_in_no_output_and_no_command_line(night: Night) -> None:
-    secrets = [line.partition("=")[2] for line in night.home.secrets.read_text().splitlines()]
+    secrets = [line.partition("=")[2] for line in (night.home / SECRETS).read_text().splitlines()]
     assert all(len(one) >= 40 for one in secrets)
-    said = [file.read_text(errors="replace") for file in night.home.output.iterdir()]
-    said += [file.read_text(errors="replace") for file in (night.home.folder / "logs").rglob("*.log")]
+    said = [file.read_text(errors="replace") for file in (night.home / OUTPUT).iterdir()]
+    said += [file.read_text(errors="replace") for file in (night.home / "logs").rglob("*.log")]
     for session in night.cluster.sessions.values():
         for pid in session.processes():
             said.append(Path(f"/proc/{pid}/cmdline").read_text(errors="replace"))
     assert [text[:200] for text in said if any(one in text for one in secrets)] == []
-    assert night.home.secrets.stat().st_mode & 0o777 == 0o600
+    assert (night.home / SECRETS).stat().st_mode & 0o777 == 0o600
 
 
 @contextlib.contextmanager
@@ -209,9 +209,9 @@ def _await(happened: Callable[[], bool], seconds: float, what: Callable[[], str]
         time.sleep(0.05)
 
 
-def _told(home: Home, rest: AirflowRest, run_id: str) -> str:
+def _told(home: Path, rest: AirflowRest, run_id: str) -> str:
     tasks = [f"{one.task} {one.state} in try {one.tries}" for one in rest.tasks(JOB, run_id) if one.state]
-    logs = sorted((home.folder / "logs").glob(f"dag_id={JOB}/*/*/*.log"), key=lambda file: file.stat().st_mtime)
+    logs = sorted((home / "logs").glob(f"dag_id={JOB}/*/*/*.log"), key=lambda file: file.stat().st_mtime)
     last = logs[-1].read_text(errors="replace").splitlines()[-25:] if logs else []
     return "\n".join([", ".join(tasks), *last])
 
