@@ -25,7 +25,6 @@ import yaml
 from benchmarks.fresh_process import PLAIN, plain_tokens, readable_sources
 from benchmarks.result_files import Verdict, as_documents, in_words, machine, page_of, table
 from deploy import PROJECT
-from deploy import local as standalone
 from skewless.documents.step_documents import StepTimes
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of
@@ -85,7 +84,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
             "SKEWLESS_ROOT": str(root),
             "AIRFLOW__CORE__DAGS_FOLDER": str(scratch / "dags"),
         }
-        with airflow_rest.up(standalone.Home(scratch / "airflow"), settings) as rest:
+        with airflow_rest.up(scratch / "airflow", settings) as rest:
             for dag in (DAG, DEMO, EMPTY):
                 rest.wait_for_dag(dag, RUN_SECONDS)
                 rest.set_paused(dag, paused=False)

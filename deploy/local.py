@@ -32,6 +32,10 @@ from skewless_airflow.runners.process_session import Session, begin, end
 from skewless_cli import run_view, say
 
 USER = "admin"
+#: Below the folder of a local Airflow: what tells of its processes; the logs of tasks; what its own processes
+#: print; and the password of ``USER``, readable by its owner only.
+STATE, LOGS, OUTPUT = "running.json", "logs", "standalone.log"
+PASSWORDS = "simple_auth_manager_passwords.json.generated"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
 POOL = os.environ.get("SKEWLESS_POOL") or "spark"
 POOL_SLOTS = 2
@@ -62,37 +66,6 @@ class LocalAirflowError(Exception):
 
 
 @dataclass(frozen=True)
-class Home:
-    """The folder that a local Airflow lives in, and nowhere else."""
-
-    folder: Path
-
-    @property
-    def state(self) -> Path:
-        """The file that tells of its processes."""
-        return self.folder / "running.json"
-
-    @property
-    def logs(self) -> Path:
-        """The logs of tasks."""
-        return self.folder / "logs"
-
-    @property
-    def output(self) -> Path:
-        """What Airflow's own processes print."""
-        return self.folder / "standalone.log"
-
-    @property
-    def passwords(self) -> Path:
-        """The file that holds the password of ``USER``, readable by its owner only."""
-        return self.folder / "simple_auth_manager_passwords.json.generated"
-
-    def password(self) -> str:
-        """The password of ``USER``."""
-        return str(json.loads(self.passwords.read_text())[USER])
-
-
-@dataclass(frozen=True)
 class Running(Session):
     """A local Airflow that was started, by its first process; ``port`` is that of UI and REST API."""
 
@@ -111,19 +84,19 @@ class Running(Session):
         return False
 
 
-def default_home() -> Home:
+def default_home() -> Path:
     """The home of this checkout's Airflow; ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it."""
-    return Home(Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve())
+    return Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve()
 
 
-def recorded(home: Home) -> Running | None:
+def recorded(home: Path) -> Running | None:
     """The local Airflow of a home as it was last started, whether it is up or not."""
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return Running(**json.loads(home.state.read_text()))
+        return Running(**json.loads((home / STATE).read_text()))
     return None
 
 
-def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> Running:
+def start(home: Path, port: int, settings: Mapping[str, str] | None = None) -> Running:
     """Start a local Airflow; it outlives this process. Does not wait until it is healthy.
 
     The ``settings`` are of its environment, beside those of this process and instead of the usual ones.
@@ -136,15 +109,15 @@ def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> R
             f"Port {port} is taken by another program: stop that one, or choose a port with SKEWLESS_PORT=8081."
         )
     stop(home)  # what is left of one whose first process was killed
-    home.logs.mkdir(parents=True, exist_ok=True)
+    (home / LOGS).mkdir(parents=True, exist_ok=True)
     _make_password(home)
-    session = begin(COMMAND, environment(home, port, settings), home.folder, home.output)
+    session = begin(COMMAND, environment(home, port, settings), home, home / OUTPUT)
     started = Running(session.pid, session.born, port)
-    home.state.write_text(json.dumps(asdict(started)))
+    (home / STATE).write_text(json.dumps(asdict(started)))
     return started
 
 
-def wait_until_healthy(home: Home, started: Running, seconds: float = START_SECONDS) -> None:
+def wait_until_healthy(home: Path, started: Running, seconds: float = START_SECONDS) -> None:
     """Wait for a started Airflow.
 
     Raises:
@@ -163,10 +136,10 @@ def wait_until_healthy(home: Home, started: Running, seconds: float = START_SECO
         httpx.get(f"{started.url}/execution/health", timeout=seconds, trust_env=False)
 
 
-def make_pool(home: Home, started: Running) -> None:
+def make_pool(home: Path, started: Running) -> None:
     """Make the pool of Spark steps of a healthy Airflow, unless there is one of its name, which keeps its slots."""
     with httpx.Client(base_url=started.url, timeout=30, trust_env=False) as client:
-        login = client.post("/auth/token", json={"username": USER, "password": home.password()}).raise_for_status()
+        login = client.post("/auth/token", json={"username": USER, "password": password(home)}).raise_for_status()
         made = client.post(
             "/api/v2/pools", json={"name": POOL, "slots": POOL_SLOTS, "include_deferred": False},
             headers={"Authorization": f"Bearer {login.json()['access_token']}"},
@@ -175,14 +148,14 @@ def make_pool(home: Home, started: Running) -> None:
             made.raise_for_status()
 
 
-def stop(home: Home) -> bool:
+def stop(home: Path) -> bool:
     """Stop the local Airflow and everything it started; whether anything was running."""
     last = recorded(home)
     if last is None:
         return False
     was_running = bool(last.processes())
     end([last], STOP_SECONDS)
-    home.state.unlink(missing_ok=True)
+    (home / STATE).unlink(missing_ok=True)
     return was_running
 
 
@@ -209,13 +182,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def environment(home: Home, port: int, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(home: Path, port: int, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """The whole configuration of a local Airflow; it overrules what ``airflow.cfg`` in its home says."""
     url, local = f"http://localhost:{port}", "localhost,127.0.0.1"
     variables = {**os.environ, **(settings or {})}
     return {
         **variables,
-        "AIRFLOW_HOME": str(home.folder),
+        "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -231,8 +204,8 @@ def environment(home: Home, port: int, settings: Mapping[str, str] | None = None
         # A supervisor that sees the last socket of a task close a moment before its process ends waits so many seconds,
         # until its next heartbeat, to look at the process again: five by default.
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.folder / 'airflow.db'}",
-        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.logs),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / LOGS),
         "AIRFLOW__API__HOST": _host(),
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
@@ -264,19 +237,24 @@ def _host() -> str:
     return os.environ.get("SKEWLESS_HOST", "127.0.0.1")
 
 
-def _make_password(home: Home) -> None:
+def _make_password(home: Path) -> None:
     """Make the password before Airflow does, because Airflow prints it into its log."""
-    if home.passwords.exists():
+    if (home / PASSWORDS).exists():
         return
-    descriptor = os.open(home.passwords, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    descriptor = os.open(home / PASSWORDS, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as out:
         out.write(json.dumps({USER: secrets.token_urlsafe(12)}) + "\n")
 
 
-def last_words(home: Home) -> str:
+def password(home: Path) -> str:
+    """The password of ``USER``."""
+    return str(json.loads((home / PASSWORDS).read_text())[USER])
+
+
+def last_words(home: Path) -> str:
     """The last lines that Airflow has printed."""
-    lines = home.output.read_text(errors="replace").splitlines() if home.output.exists() else []
-    return f"the end of {home.output} is:\n" + "\n".join(lines[-15:])
+    lines = (home / OUTPUT).read_text(errors="replace").splitlines() if (home / OUTPUT).exists() else []
+    return f"the end of {home / OUTPUT} is:\n" + "\n".join(lines[-15:])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -309,9 +287,9 @@ def up(console: Console) -> int:
             stop(home)
             raise
     say(console, f"Airflow is up: {server.url}")
-    say(console, f"Log in as {USER}; the password is in {home.passwords}")
+    say(console, f"Log in as {USER}; the password is in {home / PASSWORDS}")
     if console.is_terminal:  # never into a file or a CI log
-        say(console, f"  user      {USER}\n  password  {home.password()}")
+        say(console, f"  user      {USER}\n  password  {password(home)}")
     if not schedules_on():
         say(console, "DAGs run only when they are triggered; with their schedules: SKEWLESS_SCHEDULE=on make up")
     say(console, "Stop it with: make down")
@@ -327,7 +305,7 @@ def down(console: Console) -> int:
 def demo(console: Console, command: str) -> int:
     """Run DAGs of the catalog by ``airflow dags test``, without a scheduler, and show what came of them."""
     home = default_home()
-    home.logs.mkdir(parents=True, exist_ok=True)
+    (home / LOGS).mkdir(parents=True, exist_ok=True)
     settings = environment(home, free_port())
     pool = (POOL, str(POOL_SLOTS), "Spark steps")
     setup = (*((name,) for name in INPUTS), ("airflow", "db", "migrate"), ("airflow", "pools", "set", *pool))
@@ -335,7 +313,7 @@ def demo(console: Console, command: str) -> int:
         _run(console, home, settings, *words)
     directories = []
     for name in DEMO_DAGS[command]:
-        say(console, f"DAG {name} runs in Airflow, with Spark as local[*]; its whole log is in {home.output}")
+        say(console, f"DAG {name} runs in Airflow, with Spark as local[*]; its whole log is in {home / OUTPUT}")
         _run(console, home, settings, "airflow", "dags", "test", name)
         runs = Path(DATA_ROOT, "runs", name)
         directories.append(RunDirectory(str(max(runs.iterdir(), key=lambda folder: folder.stat().st_mtime))))
@@ -345,10 +323,10 @@ def demo(console: Console, command: str) -> int:
     return 0
 
 
-def _run(console: Console, home: Home, settings: Mapping[str, str], *words: str) -> None:
+def _run(console: Console, home: Path, settings: Mapping[str, str], *words: str) -> None:
     """Run a module of Python; what our tasks log is shown."""
     with (
-        home.output.open("w") as log,
+        (home / OUTPUT).open("w") as log,
         subprocess.Popen(  # noqa: S603  # our own words
             [sys.executable, "-m", *words], cwd=PROJECT, env=settings, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",

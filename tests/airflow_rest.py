@@ -7,6 +7,7 @@ import datetime as dt
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -162,15 +163,15 @@ class AirflowRest:
         return dict(answer.json()) if answer.content else {}
 
 
-def client(home: standalone.Home, started: standalone.Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
+def client(home: Path, started: standalone.Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
     """A client of a healthy Airflow, which has its pool of Spark steps from then on."""
     standalone.make_pool(home, started)
-    return AirflowRest(started.url, standalone.USER, home.password(), patience_seconds)
+    return AirflowRest(started.url, standalone.USER, standalone.password(home), patience_seconds)
 
 
 @contextlib.contextmanager
 def up(
-    home: standalone.Home,
+    home: Path,
     settings: Mapping[str, str] | None = None,
     seconds: float = standalone.START_SECONDS,
     patience_seconds: float = LOCKED_SECONDS,

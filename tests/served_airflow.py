@@ -33,7 +33,7 @@ class ServedAirflow:
     """An Airflow that is up."""
 
     rest: AirflowRest
-    home: standalone.Home
+    home: Path
     root: Path
 
     @property
@@ -63,7 +63,7 @@ def served_airflow(
     home, root = _laid_out(folder)
     given = {**own_settings(home, root), **settings}
     for dag_id, text in (dags or {}).items():
-        (home.folder / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
+        (home / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
     with airflow_rest.up(home, given, seconds=PATIENCE_SECONDS) as client:
         served = ServedAirflow(client, home, root)
         for dag_id in dags or {}:
@@ -72,15 +72,15 @@ def served_airflow(
         yield served
 
 
-def _laid_out(folder: Path) -> tuple[standalone.Home, Path]:
-    home, root = standalone.Home(folder / "airflow"), folder / "root"
-    (home.folder / "dags").mkdir(parents=True, exist_ok=True)
+def _laid_out(folder: Path) -> tuple[Path, Path]:
+    home, root = folder / "airflow", folder / "root"
+    (home / "dags").mkdir(parents=True, exist_ok=True)
     root.mkdir(exist_ok=True)
     return home, root
 
 
-def own_settings(home: standalone.Home, root: Path) -> dict[str, str]:
-    return {**SETTINGS, "SKEWLESS_ROOT": str(root), "AIRFLOW__CORE__DAGS_FOLDER": str(home.folder / "dags")}
+def own_settings(home: Path, root: Path) -> dict[str, str]:
+    return {**SETTINGS, "SKEWLESS_ROOT": str(root), "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags")}
 
 
 def dag_of(spec: Path) -> str:

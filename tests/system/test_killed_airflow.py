@@ -64,7 +64,7 @@ def published(folder: Path) -> Counter[str]:
     return Counter(dict(zip(rows["page"].to_pylist(), rows["visits"].to_pylist(), strict=True)))
 
 
-def kill_all(home: standalone.Home, root: Path) -> None:
+def kill_all(home: Path, root: Path) -> None:
     """SIGKILL of every process of Airflow and of its drivers."""
     running = standalone.recorded(home)
     assert running is not None
@@ -80,7 +80,7 @@ def kill_all(home: standalone.Home, root: Path) -> None:
 
 def test_a_run_of_which_everything_was_killed_ends_with_the_right_result(tmp_path: Path) -> None:
     write_job(tmp_path)
-    root, home = tmp_path / "data", standalone.Home(tmp_path / "airflow")
+    root, home = tmp_path / "data", tmp_path / "airflow"
     settings = {"SKEWLESS_ROOT": str(root), "SKEWLESS_CATALOG": str(tmp_path / "catalog"), **SETTINGS}
     with airflow_rest.up(home, settings, patience_seconds=PATIENCE_SECONDS) as rest:
         rest.wait_for_dag(JOB, 120)
