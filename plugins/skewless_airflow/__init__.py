@@ -22,3 +22,12 @@ def __getattr__(name: str) -> Any:
     from skewless_airflow import dags  # noqa: PLC0415
 
     return getattr(dags, name)
+
+
+def get_provider_info() -> dict[str, str]:
+    """What ``airflow providers list`` says of Skewless; the plugin has an entry point of its own."""
+    return {
+        "package-name": "skewless",
+        "name": "Skewless",
+        "description": "Nightly aggregations over badly skewed keys: staged Spark jobs, re-planned after every stage.",
+    }
