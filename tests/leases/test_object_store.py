@@ -49,6 +49,11 @@ def test_of_two_that_have_read_the_same_version_one_writes(address: str) -> None
     assert [store.get("a").value for store in (one, two) if store.get("a")] == [b"one"] * 2  # type: ignore[union-attr]
 
 
+def test_dots_are_keys_as_others_are(address: str) -> None:
+    versions = {key: opened(address).put(key, key.encode(), None) for key in (".", "..", "a.b")}
+    assert {key: row.value for key, row in opened(address).scan().items()} == {key: key.encode() for key in versions}
+
+
 def test_old_versions_are_removed_and_the_highest_never(address: str, s3_server: ObjectServer, tmp_path: Path) -> None:
     store = opened(address)
     written(store, 3 * KEPT_VERSIONS)

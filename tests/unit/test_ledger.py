@@ -211,10 +211,15 @@ def test_a_mapped_run_that_loses_rows_does_not_balance(reports: list[StageReport
     assert problem in balance(MAPPED, reports, sum(report.processed_rows for report in reports)).problems
 
 
-def test_an_estimate_need_not_be_met() -> None:
-    units = tuple(unit.model_copy(update={"counted": False}) for unit in JOB.units)
-    job = JOB.model_copy(update={"units": units})
-    assert balance(job, [mapped(0, 130, 130, 130, job), mapped(1, 350, 350, 350, job)], 480).balanced
+def test_an_estimate_need_not_be_met_and_what_is_counted_is() -> None:
+    """Of two units of the first wave one is estimated."""
+    first, *units = synthetic.job([60, 40, 400]).units
+    units = [first.model_copy(update={"counted": False}), *units]
+    job = JOB.model_copy(update={"units": tuple(units), "waves": ((0, 1), (2,))})
+    estimated = mapped(0, 130, 130, 130, job)
+    assert balance(job, [estimated, mapped(1, 400, 400, 400, job)], 530).balanced
+    problems = balance(job, [estimated, mapped(1, 400, 399, 400, job)], 530).problems
+    assert problems == ("stage 1 read 1 rows more or less than the footers list",)
 
 
 def test_the_extent_of_an_input_says_what_is_estimated_and_what_is_cut() -> None:

@@ -220,22 +220,24 @@ def planned(known: Numbered | None, found: str, *, uncounted: str = "", changed:
 
 
 @pytest.mark.parametrize(
-    ("known", "found", "more", "late_rows", "before", "base"),
+    ("known", "found", "more", "late_rows", "before", "base", "reread", "way"),
     [
-        (None, "ab", {}, 0, 0, 0),
-        ("ab", "ab", {}, 0, 30, 30),
-        ("ab", "abc", {}, 10, 30, 30),
-        ("ab", "abcd", {"uncounted": "d"}, None, 30, 30),
-        ("ab", "abc", {"changed": "a"}, 20, 30, 0),  # b is read, too, and was not late
-        ("ab", "a", {}, 0, 30, 0),
+        (None, "ab", {}, 0, 0, 0, 0, "new"),
+        ("ab", "ab", {}, 0, 30, 30, 0, "reused"),
+        ("ab", "abc", {}, 10, 30, 30, 0, "added to"),
+        ("ab", "abcd", {"uncounted": "d"}, None, 30, 30, 0, "added to"),
+        ("ab", "abc", {"changed": "a"}, 20, 30, 0, 1, "reduced anew"),  # b is read, too, and was not late
+        ("ab", "a", {}, 0, 30, 0, 1, "reduced anew"),
     ],
     ids=["new", "unchanged", "added", "added, not counted", "replaced and added", "removed"],
 )
 def test_rows_of_a_part_are_late_if_their_files_came_or_changed(
-    known: str | None, found: str, more: dict[str, str], late_rows: int | None, before: int, base: int
-) -> None:
+    known: str | None, found: str, more: dict[str, str], late_rows: int | None, before: int, base: int, reread: int,
+    way: str,
+) -> None:  # fmt: skip
     part = planned(version_with(*known) if known else None, found, **more)
     assert (part.late_rows, part.before_rows, part.base_rows) == (late_rows, before, base)
+    assert (part.reread, part.way) == (reread, way)
 
 
 def test_a_part_without_room_between_its_files_is_made_anew_and_says_so() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
@@ -54,12 +57,37 @@ def _part(day: int, *files: SeenFile, late_rows: int | None = 0) -> WindowPart:
 
 
 def test_a_part_is_as_new_as_its_newest_file_where_the_file_system_says_when_it_was_modified() -> None:
-    tagged = _part(18, _file("a", "tag:x"), _file("b"))
+    tagged = _part(18, _file("a", "tag:1"), _file("b"))
     local = _part(19, _file("c", "stat:1764000000000000001:7:8"), _file("d", "stat:1764000001999999999:7:8"))
     assert (
         _window(tagged, local, _part(20)).newest_file == "newest file of 2026-11-19: modified 2025-11-24 16:00:01 UTC"
     )
-    assert _window(tagged).newest_file == ""
+    assert _window(tagged).newest_file == _window(_part(18, _file("a", "stat:x"))).newest_file == ""
+
+
+@pytest.mark.parametrize(
+    ("units", "ranks", "firsts", "required"),
+    [
+        (((0, 2), (3, 4)), ((1, 2), (1,)), (0,), "units follow each other"),
+        (((0, 2), (1, 2)), ((1, 2), (1,)), (0,), "units follow each other"),
+        (((0, 2), (2, 1)), ((1, 2), ()), (0,), "units follow each other"),
+        (((0, 2), (2, 3)), ((1, 2), (1, 2)), (0,), "each with its rank"),
+        (((0, 2), (2, 3)), ((1, 2), (1,)), (1,), "the last has all parts"),
+        (((0, 2), (2, 3)), ((1, 2), (1,)), (0, 1, 0), "each is an end of the next"),
+    ],
+    ids=["a gap", "an overlap", "backwards", "a unit without a place", "a part in no window", "windows side by side"],
+)
+def test_a_window_whose_parts_do_not_fit_is_refused(
+    units: Sequence[tuple[int, int]], ranks: Sequence[tuple[int, ...]], firsts: Sequence[int], required: str
+) -> None:
+    parts = [
+        WindowPart(name=f"2026-11-{at}", place=at, units=span, ranks=of_units)
+        for at, (span, of_units) in enumerate(zip(units, ranks, strict=True), start=19)
+    ]
+    windows = tuple(WindowSpan(first=first) for first in firsts)
+    with pytest.raises(ValidationError, match=required):
+        JobWindow(store="s", fingerprint="f", shapes={}, parts=tuple(parts), windows=windows)
+    assert [_window(*parts[:1]).of_part(name).units for name in ("2026-11-19", "2026-11-20")] == [(0, 2), (0, 0)]
 
 
 def _listed(*files: tuple[str, int]) -> Listed:
