@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from airflow.models.errors import ParseImportError
 from airflow.sdk import DAG, Asset, TaskGroup, get_parsing_context, task_group
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
+from markdown_it import MarkdownIt
 from sqlalchemy import delete, select
 
 from skewless.errors import SpecError
@@ -30,6 +32,7 @@ from skewless_airflow.operators.spark_step import CompareOperator, ShareStageOpe
 from skewless_airflow.partitions import PartTimetable
 from tests import airflow_setting
 from tests.airflow_setting import PROJECT
+from tests.unit.test_docs import wrong_examples
 
 pytestmark = airflow_setting.IN_PROCESS
 
@@ -108,6 +111,17 @@ def test_every_spec_of_the_catalog_has_a_dag_of_its_name(path: Path) -> None:
     dag = build_dag(path)
     dag.validate()
     assert dag.dag_id == load_spec(path).name
+
+
+def test_names_stand_on_the_page_of_a_dag_as_they_are_written() -> None:
+    key, column = "*word*", "<b>[a](http://b)</b> `_*c*_`"
+    page = build_dag(_spec(key=key, aggregates={"n": {"function": "max", "column": column}})).doc_md
+    told = MarkdownIt().render(str(page))
+    assert [name for name in (key, column, "n") if f"<strong>{escape(name)}</strong>" not in told] == []
+
+
+def test_examples_in_docstrings_of_this_side_are_true() -> None:
+    assert wrong_examples("plugins/skewless_airflow") == {}
 
 
 SHARED = {**SPEC, "sharing": {"connections": ["spark_east", "spark_west"]}}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,20 @@ def test_links_lead_somewhere_and_files_and_modules_that_are_named_exist(page: P
     assert {name for name in files if not (ROOT / name).exists()} == set()
     modules = set(re.findall(rf"(?<![\w/.:\"-])((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?![\w*/])", text))
     assert {name for name in modules - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
+
+
+def wrong_examples(*packages: str) -> dict[str, int]:
+    """The modules whose docstrings have an example that does not hold, each with how many."""
+    paths = (path for package in packages for path in sorted((ROOT / package).rglob("*.py")))
+    with_some = (path for path in paths if ">>> " in path.read_text(encoding="utf-8"))
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__") for path in with_some]
+    assert names
+    return {name: failed for name in names if (failed := doctest.testmod(import_module(name)).failed)}
+
+
+def test_examples_in_docstrings_are_true() -> None:
+    ours = (f"plugins/{name}" for name in ("skewless", "skewless_cli", "skewless_lake"))
+    assert wrong_examples(*ours, "jobs/skewless_spark") == {}
 
 
 def test_modules_and_files_that_code_names_exist() -> None:

@@ -230,6 +230,8 @@ def test_writers_at_once_lose_no_night(tmp_path: Path) -> None:
     assert [one.name for one in sorted((tmp_path / "nights").iterdir())] == [
         f"{n:04d}.json" for n in range(13 - KEPT, 13)
     ]
+    (tmp_path / "plain").mkdir()
+    assert len({(tmp_path / name).stat().st_mode for name in ("nights", "plain")}) == 1, "others write there, too"
 
 
 def test_a_writer_that_took_a_number_long_gone_writes_again(tmp_path: Path) -> None:
@@ -304,6 +306,21 @@ def test_a_day_is_told_however_late_the_next_run() -> None:
     kept, told = _told(kept, _job(200, 90, rows=later, final_after=4), later)
     assert _final(told) == [(_name(day), 200 - day) for day in (*range(5, 9), *range(191, 197))]
     assert _final(_told(kept, _job(201, 91, rows={201: 1}, final_after=4), {201: 1})[1]) == [(_name(197), 4)]
+
+
+def test_a_day_that_is_far_ahead_of_the_clock_makes_no_day_final() -> None:
+    *_, (kept, before) = _nights(30, {})
+    kept, told = _told(kept, _job(300, 90, rows={300: 1}, final_after=4), {300: 1}, clock=30)
+    assert (before.share, told.share, _final(told)) == (1.0, None, [])
+
+
+@pytest.mark.parametrize("changed", [{"hour": "03"}, {"path": "out/{date}"}], ids=["hours", "an output of each day"])
+def test_hours_and_days_apart_are_never_told(changed: dict[str, str]) -> None:
+    job = _job(3, 1, rows={3: 1}, final_after=2)
+    assert tells_finality(job)
+    output = job.spec.output.model_copy(update={"path": changed.get("path", "out")})
+    spec = job.spec.model_copy(update={"output": output})
+    assert not tells_finality(job.model_copy(update={"spec": spec, "hour": changed.get("hour")}))
 
 
 def test_without_a_deadline_nothing_is_told_and_no_rows_of_days_are_kept() -> None:

@@ -313,6 +313,7 @@ def test_a_pin_holds_while_its_run_may_read_the_states(
         (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "run" / name).write_text("{}")
     (pinned,) = Path(store.path("pins")).iterdir()
+    pinned.with_name(".DS_Store").touch()
     make_old(store, age, str(pinned.relative_to(str(store))))
     files, released = pins(store, NOW, WEEK)
     assert (bool(files), bool(released)) == (needed, not needed)
@@ -374,6 +375,16 @@ def test_what_came_lately_keeps_what_somebody_may_read(tmp_path: Path, young: li
     whole = set(removed(tmp_path))
     make_old(store, WEEK, *young)
     assert whole - set(removed(tmp_path)) == left
+
+
+def test_what_says_that_states_are_damaged_goes_when_it_is_old(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    add(store, "r", PART)
+    store.set_aside(PART, 1, "r")
+    for age, gone in ((WEEK, 0), (WEEK + DAY, 1)):
+        make_old(store, age)
+        doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))
+        assert [one.reason for one in doomed] == ["the damage was found long ago"] * gone
 
 
 @pytest.mark.parametrize(

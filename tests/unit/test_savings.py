@@ -23,7 +23,7 @@ from skewless.errors import SpecError
 from skewless.replay.replay import replay
 from skewless.replay.savings import longest_seconds, savings_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, STAGE_REPORT, RunDirectory, stage_step
-from skewless.run.run_bills import Rates, bill_of, rates_of
+from skewless.run.run_bills import Rates, bill_of, nights, rates_of
 from skewless.run.step_times import timed_step
 from skewless_cli.main import main
 from skewless_lake import publication as replays
@@ -225,14 +225,15 @@ def test_the_try_that_committed_counts_and_the_others_are_lost(tmp_path: Path) -
     tried(run, "stage 0", stage, commits=True)
     tried(run, "merge", RESULT_STEP, commits=True)
     tried(run, "compare", COMPARISON_STEP, commits=True)
-    for place in (stage, RESULT_STEP):
-        Path(run.new_attempt(place).path("")).mkdir()
+    for place in (stage, stage_step(1), RESULT_STEP):
+        Path(run.new_attempt(place).path("")).mkdir(parents=True)
+    Path(run.path("times/torn.json")).write_text("{")
     found = bill_of(run)
     places = {"compare": COMPARISON_STEP, "merge": RESULT_STEP, "stage 0": stage}
     attempts = {name: (run.committed(place).attempt,) for name, place in places.items()}
     assert {name: bill.attempts for name, bill in found.steps} == attempts
     assert [name for name, _ in found.lost] == ["stage 0", "stage 0"]
-    assert (found.unknown, found.lost_seconds, found.held) == (2, 200.0, 500.0)
+    assert (found.unknown, found.lost_seconds, found.held) == (3, 200.0, 500.0)
 
 
 def test_of_clusters_that_share_a_stage_each_counts(tmp_path: Path) -> None:
@@ -294,6 +295,18 @@ def root_of_nights(folder: Path) -> Path:
         if name == "clicks":
             run.write_once(SAVINGS, savings())
     return folder
+
+
+def test_lost_tries_alone_are_a_bill_and_a_run_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+    root = root_of_nights(tmp_path) / "runs"
+    lost = RunDirectory(str(root / "views" / "lost"))
+    lost.write_once("job.json", synthetic.job([1_000]))
+    tried(lost, "stage 0", stage_step(0), commits=False, fails=True)
+    for name, content in (("torn", "{"), ("empty", ""), ("another", "{}")):
+        (root / "views" / name).mkdir()
+        (root / "views" / name / "job.json").write_text(content)
+    found = [(one.job, one.run) for one in nights(str(root))]
+    assert found == [("clicks", "one"), ("clicks", "two"), ("views", "lost"), ("views", "one")]
 
 
 def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
-from skewless.errors import DocumentError
+from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.storage import Storage
 from skewless.spec.part import Part, parts_until
@@ -336,6 +336,8 @@ def test_a_prune_removes_what_was_followed_and_parts_before_the_window(tmp_path:
     before = {f"states/attempts/0-2/{name}" for name in ("x.parquet", ".x.parquet.crc")}
     before.add("parts/2026-11-01/versions/0002.json")
     assert {one.path.removeprefix(f"{store.root}/") for one in doomed} == (followed | before if parts else followed)
+    of_newer = f"the states of {parts} newer parts, or of another fingerprint, are kept"
+    assert (of_newer in {one.reason for one in doomed}) == bool(parts)
     for _ in range(2):
         remove_states(str(tmp_path), doomed, NOW, limits)
     days = ["2026-11-01", "2026-11-02", "2026-11-03"][-(parts or 3) :]
@@ -376,15 +378,18 @@ def _state_files(store: StatesStore) -> set[str]:
     return {str(path.relative_to(str(store))) for path in found}
 
 
-def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["is cut", "cannot be read"])
+def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path, how: str) -> None:
     store = _store_with(tmp_path, 1, dt.timedelta(days=99))
     assert pin(window_of(store), RunDirectory(str(_begun(tmp_path, "run"))))
     (damaged,) = Path(store.path("pins")).iterdir()
-    damaged.write_bytes(damaged.read_bytes()[:-9])
+    content = damaged.read_bytes()
+    damaged.unlink()
+    damaged.write_bytes(content[:-9]) if how == "is cut" else damaged.mkdir()
     limits = StatesLimits(parts=1)
     doomed = doomed_states(str(tmp_path), NOW, limits)
     assert [one.path.rpartition("/")[2] for one in doomed] == ["0001.json"]
-    with pytest.raises(DocumentError):
+    with pytest.raises((DocumentError, RunDirectoryError)):
         remove_states(str(tmp_path), doomed, NOW, limits)
 
 
