@@ -13,7 +13,7 @@ from functools import partial
 
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
-from skewless.documents.step_documents import AS_IT_RAN, PLAIN, Replayed, Savings
+from skewless.documents.step_documents import AS_IT_RAN, Replayed, Savings
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history.bands import NightsStore
 from skewless.history.finality import finality_of, tells_finality, with_run
@@ -345,9 +345,7 @@ def keep_savings(run: RunDirectory) -> Savings | None:
         try:
             reports = run.reports()
             plans = [run.plan(report.stage) for report in reports]
-            savings = savings_of(run.job(), plans, reports, partial(replayed, run, PLAIN))
-            if savings.over_bound is not None:
-                replayed(run, AS_IT_RAN)
+            savings = savings_of(run.job(), plans, reports, partial(replayed, run))
         except Exception as err:  # noqa: BLE001  # the run is published, whatever becomes of this
             savings = Savings.unknown("", f"{type(err).__name__}: {err}")
         run.write_once(SAVINGS, savings)

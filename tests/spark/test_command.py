@@ -126,7 +126,7 @@ def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(
     whole: dict[str, Any], here: Here
 ) -> None:
     assert set(whole) >= {"run_dir", "result_path", "stages", "ledger", "quality", "certificate", "savings"}
-    assert whole["savings"]["sentence"].startswith("Nothing was to be saved by routing: every input split was ")
+    assert whole["savings"]["sentence"].startswith("No row was sent to a task: every input split was ")
     assert (whole["ledger"]["balanced"], whole["quality"]["success"]) == (True, True)
     root = Path(whole["result_path"]).parents[3]
     assert not [*root.rglob("_SUCCESS")]  # a step has its commit

@@ -263,3 +263,6 @@ def test_heavy_keys_are_placed_so_that_no_task_has_more_than_its_share_and_few_a
             loads[task] += counts[names.index(key)] * weight / (1 << 16)
     assert loads.max() < 1.01 * counts.sum() / tasks
     assert sum(len(weights) for weights in plan.head.values()) <= 4 + tasks - 1
+    few = EngineChoice(engine="bypass", keys=10, sentence="bypass")
+    made = [plan_of_choice(frozen.model_copy(update={"slots": slots}), plan, few).task_count for slots in (2, 8, 35)]
+    assert made == [8, 8, 32], "a task for each slot, but no fewer than reducers"

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -18,9 +19,9 @@ from benchmarks.simulation import Simulation
 from skewless.bounds import run_certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport, TaskLoad
-from skewless.documents.step_documents import AS_IT_RAN, Amounts, RunBill, Savings, StepBill
+from skewless.documents.step_documents import AS_IT_RAN, Amounts, Replayed, RunBill, Savings, StepBill
 from skewless.errors import SpecError
-from skewless.replay.replay import replay
+from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import longest_seconds, savings_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.run_bills import Rates, bill_of, nights, rates_of
@@ -32,14 +33,24 @@ from tests.unit import synthetic
 
 
 @cache
-def played(policy: str = "adaptive", exponent: float = 1.1) -> Simulation:
-    counts = synthetic.zipf_rows(2000, exponent, 60_000)
-    return synthetic.simulated(counts, reducers=8, policy=policy).play()
+def played(policy: str = "adaptive", slots: int | None = None, costs: str = "none") -> Simulation:
+    """A run whose tasks measured their times, unless rows have no costs; plain hashing takes one stage."""
+    run = synthetic.simulated(
+        synthetic.zipf_rows(2000, 1.1, 60_000), (1, 4) if policy == "adaptive" else (1,), reducers=8, policy=policy,
+        slots=slots,
+    )  # fmt: skip
+    draw = np.random.default_rng(3)
+    run.costs = {"none": None, "alike": np.full(2000, 0.001), "unlike": draw.lognormal(-7.0, 1.0, 2000)}[costs]
+    return run.play()
 
 
 def told(run: Simulation, job: Job | None = None, reports: list[StageReport] | None = None) -> Savings:
-    job, reports = job or run.job, reports or timed(run, None)
-    return savings_of(job, run.plans, reports, lambda: replay(job, reports, "static"))
+    job, reports = job or run.job, reports or (run.reports if run.costs is not None else untimed(run))
+
+    def replayed(policy: str) -> Replayed:
+        return as_it_ran(job, run.plans, reports, []) if policy == AS_IT_RAN else replay(job, reports, policy)
+
+    return savings_of(job, run.plans, reports, replayed)
 
 
 def over_bound(run: Simulation) -> float:
@@ -48,12 +59,9 @@ def over_bound(run: Simulation) -> float:
     return 1.0 + gap
 
 
-def timed(run: Simulation, seconds_per_row: float | None) -> list[StageReport]:
-    def busy(load: TaskLoad) -> TaskLoad:
-        seconds = None if seconds_per_row is None else seconds_per_row * load.processed_rows
-        return load.model_copy(update={"busy_seconds": seconds})
-
-    return [one.model_copy(update={"tasks": tuple(map(busy, one.tasks))}) for one in run.reports]
+def untimed(run: Simulation) -> list[StageReport]:
+    untimed = [[load.model_copy(update={"busy_seconds": None}) for load in one.tasks] for one in run.reports]
+    return [one.model_copy(update={"tasks": tuple(tasks)}) for one, tasks in zip(run.reports, untimed, strict=True)]
 
 
 def test_a_run_says_what_plain_hashing_would_have_made_of_its_longest_task() -> None:
@@ -68,34 +76,40 @@ def test_a_run_says_what_plain_hashing_would_have_made_of_its_longest_task() -> 
     assert (found.policy, found.seconds, found.against_seconds) == ("adaptive", None, None)
 
 
-@pytest.mark.parametrize("slots", [2, 8, 16])
-def test_seconds_are_told_where_each_task_has_measured_its_own_by_the_slots_of_its_stage(slots: int) -> None:
-    ours, plain = (
-        [one.model_copy(update={"slots": slots}) for one in timed(run, 0.001)] for run in (played(), played("static"))
-    )
-    found = told(played(), reports=ours)
-    assert found.seconds == pytest.approx(longest_seconds(played().job, ours), abs=1e-3)
-    assert found.against_seconds == pytest.approx(longest_seconds(played().job, plain), rel=0.02)
+@pytest.mark.parametrize("costs", ["alike", "unlike"])
+@pytest.mark.parametrize("slots", [2, 4, 8, 16])
+def test_the_time_of_plain_hashing_is_told_to_a_tenth_where_rows_were_timed(slots: int, costs: str) -> None:
+    run, plain = played("adaptive", slots, costs), played("static", slots, costs)
+    found, seconds = told(run), longest_seconds(plain.job, plain.reports)
+    assert found.seconds == pytest.approx(sum(run.makespans), abs=1e-3)
+    assert found.against_seconds == pytest.approx(seconds, rel=0.1 if costs == "unlike" else 0.01)
     assert f", {found.against_seconds:,.1f} s in place of {found.seconds:,.1f} s (" in found.sentence
-    assert (found.seconds_saved or 0.0) > 0
-    itself = told(played("static"), reports=plain)
+    itself = told(plain)
     assert itself.sentence.startswith(
         "Policy static is plain hashing: it routed the rows of this run. `skewless replay`"
     )
     assert (itself.over_bound, itself.against_over_bound, itself.seconds_saved) == (None, None, None)
-    (first, *others) = ours[0].tasks
-    one_unknown = ours[0].model_copy(update={"tasks": (first.model_copy(update={"busy_seconds": None}), *others)})
-    assert told(played(), reports=[one_unknown, *ours[1:]]).seconds is None
 
 
-def test_a_time_is_not_told_where_a_replay_may_be_further_off_or_keys_cost_unlike() -> None:
-    run, ours = played(), timed(played(), 0.001)
-    off = replay(run.job, ours, "static").model_copy(update={"error": 0.2})
-    found = savings_of(run.job, run.plans, ours, lambda: off)
-    assert (found.seconds is None, found.against_seconds, " in place of " in found.sentence) == (False, None, False)
-    last = ours[-1].histogram
-    dear = last.model_copy(update={"head_seconds": dict.fromkeys(list(last.head)[:1], 50.0), "tail_seconds": 9.0})
-    assert told(run, reports=[*ours[:-1], ours[-1].model_copy(update={"histogram": dear})]).against_seconds is None
+def test_no_time_is_told_where_the_costs_of_rows_do_not_tell_that_of_the_run() -> None:
+    run = played(costs="alike")
+    slow = synthetic.simulated(synthetic.zipf_rows(2000, 1.1, 60_000), (1, 4), reducers=8)
+    slow.costs, slow.speeds = run.costs, np.array([0.3, 1.0])
+    first, *others = run.reports
+    (task, *tasks) = first.tasks
+    unknown = first.model_copy(update={"tasks": (task.model_copy(update={"busy_seconds": None}), *tasks)})
+    idle = TaskLoad(task="9-0-1", queued_rows=0, processed_rows=0, backlog_rows=0, states=0)
+    fields = {name: getattr(first, name) for name in StageReport.model_fields} | {"tasks": (*first.tasks, idle)}
+    assert longest_seconds(run.job, [StageReport(**fields)]) is not None
+    bare = run.reports[-1].model_copy(update={"histogram": played().reports[-1].histogram})
+    for found in (
+        told(slow.play()),
+        told(run, reports=[unknown, *others]),
+        told(run, reports=[*run.reports[:-1], bare]),  # whether keys cost alike is not known
+        told(run, reports=[first.model_copy(update={"slots": 4}), *others]),
+    ):
+        assert (found.against_seconds, " in place of " in found.sentence) == (None, False)
+        assert found.against_over_bound is not None
 
 
 def test_where_nothing_was_to_be_saved_it_says_so() -> None:
@@ -105,23 +119,28 @@ def test_where_nothing_was_to_be_saved_it_says_so() -> None:
         "(1.00 of the best possible, this run 1.00)."
     )
     skewed = played("static")
-    worse = skewed.job.model_copy(update={"spec": played().job.spec})
-    balanced = told(skewed, job=worse)
-    assert balanced.sentence.startswith("Nothing was to be saved"), "the same loads, whatever the policy"
+    same = told(skewed, job=skewed.job.model_copy(update={"spec": played().job.spec}))
+    assert same.sentence.startswith("Routing has saved nothing: plain hashing would have come as near to the best"), (
+        "not that nothing was to be saved, as the best possible is far below"
+    )
 
 
-@pytest.mark.parametrize(("ratio", "begin"), [(0.97, "Routing did not pay"), (0.99, "Nothing was"), (1.03, "Plain")])
+@pytest.mark.parametrize(
+    ("ratio", "begin"), [(0.97, "Routing did not pay"), (0.99, "Routing has saved nothing"), (1.03, "Plain")]
+)
 def test_two_in_a_hundred_are_nothing(ratio: float, begin: str) -> None:
-    run, reports = played(), timed(played(), None)
-    plain = replay(run.job, reports, "static").model_copy(update={"makespan_over_bound": ratio * over_bound(run)})
-    assert savings_of(run.job, run.plans, reports, lambda: plain).sentence.startswith(begin)
+    run, reports = played(), untimed(played())
+    own = as_it_ran(run.job, run.plans, reports, [])
+    plain = own.model_copy(update={"makespan_over_bound": ratio * over_bound(run)})
+    sentence = savings_of(run.job, run.plans, reports, {AS_IT_RAN: own, "static": plain}.__getitem__).sentence
+    assert sentence.startswith(begin)
 
 
 def test_a_run_that_sent_no_row_has_nothing_to_save_and_one_that_counted_none_does_not_know() -> None:
     run = played()
     combine = run.plans[0].model_copy(update={"engine": "combine"})
-    found = savings_of(run.job, [combine], run.reports[:1], lambda: replay(run.job, run.reports[:1], "static"))
-    assert found.sentence.startswith("Nothing was to be saved by routing: every input split was aggregated where")
+    found = savings_of(run.job, [combine], run.reports[:1], lambda _: pytest.fail("it is not replayed"))
+    assert found.sentence.startswith("No row was sent to a task: every input split was aggregated where it was read")
     uncounted = [one.model_copy(update={"tasks": ()}) for one in run.reports]
     assert told(run, reports=uncounted).sentence == (
         "What routing has saved is not known: not measured: the rows of each task were not counted."

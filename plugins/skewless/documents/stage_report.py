@@ -168,8 +168,9 @@ class StageReport(Columnar, Document):
 
     @cached_property
     def busy_seconds(self) -> npt.NDArray[np.float64] | None:
-        """Seconds of each task, or of each input split; None where one of them was not measured, or there is none."""
-        busy = column(self.tasks or self.splits, "busy_seconds")
+        """Seconds of each task, or input split; None where one with rows was not measured, or where there is none."""
+        told = column(self.tasks or self.splits, "busy_seconds")
+        busy = [seconds if rows else 0.0 for seconds, rows in zip(told, self.processed.tolist(), strict=True)]
         return np.array(busy) if busy and None not in busy else None
 
     @property

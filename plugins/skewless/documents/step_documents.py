@@ -141,10 +141,7 @@ PLAIN = "static"
 #: What the recorded run is called beside policies.
 AS_IT_RAN = "as it ran"
 #: What is said beside the figures of replays.
-ERROR_WORDS = (
-    "± is the worst error that was measured, against simulations that play every row, for keys that come late or "
-    "sorted. For keys in random order it was at most 5 %."
-)
+ERROR_WORDS = "± is the worst error that was measured, for keys that come late or sorted, beside runs of every row."
 
 
 class Replayed(Document):
@@ -157,6 +154,7 @@ class Replayed(Document):
             if nobody counted the rows of its tasks.
         error: by which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that
             was measured on runs like this; 0 where it is exact.
+        seconds: of the longest tasks together, by what rows took; None where that is not known to a tenth.
         s: ``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows,
             ``U = ceil(M / R)`` for the R reducers of the spec, and Wmax the most rows of one task. 0 is
             even, 1 is all on one task; below 0 where reducers were added.
@@ -170,6 +168,7 @@ class Replayed(Document):
     policy: str
     makespan_over_bound: float | None
     error: float
+    seconds: float | None = Field(default=None, ge=0)
     s: float | None
     imbalance_final: float | None
     imbalance_fraction: float | None

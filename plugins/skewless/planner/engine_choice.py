@@ -175,11 +175,11 @@ def plan_of_choice(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Hist
 
 
 def _with_tasks(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None) -> RoutingPlan:
-    """As many tasks per reducer as its keys need, and heavy keys placed on them."""
-    reducers = len(plan.ring.tokens)
+    """As many tasks per reducer as its keys need and slots are free for, and heavy keys placed on them."""
+    reducers, slots = len(plan.ring.tokens), job.slots_at()
     wanted = max(1.0, choice.keys / (reducers * KEYS_OF_A_TASK))
-    most = 1 << (LARGEST_PLAN // reducers).bit_length() - 1
-    factor = min(1 << math.ceil(math.log2(wanted)), most)
+    most, free = (1 << max(1, tasks // reducers).bit_length() - 1 for tasks in (LARGEST_PLAN, slots))
+    factor = min(max(1 << math.ceil(math.log2(wanted)), free), most)
     tasks = reducers * factor
     head = {}
     if seen is not None:
@@ -189,7 +189,6 @@ def _with_tasks(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogr
         # Spark's hash gives each task about as many of the other rows.
         others = np.full(tasks, (seen.seen_rows - rows.sum()) / tasks)
         placed = place_whole(rows, others)
-        slots = job.slots_at()
         if makespan(others + placed.loads(rows, tasks), slots) > WHOLE_ENOUGH * seen.seen_rows / min(slots, tasks):
             placed = pour(rows, others)
         head = placed.as_head([key for _, key in heavy])

@@ -10,10 +10,10 @@ policy that leaves no backlog and splits nothing, and every decision, given its 
 Estimated are the rows of an item in a wave (see there), what a draw gives each share (its expectation), which keys a
 backlog is made of (in a run: the last rows of each task by their origin), how a slot's keys spread over key buckets
 (evenly), a task's states (a slot's keys count as one), and a stage's time (the overhead of the recorded stages, and as
-much per row of the longest task as they took). A row costs the same whatever its key and its task.
+much per row of the longest task as they took). A row of a key that was timed costs what that key's did, any other the
+mean of all others, whatever the task. Policy ``static`` takes all waves in one stage, as plain Spark hashes them.
 
-How far that may put the makespan off was measured beside runs row by row: by 5 % at most for keys in random order, by
-more for keys that come late, sorted or drifting, as the last rows of a task are not like its others (``ORDER_ERROR``).
+How far that may put the makespan off was measured beside runs row by row: see ``ORDER_ERROR``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -32,10 +31,12 @@ from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.documents.step_documents import AS_IT_RAN, Replayed
 from skewless.planner.cost import StageCost, stage_cost
 from skewless.planner.first_plan import first_plan
+from skewless.planner.forecast.expected_rows import RowCosts
 from skewless.planner.forecast.observed_waves import WaveCounts
 from skewless.planner.placement.placement import Indices, Rows, sums
 from skewless.planner.planner import plan_next_stage
-from skewless.replay.savings import Backlog, Layout
+from skewless.planner.policies import POLICIES
+from skewless.replay.savings import MOST_ERROR, Backlog, Layout, longest_seconds
 from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import VirtualTask
@@ -43,8 +44,8 @@ from skewless.routing.ring import VirtualTask
 #: By which part of it a replayed makespan may be too low or too high where keys come in an order: 18 % was seen. No
 #: document says in which order the rows of a task came, so it is said of each replay that has a backlog.
 ORDER_ERROR = 0.2
-#: The same where, besides, a stage admitted several waves that are consecutive stretches of the input: 35 % was seen.
-JOINED_ERROR = 0.35
+#: The same where, besides, a stage admitted several waves: 53 % was seen, of a sorted input in few files.
+JOINED_ERROR = 0.55
 
 #: A pair of item and task counts as a partial state from so many rows on: fewer round to none.
 _ONE_ROW = 0.5
@@ -60,42 +61,38 @@ def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingP
     is not finished, or a policy without a safe plan for the job, is a ``PlanError``.
     """
     played = counted_run(job, reports, policy, plan)
-    error = _error(job, reports, played)
-    return _judged(policy, played.job, played.reports, played.states, played.sentences, error)
+    error, timed = _error(reports, played), reports[-1].histogram.tail_seconds is not None
+    of_rows = timed and len(set(played.slots)) == 1 and not any(one.setup_seconds for one in job.algebra.values())
+    seconds = longest_seconds(played.job, played.reports) if of_rows and error <= MOST_ERROR else None
+    return _judged(policy, played.job, played.reports, played.states, played.sentences, seconds, error)
 
 
 def as_it_ran(
     job: Job, plans: Sequence[RoutingPlan], reports: Sequence[StageReport], decisions: Sequence[str]
 ) -> Replayed:
-    """The recorded run in the same figures: from its reports, but for ``states``.
+    """The recorded run in the same figures: from its reports, but for ``states`` and ``seconds``.
 
-    Its reports count the states of every light key, which no replay can; so the pairs of known items
-    and tasks are those of a run on counts along the recorded plans.
+    These are of a run on counts along the recorded plans, as no replay can count the states of every light key.
     """
-    counts = WaveCounts.of_reports(job, reports)
-    recorded, slots = iter(plans), list(map(job.slots_at, reports))
-    played = CountedRun(job, counts, stage_cost(job, reports), slots, False, lambda *_: (next(recorded, None), ""))
+    recorded = iter(plans)
+    played = CountedRun.of(job, reports, WaveCounts.of_reports(job, reports), lambda *_: (next(recorded, None), ""))
     played.play(next(recorded))
     routed = not any(plan.takes_all for plan in plans)
-    return _judged(AS_IT_RAN, job, reports, played.states if routed else None, decisions)
+    states, seconds = played.states if routed else None, longest_seconds(job, played.reports)
+    return _judged(AS_IT_RAN, job, reports, states, decisions, seconds)
 
 
 def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> CountedRun:
-    """The run behind ``replay``, with its plans and reports.
-
-    Another policy may begin with another ring: the recorded counts are taken by the slots of that one. A first plan of
-    another engine than ``staged`` is no beginning of a run in stages.
-    """
+    """The run behind ``replay``, with its plans and reports, on counts by the slots of its own ring."""
     changed = _under(job, policy)
-    plan = first_plan(changed) if plan is None or plan.takes_all else plan
-    counts = WaveCounts.of_reports(job, reports, 1 << plan.ring.ring_bits)
+    if plan is None or plan.takes_all:
+        plan = first_plan(changed, None if POLICIES[policy].replans else (0, len(job.waves)))
 
     def follow(now: RoutingPlan, so_far: Sequence[StageReport]) -> tuple[RoutingPlan | None, str]:
         decision = plan_next_stage(changed, now, so_far[-1], so_far[:-1])
         return decision.next_plan, decision.sentence
 
-    timed = all(report.tasks and report.busy_seconds is not None for report in reports)
-    run = CountedRun(changed, counts, stage_cost(job, reports), list(map(job.slots_at, reports)), timed, follow)
+    run = CountedRun.of(changed, reports, WaveCounts.of_reports(job, reports, 1 << plan.ring.ring_bits), follow)
     run.play(plan)
     return run
 
@@ -121,6 +118,7 @@ def _judged(
     reports: Sequence[StageReport],
     states: int | None,
     decisions: Sequence[str],
+    seconds: float | None,
     error: float = 0.0,
 ) -> Replayed:
     processed = np.array([report.processed_rows for report in reports], dtype=np.float64)
@@ -132,6 +130,7 @@ def _judged(
         policy=policy,
         makespan_over_bound=None if gap is None else 1.0 + gap,
         error=error,
+        seconds=None if seconds is None else round(seconds, 3),
         s=None if gap is None else float(skew),
         imbalance_final=None if gap is None else float(imbalances[-1]) / rows,
         imbalance_fraction=None if gap is None else float(imbalances @ processed) / rows / rows,
@@ -142,15 +141,13 @@ def _judged(
     )
 
 
-def _error(job: Job, recorded: Sequence[StageReport], played: CountedRun) -> float:
+def _error(recorded: Sequence[StageReport], played: CountedRun) -> float:
     """By which part of it a replay's makespan may be off: see ``ORDER_ERROR``."""
     alone = all(report.waves[1] - report.waves[0] <= 1 for report in recorded)
     counted = len(recorded[-1].histogram.seen_tail) >= played.counts.ring_slots
-    if alone and counted and not any(report.backlog_rows for report in played.reports):
+    if (alone or len(played.reports) == 1) and counted and not any(report.backlog_rows for report in played.reports):
         return 0.0  # the rows of each slot and each named key in each stage are known
-    filled = [wave for wave in job.waves if wave]
-    consecutive = len(filled) > 1 and all(max(wave) < min(later) for wave, later in pairwise(filled))
-    return JOINED_ERROR if consecutive and not alone else ORDER_ERROR
+    return ORDER_ERROR if alone else JOINED_ERROR
 
 
 def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
@@ -174,7 +171,7 @@ class CountedRun:
 
     Attributes:
         slots: of each recorded stage; a stage beyond them has those of the last.
-        timed: whether the tasks' own times were measured: the planner prices a stage by them.
+        row_seconds: of each item, where the tasks' own times were measured: the planner prices a stage by them.
         plans: of the stages played, in order, as are the reports and the sentences of the decisions after them.
     """
 
@@ -182,11 +179,23 @@ class CountedRun:
     counts: WaveCounts
     cost: StageCost
     slots: Sequence[int]
-    timed: bool
+    row_seconds: Rows | None
     follow: Follow
     plans: list[RoutingPlan] = field(default_factory=list)
     reports: list[StageReport] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, job: Job, reports: Sequence[StageReport], counts: WaveCounts, follow: Follow) -> CountedRun:
+        """A run that is not played yet, with the slots and costs of the recorded one."""
+        rows, row_seconds = sum(report.processed_rows for report in reports), None
+        busy = [seconds for report in reports if report.tasks and (seconds := report.busy_seconds) is not None]
+        if rows and len(busy) == len(reports):
+            costs = RowCosts(reports[-1])
+            of_items = np.append(costs.of_keys(counts.keys), np.full(counts.ring_slots + 1, costs.tail_cost))
+            row_seconds = of_items * (sum(float(one.sum()) for one in busy) / rows)
+        slots = [job.slots_at(report) for report in reports]
+        return cls(job, counts, stage_cost(job, reports), slots, row_seconds, follow)
 
     def play(self, plan: RoutingPlan) -> None:
         """All stages from a first plan on, until none follows."""
@@ -227,11 +236,13 @@ class CountedRun:
         # Tasks follow the whole numbers, so that what is left of each is exactly what is reported.
         kept = np.minimum((queued_rows - processed) / np.maximum(loads, 1e-9), 1.0)
         left = Backlog(layout, queued * kept[layout.task])
-        states = self._count_states(plan, layout, queued * (1.0 - kept[layout.task]))
+        done = queued * (1.0 - kept[layout.task])
+        states = self._count_states(plan, layout, done)
+        costs, tasks = self.row_seconds, len(plan.tasks)
+        busy = [None] * tasks if costs is None else sums(layout.task, done * costs[layout.item], tasks).tolist()
         self.plans.append(plan)
-        self.reports.append(
-            self._report(plan, (queued_rows, processed, states), (admitted, backlog_in, forwarded), left)
-        )
+        by_task = queued_rows, processed, states
+        self.reports.append(self._report(plan, by_task, busy, (admitted, backlog_in, forwarded), left))
         return left
 
     def _count_states(self, plan: RoutingPlan, layout: Layout, done: Rows) -> Indices:
@@ -241,13 +252,17 @@ class CountedRun:
         return np.bincount(layout.task[done >= _ONE_ROW], minlength=len(plan.tasks))
 
     def _report(
-        self, plan: RoutingPlan, by_task: tuple[Indices, Indices, Indices], came: tuple[int, int, float], left: Backlog
+        self,
+        plan: RoutingPlan,
+        by_task: tuple[Indices, Indices, Indices],
+        busy: Sequence[float | None],
+        came: tuple[int, int, float],
+        left: Backlog,
     ) -> StageReport:
         queued, processed, _ = by_task
         admitted, backlog_in, forwarded = came
         slots = self.slots[min(len(self.reports), len(self.slots) - 1)]
         longest = makespan(processed.astype(np.float64), slots)
-        busy = (self.cost.seconds_per_row * processed).tolist() if self.timed else [None] * len(processed)
         backlog_rows = int((queued - processed).sum())
         return StageReport(
             stage=plan.epoch,
@@ -262,7 +277,7 @@ class CountedRun:
                 TaskLoad(task=str(task), queued_rows=q, processed_rows=p, backlog_rows=q - p, states=s, busy_seconds=b)
                 for task, q, p, s, b in zip(plan.tasks, *(part.tolist() for part in by_task), busy, strict=True)
             ),
-            histogram=self._histogram(left.by_item(len(self._seen)), backlog_rows),
+            histogram=self._histogram(sums(left.layout.item, left.rows, len(self._seen)), backlog_rows),
             slots=slots,
         )
 

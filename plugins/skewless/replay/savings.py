@@ -6,18 +6,25 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from skewless.bounds import NEAR, NOT_MEASURED, makespan, run_certificate
+from skewless.bounds import NEAR, NOT_MEASURED, makespan
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
-from skewless.documents.step_documents import PLAIN, Replayed, Savings
+from skewless.documents.step_documents import AS_IT_RAN, PLAIN, Replayed, Savings
 from skewless.errors import PlanError, SpecError
-from skewless.planner.forecast.expected_rows import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 
-#: A time is told if it is within this part of what a run takes: not where a replay may be further off, or where rows of
-#: some keys take longer than others.
+#: A time is told where it is known to this part of it.
 MOST_ERROR = 0.1
+#: What is said where nothing is compared.
+COMBINED = (
+    "No row was sent to a task: every input split was aggregated where it was read (engine combine), as plain Spark "
+    "does."
+)
+ITSELF = (
+    f"Policy {PLAIN} is plain hashing: it routed the rows of this run. `skewless replay` shows what other policies "
+    "would have made of them."
+)
 
 
 class Layout:
@@ -60,10 +67,6 @@ class Backlog:
         self.layout = layout
         self.rows = np.zeros(len(layout.item)) if rows is None else rows
 
-    def by_item(self, items: int) -> Rows:
-        """Rows of each item, shape ``(items,)``."""
-        return sums(self.layout.item, self.rows, items)
-
     def under(self, layout: Layout) -> tuple[Rows, float]:
         """Rows of each piece under the next plan, and how many changed their task, by its name."""
         if not self.rows.any():
@@ -76,13 +79,10 @@ class Backlog:
         moved = [move(layout, self.rows[part], homes[part]) for part, move in parts]
         return np.concatenate([rows for rows, _ in moved]), sum(forwarded for _, forwarded in moved)
 
-    def _same_draws(self, layout: Layout) -> bool:
-        return layout.plan.share_salt == self.layout.plan.share_salt
-
     def _keys(self, layout: Layout, rows: Rows, homes: Indices) -> tuple[Rows, float]:
         """With the same salt a row draws what it drew; with a new one, whatever it drew before."""
         old, new = self.layout.keys, layout.keys
-        if self._same_draws(layout):
+        if layout.plan.share_salt == self.layout.plan.share_salt:
             here, there, part = old.overlap(new)
             stretches = rows[here] * part
             moves = homes[here] != new.task[there]
@@ -105,7 +105,7 @@ class Backlog:
 
     def _without(self, layout: Layout, rows: Rows, homes: Indices) -> tuple[Rows, float]:
         count = len(layout.plan.tasks)
-        if self._same_draws(layout) and len(rows) == count:
+        if layout.plan.share_salt == self.layout.plan.share_salt and len(rows) == count:
             return rows, float(rows[homes != np.arange(count)].sum())
         total = float(rows.sum())
         return np.full(count, total / count), total - float(rows[homes < count].sum()) / count
@@ -120,47 +120,36 @@ def _weights_at(placement: Placement, keys: Indices, tasks: Indices, count: int)
 
 
 def savings_of(
-    job: Job, plans: Sequence[RoutingPlan], reports: Sequence[StageReport], plain: Callable[[], Replayed]
+    job: Job, plans: Sequence[RoutingPlan], reports: Sequence[StageReport], replayed: Callable[[str], Replayed]
 ) -> Savings:
     """What was saved by a run whose stages have committed.
 
     Args:
         plans: of its stages, in order, as are the reports.
-        plain: replays the run under plain hashing.
+        replayed: the run under plain hashing, and as it ran. If what rows cost does not explain the time of the latter,
+            as where a slot is slow, it tells no time of the former.
     """
     policy = job.spec.routing.policy.name
-    if not any(plan.traits.in_tasks for plan in plans):
-        return Savings(
-            policy=policy,
-            sentence="Nothing was to be saved by routing: every input split was aggregated where it was read (engine "
-            "combine), as plain Spark does, and no row was sent to a task.",
-        )
-    if policy == PLAIN:
-        return Savings(
-            policy=policy,
-            sentence=f"Policy {PLAIN} is plain hashing: it routed the rows of this run. `skewless replay` shows what "
-            "other policies would have made of them.",
-        )
-    gap = run_certificate(job, reports).gap
-    if gap is None:
-        return Savings.unknown(policy, NOT_MEASURED)
+    routed = any(plan.traits.in_tasks for plan in plans)
+    if policy == PLAIN or not routed:
+        return Savings(policy=policy, sentence=ITSELF if routed else COMBINED)
     try:
-        other = plain()
+        own, other = replayed(AS_IT_RAN), replayed(PLAIN)
     except (PlanError, SpecError) as err:
         return Savings.unknown(policy, str(err).rstrip("."))
-    if other.makespan_over_bound is None:
+    if own.makespan_over_bound is None or other.makespan_over_bound is None:
         return Savings.unknown(policy, NOT_MEASURED)
-    seconds, ratio = longest_seconds(job, reports), other.makespan_over_bound / (1.0 + gap)
-    alike = RowCosts(reports[-1]).mean_seconds is None and not any(one.setup_seconds for one in job.algebra.values())
-    told = alike and other.error <= MOST_ERROR
+    seconds = longest_seconds(job, reports)
+    explained = seconds and own.seconds and abs(own.seconds / seconds - 1.0) <= MOST_ERROR
     savings = Savings(
         sentence="",
         policy=policy,
-        over_bound=round(1.0 + gap, 4),
+        over_bound=round(own.makespan_over_bound, 4),
         against_over_bound=round(other.makespan_over_bound, 4),
         seconds=None if seconds is None else round(seconds, 3),
-        against_seconds=round(seconds * ratio, 3) if seconds is not None and told else None,
+        against_seconds=other.seconds if explained else None,
     )
+    ratio = other.makespan_over_bound / own.makespan_over_bound
     return savings.model_copy(update={"sentence": _sentence(savings, ratio, other.error)})
 
 
@@ -178,10 +167,13 @@ def longest_seconds(job: Job, reports: Sequence[StageReport]) -> float | None:
 def _sentence(savings: Savings, ratio: float, error: float) -> str:
     off = f" \N{PLUS-MINUS SIGN} {error:.0%}" if error else ""
     figures = f"({savings.against_over_bound:.2f} of the best possible{off}, this run {savings.over_bound:.2f})"
-    timed = savings.seconds is not None and savings.against_seconds is not None
-    seconds = f", {savings.against_seconds:,.1f} s in place of {savings.seconds:,.1f} s" if timed else ""
+    seconds = ""
+    if savings.seconds and savings.against_seconds is not None:
+        ratio = savings.against_seconds / savings.seconds
+        seconds = f", {savings.against_seconds:,.1f} s in place of {savings.seconds:,.1f} s"
     if abs(ratio - 1.0) <= NEAR:
-        return f"Nothing was to be saved: plain hashing would have come as near to the best possible {figures}."
+        what = "Nothing was to be saved" if (savings.over_bound or 0.0) - 1.0 <= NEAR else "Routing has saved nothing"
+        return f"{what}: plain hashing would have come as near to the best possible {figures}."
     times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1.1 else f"{ratio:.2f}"
     longer = f"hashing would have made the longest task {times} times as long{seconds} {figures}."
     return f"Plain {longer}" if ratio > 1.0 else f"Routing did not pay: plain {longer}"
