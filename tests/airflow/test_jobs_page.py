@@ -191,6 +191,8 @@ def test_hours_that_nobody_has_computed_are_missing_and_the_one_that_is_due_is_l
     found = {one.part: one.state for one in parts_of(lines, Timing("", moments[6][0], moments), "", _NOW, 0.0)}
     assert [found[one] for one in hours[1:]] == ["published", "missing", "missing", "published", "missing", "late"]
     assert hours[0] not in found, "before the first one known"
+    since = parts_of(lines, Timing("", moments[6][0], moments), "", _NOW, moments[3][0].timestamp())
+    assert [one.part for one in since if one.state == "missing"] == [hours[3], hours[5]], "earlier runs were not read"
 
 
 def test_the_strip_has_the_latest_14_days_and_a_failure_says_what_readers_have(clients: dict[str, TestClient]) -> None:

@@ -419,7 +419,7 @@ def test_hot_keys_are_named_with_where_they_go(viewer: TestClient, simulation: S
     text = _page(viewer, "finished")
     seen, _ = simulation.reports[-1].histogram.head[EVIL]
     row = re.search(
-        rf"<tr><td><code><bdi>&lt;img src=x onerror=alert\(1\)&gt;</bdi></code><td class=\"n\">{seen:,}.*", text
+        rf"<tr><td class=\"top\"><code><bdi>&lt;img src=x onerror=alert\(1\)&gt;</bdi></code><td .*>{seen:,}<.*", text
     )
     assert row
     assert re.search("split over|pinned to", row[0])
@@ -539,7 +539,7 @@ def test_figures_are_shown_with_their_bands_over_days(viewer: TestClient) -> Non
     assert "1 of 2 figures within their bands" in text
     assert "WARNING: mean of &lt;img src=x onerror=alert(1)&gt;: 200; usual for the weekday, by 30 nights" in text
     assert EVIL not in text
-    assert text.count("! warned") == 1
+    assert text.count('<span class="odd">! warned</span>') == 1, "in the colour of a warning"
 
 
 def test_failed_checks_are_listed_first_with_their_keys_and_those_of_the_spec_apart_from_the_built_in_ones(

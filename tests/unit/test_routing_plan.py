@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from skewless.routing.hashing import (
     BUCKET_SEED,
     bucket_hash,
+    decode_columns,
     encode_columns,
     hashes_of,
     key_hash,
@@ -156,6 +157,7 @@ def test_an_origin_is_a_positive_long_that_tells_partition_and_offset(partition:
 )  # fmt: skip
 def test_columns_are_encoded_as_netstrings(values: list[str | None], text: str) -> None:
     assert encode_columns(values) == text
+    assert decode_columns(text) == values
 
 
 ROWS = st.lists(st.none() | st.text(st.sampled_from("~:,01a\0ä"), max_size=4), max_size=4)

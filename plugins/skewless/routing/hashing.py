@@ -37,6 +37,24 @@ def encode_columns(values: Sequence[str | None]) -> str:
     return "".join(parts)
 
 
+def decode_columns(text: str) -> list[str | None] | None:
+    """The texts of several key columns; None if this is not all of what ``encode_columns`` gives.
+
+    >>> decode_columns("1:a,~,3:b,c,")
+    ['a', None, 'b,c']
+    """
+    raw, found = text.encode(errors="surrogatepass"), list[str | None]()
+    while raw:
+        size, colon, rest = raw.partition(b":")
+        if raw.startswith(b"~,"):
+            found, raw = [*found, None], raw[2:]
+        elif colon and size.isdigit() and rest[int(size) : int(size) + 1] == b",":
+            found, raw = [*found, rest[: int(size)].decode(errors="surrogatepass")], rest[int(size) + 1 :]
+        else:
+            return None
+    return found
+
+
 def _padded(key: str) -> bytes:
     raw = key.encode()
     return raw + b"\0" * (-len(raw) % 4)

@@ -158,7 +158,8 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_
     job = read_job(directory)
     return asked.page(
         "decision.html", refresh=named is not None and found is None and asked.going_on, task_id=task_id, stage=stage,
-        decision=found, before=read_stage(directory, stage - 1) if found and stage else None,
+        decision=found, several=job is not None and len(job.key) > 1,
+        before=read_stage(directory, stage - 1) if found and stage else None,
         taken=decided_stages(directory, job.last_stage) if job else [],
     )  # fmt: skip
 

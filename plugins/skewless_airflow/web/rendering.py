@@ -21,6 +21,7 @@ from skewless.bounds import NEAR
 from skewless.documents.quality import STATES
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.errors import counted
+from skewless.routing.hashing import decode_columns
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY
 from skewless_airflow.web.views.stage_view import RingView, StageView
 
@@ -43,9 +44,14 @@ def shown_key(key: str) -> str:
     return cut if cut.isprintable() and cut else repr(cut)
 
 
-def key(text: str) -> Markup:
-    """A key in HTML; one that is written from right to left does not turn what stands beside it."""
-    return Markup("<bdi>{}</bdi>").format(shown_key(text))
+def key(text: str, several: bool = False) -> Markup:
+    """A key in HTML, or one of several columns; what is written from right to left does not turn what is beside it."""
+    return Markup(", ").join(Markup("<bdi>{}</bdi>").format(one) for one in _shown_columns(text, several))
+
+
+def _shown_columns(text: str, several: bool) -> list[str]:
+    columns = decode_columns(text) if several else None
+    return [shown_key(text)] if columns is None else ["null" if one is None else shown_key(one) for one in columns]
 
 
 def words(sentence: str) -> str:
@@ -196,10 +202,11 @@ def ring_strip(ring: RingView) -> Chart:
     return _strip(parts)
 
 
-def key_strip(stage: StageView) -> Chart:
+def key_strip(stage: StageView, several: bool = False) -> Chart:
     """All rows seen so far as one strip: the hottest keys one by one, then all other keys together."""
     first = stage.hottest[:_COLOURS]
-    parts = [(f"c{place}", shown_key(hot.key), hot.seen) for place, hot in enumerate(first)]
+    names = (", ".join(_shown_columns(hot.key, several)) for hot in first)
+    parts = [(f"c{place}", name, hot.seen) for place, (name, hot) in enumerate(zip(names, first, strict=True))]
     others = stage.named_rows - sum(hot.seen for hot in first)
     light = stage.seen - stage.named_rows - stage.seen_null
     parts.append(("others", f"{stage.named_keys - len(first):,} other head keys", others))

@@ -221,7 +221,7 @@ def parts_of(
         found[part] = PartState(part, state, words, newest.run_id, readers=readers)
     first = min((one.date for one in lines if one.date), default="9")
     for moment, part in timing.parts:
-        if part not in found and part > first and moment + _GRACE < now:
+        if part not in found and part > first and moment.timestamp() >= looked_at and moment + _GRACE < now:
             due = timing.next_run is not None and moment >= timing.next_run
             found[part] = PartState(part, "late", "was due") if due else PartState(part, "missing", "there is no run")
     return sorted(found.values(), key=attrgetter("part"))

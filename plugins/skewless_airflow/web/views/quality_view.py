@@ -79,11 +79,11 @@ class QualityView:
 
 @dataclass(frozen=True)
 class Mark:
-    """A check in an earlier run; ``success`` is None if that run had no such check."""
+    """A check in an earlier run; ``verdict`` is "" if that run had no such check."""
 
     run: str
     date: str
-    success: bool | None
+    verdict: str
     found: str
 
 
@@ -94,7 +94,7 @@ def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, Qualit
         known = {check.identity: check for check in quality.checks} if quality else {}
         for marks, check in zip(found, checks, strict=True):
             then = known.get(check.identity)
-            marks.append(Mark(name, day, then.success, then.found) if then else Mark(name, day, None, "not checked"))
+            marks.append(Mark(name, day, then.verdict, then.found) if then else Mark(name, day, "", "not checked"))
     return found
 
 
