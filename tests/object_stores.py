@@ -1,8 +1,8 @@
 """S3 servers for tests, each a process of its own on loopback, and a place in one of them for a test.
 
 moto and localbucket honour ``If-None-Match``; rclone does not, and is the server that must be refused. Of many writers
-at once localbucket lets one win, as it links a file; moto looks first and writes then, and in some thousands of races
-two have won. So what must never happen is tested on localbucket.
+at once localbucket lets one win, as it links a file. It passes over ``If-Match``, and is refused where that is needed.
+moto looks first and writes then; so here it answers one request at a time.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ from tests.cluster.database import LOCALBUCKET
 KINDS = ("moto", "localbucket")
 BUCKET = "lake"
 _START_SECONDS = 60.0
+_MOTO = """
+import sys
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
+"""
 
 
 @dataclass(frozen=True)
@@ -83,16 +89,16 @@ def object_server(kind: str, folder: Path) -> Iterator[ObjectServer]:
     programs = Path(sys.executable).parent
     data = folder / "data"
     data.mkdir()
-    command = {
-        "moto": [programs / "moto_server", "-H", "127.0.0.1", "-p", str(port)],
+    commands: dict[str, list[object]] = {
+        "moto": [sys.executable, "-c", _MOTO, str(port)],
         "localbucket": [sys.executable, "-c", LOCALBUCKET, "--port", str(port), data],
         "rclone": [programs / "rclone", "serve", "s3", "--addr", f"127.0.0.1:{port}", data],
-    }[kind]
+    }
     # The server's own environment: rclone takes its keys from there, and no key is in a list of processes.
     environment = {**os.environ, "RCLONE_AUTH_KEY": f'"{key},{secret}"', "RCLONE_CONFIG": os.devnull}
     log = folder / f"{kind}.log"
     with log.open("wb") as out:
-        process = subprocess.Popen([str(one) for one in command], stdout=out, stderr=out, env=environment)
+        process = subprocess.Popen([str(one) for one in commands[kind]], stdout=out, stderr=out, env=environment)
     server = ObjectServer(
         f"http://127.0.0.1:{port}",
         {

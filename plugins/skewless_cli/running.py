@@ -88,7 +88,7 @@ def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[lis
 
 def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
     """Publish again what the newest publication of a part has replaced; where that came from, in words."""
-    if not spec.output.is_table:
+    if not spec.output.in_catalog:
         raise SpecError.saying(
             f"{where}, field output.path", "a replaced version of a folder is kept beside it",
             "exchange the two as docs/operate.md shows",

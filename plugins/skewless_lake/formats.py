@@ -21,6 +21,7 @@ from skewless_lake.staged_files import OutputPart, StagedResult, TableRule, rule
 
 #: The packages whose errors are told in our words, as the modules of their classes begin.
 _LIBRARIES = frozenset({"_internal", "deltalake", "obstore", "pyarrow", "pyiceberg", "requests", "sqlalchemy"})
+_LIBRARIES |= {"botocore", "hive_metastore", "thrift"}
 #: The colours and arrows of messages of several lines.
 _MARKS = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 _STATUS = re.compile(r"(?:status code:?|HTTP status|HTTP response code:?) (\d{3})")

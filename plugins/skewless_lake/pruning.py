@@ -17,6 +17,7 @@ from skewless.publication.records import identity_of, record_of
 from skewless.publication.retention import Fate, Limits, enact_fate, fates
 from skewless.run.directory import RunDirectory
 from skewless_lake.formats import table_format, told_plainly
+from skewless_lake.partition_output import Versions
 from skewless_lake.publication import shown_by_table
 from skewless_lake.staged_files import BEGUN, OutputPart, TableFiles, staged_parts
 
@@ -54,6 +55,10 @@ def prune_each(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: b
 def left_files(run: RunDirectory) -> list[LeftFiles]:
     """What a run that has ended, or that nobody works on any more, has left in each of its tables; none without one."""
     job, record, digest = run.job(), record_of(run), identity_of(run).job
+    if job.spec.output.table is not None:
+        at = OutputPart.of(job)
+        with told_plainly(at.path):
+            return [LeftFiles(at, Versions(at).left_by(identity_of(run)))]
     if not job.spec.output.is_table:
         return []
     begun = [run.read(name, TableFiles) for name in _begun(run)]
@@ -74,7 +79,10 @@ def left_files(run: RunDirectory) -> list[LeftFiles]:
 def remove_left(left: LeftFiles) -> None:
     """Remove them; it is no error if some are gone already."""
     with told_plainly(left.target.path):
-        table_format(left.target.output).remove(left.target, left.paths)
+        if left.target.output.table is not None:
+            Versions(left.target).remove(left.paths)
+        else:
+            table_format(left.target.output).remove(left.target, left.paths)
 
 
 def _begun(run: RunDirectory) -> list[str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
@@ -17,15 +18,18 @@ from skewless.documents.step_documents import AS_IT_RAN, Replayed, Savings
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history.bands import NightsStore
 from skewless.history.finality import finality_of, tells_finality, with_run
-from skewless.publication.folder_output import FolderOutput, draw_turn, shown_turn
-from skewless.publication.places import beside_output, beside_table
-from skewless.publication.publish import Commit, Standing, Turns, Validated, publish, publishing
+from skewless.publication import folder_output
+from skewless.publication.places import beside_folder, beside_output, beside_table
+from skewless.publication.publish import Commit, Standing, Target, Turns, Validated, publish, publishing
 from skewless.publication.records import Identity, Overtaken, Publication, identity_of, record_of
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import savings_of
 from skewless.run.directory import FINALITY, RESULT_STEP, SAVINGS, RunDirectory, replay_document
+from skewless.run.objects.location import is_object
 from skewless.run.step_names import last_step_of
+from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec
+from skewless_lake import bucket_output, partition_output
 from skewless_lake.formats import (
     RULES,
     Race,
@@ -37,6 +41,7 @@ from skewless_lake.formats import (
     table_format,
     told_plainly,
 )
+from skewless_lake.partition_output import shown_parts
 from skewless_lake.staged_files import OutputPart, StagedResult, rules_digest, staged_parts
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
@@ -49,13 +54,13 @@ def turns_of(spec: JobSpec, output_path: str, root: str) -> Turns:
 
 def drawn_turn(spec: JobSpec, output_path: str, root: str, above: int = 0) -> int:
     """Draw the turn of a run that will publish, above one that is known to have been drawn (see ``draw_turn``)."""
-    turns = turns_of(spec, output_path, root)
-    return turns.draw(above) if spec.output.is_table else draw_turn(output_path, turns, above)
+    way = way_of(spec.output, output_path)
+    return way.draw(spec.output, output_path, turns_of(spec, output_path, root), above)
 
 
 def latest_turn(job: Job) -> int:
     """The latest turn in which a job's part, or its keys in quarantine, were published; 0 if none (``shown_turn``)."""
-    return max(map(turn_in_table, OutputPart.all_of(job))) if job.spec.output.is_table else shown_turn(job)
+    return way_of(job.spec.output, job.output_path).shown_turn(job)
 
 
 log = logging.getLogger(__name__)
@@ -106,8 +111,9 @@ def publishing_run(run: RunDirectory, now: dt.datetime) -> Generator[str, None, 
         raise RunDirectoryError.saying(
             f"run {run}", "it was begun with a spec with shadow, which publishes nothing", "begin a new run"
         )
-    target = TableOutput(run, now) if job.spec.output.is_table else FolderOutput(run, now)
-    return publishing(run, target, turns_of(job.spec, job.output_path, job.root))
+    turns = turns_of(job.spec, job.output_path, job.root)
+    target = way_of(job.spec.output, job.output_path).target(run, now, turns)
+    return publishing(run, target, turns)
 
 
 class TableOutput:
@@ -217,6 +223,9 @@ def turn_in_table(target: OutputPart) -> int:
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
     """By part: the snapshot or version of its newest publication, and which run that was of."""
+    if target.output.table is not None:
+        with told_plainly(target.path):
+            return shown_parts(target.output)
     tables, newest = table_format(target.output), dict[str, tuple[str, Identity]]()
     with told_plainly(target.path):
         table = tables.find_table(target)
@@ -240,6 +249,8 @@ def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
         SpecError: there is no earlier version, or its files are gone.
         LostRaceError: others commit all the time.
     """
+    if target.output.table is not None:
+        return partition_output.roll_back(target, StoredTurns(open_store(f"{beside_folder(target.path)}/turns")))
     turns = StoredTurns(open_store(f"{beside_table(target.path, target.root)}/turns"))
     at = now.astimezone(dt.UTC).isoformat(timespec="seconds")
     # The store of turns may have been lost: the table knows its own.
@@ -351,3 +362,41 @@ def keep_savings(run: RunDirectory) -> Savings | None:
         run.write_once(SAVINGS, savings)
         return savings
     return None
+
+
+class Way(NamedTuple):
+    """A way to publish.
+
+    Attributes:
+        draw: the turn of a run whose input is about to be pinned, above a given one; an error of what cannot be.
+        shown_turn: the latest turn that a job's part shows; 0 if none.
+        target: what a run's publication replaces.
+    """
+
+    draw: Callable[[Output, str, Turns, int], int]
+    shown_turn: Callable[[Job], int]
+    target: Callable[[RunDirectory, dt.datetime, Turns], Target]
+
+
+_FOLDER = Way(
+    lambda _, path, turns, above: folder_output.draw_turn(path, turns, above), folder_output.shown_turn,
+    lambda run, now, _: folder_output.FolderOutput(run, now),
+)  # fmt: skip
+_BUCKET = Way(
+    lambda _, path, turns, above: bucket_output.draw_turn(path, turns, above), bucket_output.shown_turn,
+    lambda run, *_: bucket_output.BucketOutput(run),
+)  # fmt: skip
+_PARTITION = Way(partition_output.draw_turn, partition_output.shown_turn, partition_output.PartitionOutput)
+_TABLE = Way(
+    lambda _output, _path, turns, above: turns.draw(above),
+    lambda job: max(map(turn_in_table, OutputPart.all_of(job))), lambda run, now, _: TableOutput(run, now),
+)  # fmt: skip
+
+
+def way_of(output: Output, output_path: str) -> Way:
+    """How a result is published."""
+    if output.is_table:
+        return _TABLE
+    if output.table is not None:
+        return _PARTITION
+    return _BUCKET if is_object(output_path) else _FOLDER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,20 +48,25 @@ def prepared(folder: Path, out: Path | str, turn: int, **output: Any) -> RunDire
 
 
 def commit_result(
-    run: RunDirectory, result: Attempt, files: Sequence[CommittedFile], *, rows: int, keys: int, success: bool = True
-) -> None:
+    run: RunDirectory, result: Attempt, files: Sequence[CommittedFile], *, rows: int, keys: int, success: bool = True,
+    columns: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
+    """Commit a result, and the quality report that lets it be published."""
     result.commit(files, {"rows": rows, "keys": keys})
-    commit_quality(run, success=success)
+    commit_quality(run, columns, success=success)
 
 
-def commit_quality(run: RunDirectory, *, success: bool = True, **documents: Document) -> None:
+def commit_quality(
+    run: RunDirectory, columns: Mapping[str, str] | None = None, /, *, success: bool = True, **documents: Document
+) -> None:
     """Commit a quality report, which lets a run be published or not, and documents by name."""
     quality, keys = run.new_attempt(QUALITY_STEP), run.committed(RESULT_STEP).count("keys")
     check = Check(
         subject="result", expectation="expect_x", column="n", success=success, observed="3", found="3 of 7"
     )  # fmt: skip
     ledger = balance(run.job(), [], 0)
-    quality.write("result.json", QualityReport(success=success, keys=keys, checks=(check,), ledger=ledger))
+    report = QualityReport(success=success, keys=keys, checks=(check,), ledger=ledger, columns=dict(columns or {}))
+    quality.write("result.json", report)
     for name, document in documents.items():
         quality.write(f"{name}.json", document)
     quality.commit([], {})

@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.errors import RunDirectoryError, SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
@@ -248,3 +248,32 @@ def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: S
     back = read_in_workers(spark, frame.schema, [(path, 1)])
     assert back.sort("id").collect() == frame.collect()
     assert back.where("state IS NULL").count() == 3
+
+
+def test_a_result_is_published_into_a_folder_of_a_bucket(
+    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As a run does it, with all that it refuses: a folder without ``allow_gap``, and one that the input is in."""
+    table = pa.table({"key": ["a", "b", "a"], "value": [1, 2, 3]})
+    total = {"total": {"function": "sum", "column": "value"}}
+    path = write_input(tmp_path / "input", table, files=1)
+    with object_server("moto", tmp_path_factory.mktemp("moto")) as moto, all_as_clients(spark, moto.environment):
+        for given, words in (
+            ({"path": "s3a://lake/marts/totals"}, "expected allow_gap: true, or table, with a folder in a bucket"),
+            ({"path": "totals", "allow_gap": True}, "expected a folder in a bucket with allow_gap"),
+        ):
+            with pytest.raises(SpecError, match=words):
+                prepare(RunDirectory(str(tmp_path / "refused")), spec_of(path, "key", total, output=given), DATE, "")
+        output: dict[str, object] = {"path": "s3a://lake/marts/totals", "allow_gap": True, "files": 1}
+        spec = spec_of(path, "key", total, output=output, engine="combine", routing={"waves": [1], "reducers": 1})
+        for name in ("first", "again"):
+            run = RunDirectory(str(tmp_path / name))
+            prepare(run, spec, DATE, str(tmp_path))
+            run_pipeline(spark, run)
+        day = f"marts/totals/date={DATE}/"
+        [manifest, file] = moto.keys(day)
+        assert manifest == f"{day}_published"
+        assert as_rows(pq.read_table(io.BytesIO(moto.content(file)))) == [("'a'", "4"), ("'b'", "2")]
+        far = far_spec("s3://lake/marts", tmp_path, {**total}, output=output)
+        with pytest.raises(SpecError, match="expected a folder apart from the input s3://lake/marts"):
+            prepare(RunDirectory(str(tmp_path / "inside")), far, DATE, "")

@@ -9,7 +9,6 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from skewless.documents.job import Job
@@ -194,13 +193,13 @@ def published_results(
     spec: JobSpec, parts: Sequence[Part], root: str, where: str
 ) -> Iterator[tuple[Part, str, Identity]]:
     """Those of some parts that are published, each with the name of its version and who has published it."""
-    if spec.output.is_table and parts:
+    if spec.output.in_catalog and parts:
         path = output_location(spec, parts[-1], root, where)
         versions = published_parts(OutputPart(spec.output, path, absolute_root(root), parts[-1]))
         yield from ((part, *versions[part.name]) for part in parts if part.name in versions)
         return
     for part in parts:
-        manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder(spec.output.partition))
+        manifest = manifest_of(f"{output_location(spec, part, root, where)}/{part.folder(spec.output.partition)}")
         if manifest is not None:
             yield part, manifest.name, manifest.by
 

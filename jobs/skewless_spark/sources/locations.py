@@ -11,11 +11,13 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import SpecError
-from skewless.publication.places import beside
+from skewless.publication.places import beside_folder
 from skewless.publication.records import QUARANTINE
 from skewless.run.folder import absolute_root
+from skewless.run.objects.location import is_object
 from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
+from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources.formats.input_files import is_hidden, open_input
 from skewless_spark.sources.listing import Listing
@@ -76,11 +78,11 @@ def came_to(output: str, read: str) -> str:
     return "the same" if read == output else "the one whose keys in quarantine are there"
 
 
-def check_apart(output_path: str, input_path: str, where: str) -> None:
+def check_apart(output_path: str, input_path: str, where: str, output: Output) -> None:
     """Refuse an output inside the input, as far as the paths alone can tell.
 
     Raises:
-        SpecError: it is inside, or it is a URL: an object store cannot exchange folders.
+        SpecError: it is inside, or it is in a bucket, which cannot exchange folders, without ``output.allow_gap``.
     """
     if _is_table(output_path):
         tables = (_table_at(kind, input_path) for kind in TABLES) if input_path else ()
@@ -89,13 +91,26 @@ def check_apart(output_path: str, input_path: str, where: str) -> None:
             raise SpecError(f"{where}, field output.path", required, came_to(output_path, found))
         return
     at = f"{where}, field output.path"
-    if "://" in output_path:
+    if is_object(output_path) and not output.allow_gap and not output.in_catalog:
+        hint = "then who lists the folder may see two versions for a moment; or publish a table there"
+        raise SpecError(at, "allow_gap: true, or table, with a folder in a bucket", output_path, hint)
+    if output.allow_gap and not is_object(output_path):
+        raise SpecError(at, "a folder in a bucket with allow_gap", output_path, "remove allow_gap: here is no gap")
+    if "://" in output_path and not is_object(output_path):
         hint = "publish into a table there: format: iceberg or format: delta"
-        raise SpecError(at, "a path of a local or shared file system", output_path, hint)
-    # Symbolic links are followed: they may lead from elsewhere into the input.
-    real, read = Path(os.path.realpath(output_path)), os.path.realpath(input_path)
-    if input_path and "://" not in input_path and real.is_relative_to(read):
+        raise SpecError(at, "a path of a local or shared file system, or of a bucket", output_path, hint)
+    read = input_path if is_object(input_path) == is_object(output_path) else ""
+    if read and _plain(output_path).is_relative_to(_plain(read)):
         raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
+
+
+def _plain(path: str) -> Path:
+    """A path that tells what lies in what. Links are followed: they may lead from elsewhere into the input."""
+    return _bare(path if "://" in path else os.path.realpath(path))
+
+
+def _bare(path: str) -> Path:
+    return Path(path.rpartition("://")[2])  # s3:// and s3a:// are one
 
 
 #: What is written into a run directory, and, but for their names, what states are.
@@ -133,7 +148,7 @@ def _is_read(path: Sequence[str], wanted: Sequence[str]) -> bool:
     return (path[0] == wanted[0] or fnmatchcase(path[0], wanted[0])) and _is_read(path[1:], wanted[1:])
 
 
-def check_output(output_path: str, input_path: str, listing: Listing, where: str) -> None:
+def check_output(output_path: str, input_path: str, listing: Listing, where: str, output: Output) -> None:
     """Refuse an output inside the input: the next night would read it.
 
     Raises:
@@ -142,10 +157,9 @@ def check_output(output_path: str, input_path: str, listing: Listing, where: str
     if _is_table(output_path):
         return
     at = f"{where}, field output.path"
-    check_apart(output_path, input_path, where)
-    below = Path(output_path)
+    check_apart(output_path, input_path, where, output)
     # A pattern may also lead to versions that were published before.
-    ours = (below, beside(output_path))
-    folders = {unit.path.rpartition("/")[0] for unit in listing.units}
-    if below.is_relative_to(input_path) or any(Path(folder).is_relative_to(one) for folder in folders for one in ours):
+    ours = (_bare(output_path), _bare(beside_folder(output_path)))
+    folders = {_bare(unit.path.rpartition("/")[0]) for unit in listing.units}
+    if ours[0].is_relative_to(_bare(input_path)) or any(one.is_relative_to(other) for one in folders for other in ours):
         raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")

@@ -16,7 +16,7 @@ from pathlib import Path
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.job import Job
-from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError
+from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.publication.places import (
     BUILDING,
     clear_drafts,
@@ -28,11 +28,28 @@ from skewless.publication.places import (
     remove,
     require_exchange,
 )
-from skewless.publication.publish import Commit, Standing, Turns, Validated, overtaken, require_mine
+from skewless.publication.publish import (
+    Commit,
+    Standing,
+    Turns,
+    Validated,
+    copied,
+    overtaken_by,
+    require_mine,
+    unpublished,
+)
 from skewless.publication.records import MANIFEST, QUARANTINE, PublishedFile, VersionManifest, identity_of, manifest_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.storage import content_checksum
+
+
+def standing_by(lying: VersionManifest | None, turns: Turns, day: str) -> Standing:
+    """The standing of a day that shows a version: one whose turn the store of turns does not know is finished in it."""
+    standing = turns.look(day)
+    if lying is None or lying.turn <= standing.claimed:
+        return standing
+    return turns.finish(day, lying.turn, str(lying.by))
 
 
 def draw_turn(output_path: str, turns: Turns, above: int = 0) -> int:
@@ -83,10 +100,7 @@ class FolderOutput:
 
     def standing(self, turns: Turns) -> Standing:
         """The standing of the day; if the store of turns was lost, the published folder knows it."""
-        standing, lying = turns.look(self.day), manifest_of(self.place.target)
-        if lying is None or lying.turn <= standing.claimed:
-            return standing
-        return turns.finish(self.day, lying.turn, str(lying.by))
+        return standing_by(manifest_of(self.place.target), turns, self.day)
 
     def stands(self) -> bool:
         """Whether the day shows the run's version, as it was published, or a later one."""
@@ -112,10 +126,7 @@ class FolderOutput:
                 yield "claimed"
                 if standing.claimed > turn:
                     remove(draft)
-                    claimant = standing.claimant.partition(" ")[2]
-                    return self._overtaken(
-                        standing, f"turn {standing.claimed} of {claimant}, which has not published yet"
-                    )
+                    return self._overtaken(standing, unpublished(standing))
                 require_mine(self, standing.claimant, self.me, turn)
                 clear_drafts(place, turn, self.now, but=draft)
                 yield "cleared"
@@ -133,13 +144,7 @@ class FolderOutput:
         return Commit()
 
     def _overtaken(self, standing: Standing, winner: str) -> Commit:
-        """By whom the run is superseded; a ``LostRaceError`` if whoever has claimed the day has not published yet."""
-        if (over := overtaken(self, standing, self.job.turn)) is not None:
-            return Commit(over=over)
-        raise LostRaceError(
-            str(self.place.target), f"turn {self.job.turn} to be the last one claimed", winner,
-            "try again, to find what that has published; if it was given up, clear its publish task or begin a new run",
-        )  # fmt: skip
+        return overtaken_by(self, str(self.place.target), standing, self.job.turn, winner)
 
     def settle(self) -> None:
         """Move away drafts that attempts have left which were killed, and remove versions past their grace."""
@@ -167,22 +172,15 @@ class FolderOutput:
         return draft
 
     def _fill(self, building: Path, version: VersionManifest) -> None:
-        run, validated, files = self.run, Validated.of(self.run), list[PublishedFile]()
-        if validated.held:  # here, once: a draft that is moved away meanwhile must not come again without its files
+        if Validated.of(self.run).held:  # here, once: a draft that is moved away must not come again without its files
             (building / QUARANTINE).mkdir()
-        for begin, file in validated.files.items():
-            run.verify(file)
-            ending = "" if begin.startswith(QUARANTINE) else f".{self.job.spec.output.file_format}"
-            copy = building / f"{begin}-{version.name}{ending}"
-            run.fs.get_file(f"{run.root}/{file.path}", str(copy))
-            sync_file(copy)
-            files.append(_described(building, copy))
-            if file.content and files[-1].sha256 != file.content:
-                raise run.differs_from_commit(file, "other content")
+        files = tuple(copied(self.run, version.name, lambda name: (building / name).open("wb")))
+        for file in files:
+            sync_file(building / file.name)
         manifest = building / MANIFEST
-        manifest.write_text(version.model_copy(update={"files": tuple(files)}).sealed(), encoding="utf-8")
+        manifest.write_text(version.model_copy(update={"files": files}).sealed(), encoding="utf-8")
         sync_file(manifest)
-        if validated.held:
+        if (building / QUARANTINE).exists():
             sync_folder(building / QUARANTINE)
         sync_folder(building)
 

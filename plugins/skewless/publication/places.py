@@ -29,6 +29,7 @@ from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.publication.records import manifest_of, published_path
 from skewless.run.folder import absolute_root, make_folder
+from skewless.run.objects.location import is_object
 from skewless.spec.spec import JobSpec
 
 BUILDING = ".building"
@@ -70,7 +71,7 @@ class KeptVersion(NamedTuple):
 
 def beside(output_path: str) -> Path:
     """The sibling of an output folder, beside what a link leads to; a ``RunDirectoryError`` on an object store."""
-    if "://" in output_path:
+    if is_object(output_path):
         raise RunDirectoryError("output.path", "a path of a local or shared file system", repr(output_path))
     real = Path(os.path.realpath(output_path))
     return real.with_name(f".{real.name}.skewless")
@@ -78,7 +79,19 @@ def beside(output_path: str) -> Path:
 
 def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
     """The folder in which turns, nights and states of an output are kept, if the spec names no other one."""
-    return beside_table(output_path, absolute_root(root)) if spec.output.is_table else str(beside(output_path))
+    return beside_table(output_path, absolute_root(root)) if spec.output.is_table else beside_folder(output_path)
+
+
+def beside_folder(output_path: str) -> str:
+    """The sibling of an output folder, or of an output's prefix in a bucket.
+
+    >>> beside_folder("s3://lake/marts/clicks")
+    's3://lake/marts/.clicks.skewless'
+    """
+    if not is_object(output_path):
+        return str(beside(output_path))
+    above, _, name = output_path.rstrip("/").rpartition("/")
+    return f"{above}/.{name}.skewless"
 
 
 def beside_table(output_path: str, root: str) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, Self
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol, Self
 
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.quality import QualityReport
-from skewless.errors import QualityError, RunDirectoryError
+from skewless.errors import LostRaceError, QualityError, RunDirectoryError
 from skewless.publication.records import (
     PUBLISHED,
     QUARANTINE,
     Identity,
     Overtaken,
     Publication,
+    PublishedFile,
     identity_of,
     published_path,
     record_of,
@@ -150,6 +152,21 @@ def overtaken(target: Target, standing: Standing, turn: int) -> Overtaken | None
     return Overtaken(by=Identity.parse(standing.finisher, f"turns of {target.day}"), turn=standing.finished)
 
 
+def overtaken_by(target: Target, where: str, standing: Standing, turn: int, winner: str) -> Commit:
+    """By whom a turn is superseded; a ``LostRaceError`` if whoever has claimed the day has not published yet."""
+    if (over := overtaken(target, standing, turn)) is not None:
+        return Commit(over=over)
+    raise LostRaceError(
+        where, f"turn {turn} to be the last one claimed", winner,
+        "try again, to find what that has published; if it was given up, clear its publish task or begin a new run",
+    )  # fmt: skip
+
+
+def unpublished(standing: Standing) -> str:
+    """Who has claimed a later turn, in words."""
+    return f"turn {standing.claimed} of {standing.claimant.partition(' ')[2]}, which has not published yet"
+
+
 def require_mine(target: Target, who: str, me: Identity, turn: int) -> None:
     """Refuse a turn that two runs have drawn: the store of turns was lost in between."""
     owner = Identity.parse(who, f"turns of {target.day}")
@@ -206,9 +223,31 @@ class Validated(NamedTuple):
         whole = self.verdict if self.apart else self.result
         return whole.of_kind("published") or whole.of_kind("result")
 
-    @property
-    def files(self) -> dict[str, CommittedFile]:
-        """The committed files of a version, by what their names in it begin with."""
-        return {f"part-{number:05d}": file for number, file in enumerate(self.kept)} | {
-            f"{QUARANTINE}/part-{number:05d}": file for number, file in enumerate(self.held)
+    def files(self, version: str, ending: str) -> dict[str, CommittedFile]:
+        """The committed files of a version, by their names in it: those in quarantine have no ending."""
+        return {f"part-{number:05d}-{version}.{ending}": file for number, file in enumerate(self.kept)} | {
+            f"{QUARANTINE}/part-{number:05d}-{version}": file for number, file in enumerate(self.held)
         }
+
+
+_BLOCK = 1 << 20
+
+
+def copied(run: RunDirectory, version: str, begin: Callable[[str], Any]) -> Iterator[PublishedFile]:
+    """Copy the committed files of a run, each into what ``begin`` opens under its name in a version.
+
+    Raises:
+        RunDirectoryError: one is gone, or is not the one that was committed.
+    """
+    for name, file in Validated.of(run).files(version, run.job().spec.output.file_format).items():
+        run.verify(file)
+        out, digest, size = begin(name), sha256(), 0
+        with run.fs.open(f"{run.root}/{file.path}", "rb") as source:
+            while block := source.read(_BLOCK):
+                out.write(block)
+                digest.update(block)
+                size += len(block)
+        out.close()
+        if file.content and digest.hexdigest() != file.content:
+            raise run.differs_from_commit(file, "other content")
+        yield PublishedFile(name=name, size_bytes=size, sha256=digest.hexdigest())

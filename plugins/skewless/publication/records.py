@@ -16,6 +16,7 @@ from skewless.documents.job import Job
 from skewless.documents.quality import State
 from skewless.errors import DocumentError
 from skewless.run.directory import PUBLISH_STEP, RunDirectory
+from skewless.run.objects.location import is_object, open_location
 from skewless.run.storage import content_checksum
 
 #: The record of a publication, in the run directory.
@@ -167,9 +168,21 @@ def superseded_by(run: RunDirectory) -> Overtaken | None:
     return record.superseded if record is not None else None
 
 
-def manifest_of(folder: Path) -> VersionManifest | None:
+def manifest_of(folder: Path | str) -> VersionManifest | None:
     """The manifest of a version; None if it cannot be read: it was lost, or the folder is not a version of ours."""
+    where = f"{folder}/{MANIFEST}"
     try:
-        return VersionManifest.from_sealed((folder / MANIFEST).read_bytes(), where=str(folder / MANIFEST))
-    except (OSError, DocumentError):
+        if not is_object(where):
+            return parsed_manifest(Path(where).read_bytes(), where)
+        fs, path = open_location(where)
+        return parsed_manifest(fs.cat_file(path), where)
+    except (ImportError, OSError):
+        return None
+
+
+def parsed_manifest(content: bytes, where: str) -> VersionManifest | None:
+    """A manifest by its bytes; None if these are damaged, or not of one."""
+    try:
+        return VersionManifest.from_sealed(content, where)
+    except DocumentError:
         return None

@@ -87,7 +87,7 @@ def found_run(location: str) -> FoundRun | None:
         part = Part(dt.date.fromisoformat(job["date"]), job["hour"])
         turn, output_path = int(job["turn"]), str(job["output_path"])
         output = job["spec"]["output"]
-        of_table = output["format"] in TABLES
+        of_table = output["format"] in TABLES or bool(output["table"])
         grace_hours = 0.0 if of_table else float(output["grace_hours"])
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
@@ -289,7 +289,7 @@ def _current(runs: Sequence[FoundRun]) -> set[str]:
         except SkewlessError:  # another prune was faster
             continue
         if path not in manifests:
-            manifests[path] = manifest_of(Path(path))
+            manifests[path] = manifest_of(path)
         manifest = manifests[path]
         if one.publication is not None if manifest is None else _published(one, manifest):
             found.add(one.run.root)

@@ -364,12 +364,16 @@ class Output(Tagged):
     """Where the result is published: a folder with a folder for each day, or a table with a partition for each day.
 
     In a folder it is `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours. Replaced
-    versions are kept for some time in a sibling of the folder, `.NAME.skewless`. In a table, which is made on first
-    use, the day is a column, and each publication is a snapshot.
+    versions are kept for some time in a sibling of the folder, `.NAME.skewless`; in a bucket they are not. In a table,
+    which is made on first use, the day is a column, and each publication is a snapshot.
     """
 
     TAG = WORD = "format"
-    FIELDS_OF: ClassVar = {**dict.fromkeys(_FILES, ("grace_hours",)), **dict.fromkeys(TABLES, ("schema",))}
+    FIELDS_OF: ClassVar = {
+        "parquet": ("grace_hours", "allow_gap", "table"),
+        **dict.fromkeys(_FILES[1:], ("grace_hours", "allow_gap")),
+        **dict.fromkeys(TABLES, ("schema",)),
+    }
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -411,9 +415,29 @@ class Output(Tagged):
     grace_hours: float = Field(
         default=24, ge=0, le=8760,
         description="Hours that a replaced version is kept beside the folder, for readers that still use it and for "
-        "going back to it.",
+        "going back to it. Not in a bucket.",
         examples=[72],
     )  # fmt: skip
+    allow_gap: bool = Field(
+        default=False,
+        description="A folder in a bucket, without table, requires it: who lists the folder while a day is replaced "
+        "may see two versions of it, until the old one is removed.",
+        examples=[True],
+    )
+
+    table: str | None = Field(
+        default=None,
+        pattern=r"^(hive|glue)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+$",
+        description="A table of a metastore, hive or glue, with a partition for each day: readers by the catalog see "
+        "one version, whole. Its name is catalog.database.table; it is made on first use.",
+        examples=["glue.marts.clicks_by_page"],
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_publish(self) -> Self:
+        if self.allow_gap and self.table is not None:
+            raise unmet("no allow_gap with table, which has no gap", "both")
+        return self
 
     @field_validator("path")
     @classmethod
@@ -433,6 +457,11 @@ class Output(Tagged):
     def is_table(self) -> bool:
         """Whether the result is published in a table."""
         return self.format in TABLES
+
+    @property
+    def in_catalog(self) -> bool:
+        """Whether a catalog or a table's history, not a manifest in a folder, says what is published."""
+        return self.is_table or self.table is not None
 
     @property
     def file_format(self) -> str:

@@ -22,15 +22,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.fsspec import BufferedFile, FsspecStore
 from obstore.store import from_url
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects import SETTINGS
+
+if TYPE_CHECKING:
+    from obstore import UpdateVersion
 
 #: A request that was answered by 5xx, or whose connection was lost, is sent again: at most so often, and for so long in
 #: all. The client draws its pauses, which grow slowly: 8 tries were over after 2 seconds, 40 are after 14 to 40.
@@ -44,8 +53,8 @@ TRIES = 8
 #: The last part of the names of the objects of which two writers compete; they are removed at once.
 PROBE = ".skewless-probe-"
 
-#: The clients of buckets that were found to honour the condition that there is no object.
-_trusted: list[Any] = []
+#: The clients of buckets that were found to honour a condition, each with that.
+_trusted: list[tuple[Any, str]] = []
 
 _STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
@@ -97,7 +106,7 @@ def answered(path: str = "") -> Iterator[None]:
         if "NoSuchBucket" in str(err) or "ContainerNotFound" in str(err):
             raise OSError(errno.ENODEV, "there is no such bucket") from None
         raise FileNotFoundError(errno.ENOENT, "no such object", path) from None
-    except AlreadyExistsError:
+    except (AlreadyExistsError, PreconditionError):
         raise FileExistsError(errno.EEXIST, "the object exists", path) from None
     except (PermissionDeniedError, UnauthenticatedError, PermissionError) as err:
         raise PermissionError(errno.EACCES, f"the store does not let us in: {_reason(err)}") from None
@@ -150,25 +159,82 @@ def create(store: Any, key: str, content: bytes) -> bool:
     raise OSError(errno.EBUSY, "the store says again and again that the object exists, and it does not")
 
 
+class Known(NamedTuple):
+    """An object as it was read: its bytes, and what tells its versions apart."""
+
+    content: bytes
+    version: UpdateVersion
+
+
+def known(store: Any, key: str) -> Known | None:
+    """An object with what tells its versions apart; None if there is none."""
+    try:
+        with answered(key):
+            answer = obstore.get(store, key)
+            facts = {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name] is not None}
+            return Known(bytes(answer.bytes()), facts)  # type: ignore[arg-type]
+    except FileNotFoundError:
+        return None
+
+
+def replace(store: Any, key: str, content: bytes, before: Known | None) -> bool:
+    """Write an object in the place of the one that was read, or of none; whether the object has this content.
+
+    Contents must tell writers apart, as with ``create``.
+    """
+    if before is None:
+        return create(store, key, content)
+    try:
+        with answered(key):
+            obstore.put(store, key, content, mode=before.version)
+    except OSError as err:
+        mine = content_of(store, key) == content  # the answer to a request that was carried out may have been lost
+        if not mine and not isinstance(err, FileExistsError):
+            raise
+        return mine
+    return True
+
+
 def require_first_writer(place: str, store: Any, folder: str) -> None:
     """Let two writers compete in a bucket, once for each client; a ``RunDirectoryError`` if both have won."""
-    if any(store is other for other in _trusted):
+    _require_one_winner(place, store, folder, "If-None-Match", lambda key, content: create(store, key, content))
+
+
+def require_one_replaces(place: str, store: Any, folder: str) -> None:
+    """Let two writers replace one object in a bucket; a ``RunDirectoryError`` if both have won."""
+    before: list[Known | None] = []
+
+    def write(key: str, content: bytes) -> bool:
+        if not before:
+            create(store, key, b"before")
+            before.append(known(store, key))
+        return replace(store, key, content, before[0])
+
+    _require_one_winner(place, store, folder, "If-Match", write)
+
+
+def _require_one_winner(
+    place: str, store: Any, folder: str, condition: str, write: Callable[[str, bytes], bool]
+) -> None:
+    if any(store is other and condition == honoured for other, honoured in _trusted):
         return
     key = posixpath.join(folder, f"{PROBE}{secrets.token_hex(8)}")
-    won = [create(store, key, content) for content in (b"first", b"second")]
+    won = [write(key, content) for content in (b"first", b"second")]
     delete(store, [key])
     if won != [True, False]:
         raise RunDirectoryError.saying(
-            place, "two writers of one object have both won, as the store ignores the condition If-None-Match",
+            place, f"two writers of one object have both won, as the store ignores the condition {condition}",
             "choose a store that honours it, or a folder of a shared file system",
         )  # fmt: skip
-    _trusted.append(store)
+    _trusted.append((store, condition))
 
 
 #: A file that is not larger is read in one request, and is in memory until it is uploaded.
 _BLOCK = 1 << 20
 #: The size of a part of an object that is uploaded in parts, and how many are on their way at a time.
 _PART, _PARTS_AT_A_TIME = 16 << 20, 4
+#: The same where an object is begun and completed later: the least that S3 takes, as up to that much is in memory.
+_LEAST_PART = 5 << 20
 
 
 class ObjectFiles(FsspecStore):  # type: ignore[misc]  # as fsspec, it counts as untyped
@@ -202,6 +268,26 @@ class ObjectFiles(FsspecStore):  # type: ignore[misc]  # as fsspec, it counts as
         store, place, key = self._split(path)
         require_first_writer(f"{self.protocol}://{place}", store, posixpath.dirname(key))
         return create(store, key, content)
+
+    def require_one_replaces(self, path: str) -> None:
+        """See ``require_one_replaces``."""
+        store, place, key = self._split(path)
+        require_one_replaces(f"{self.protocol}://{place}", store, key)
+
+    def known(self, path: str) -> Known | None:
+        """See ``known``."""
+        store, _place, key = self._split(path)
+        return known(store, key)
+
+    def replace(self, path: str, content: bytes, before: Known | None) -> bool:
+        """See ``replace``."""
+        store, _place, key = self._split(path)
+        return replace(store, key, content, before)
+
+    def begin(self, path: str) -> BegunObject:
+        """Begin an object, which there is once it is completed."""
+        store, _place, key = self._split(path)
+        return BegunObject(path, obstore.open_writer(store, key, buffer_size=_LEAST_PART))
 
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
         store, place, key = self._split(path)
@@ -265,6 +351,29 @@ class ObjectFiles(FsspecStore):  # type: ignore[misc]  # as fsspec, it counts as
             return _Upload(lambda content: _upload(store, key, content))
         size = int(self.info(path)["size"])
         return io.BytesIO(self.cat_file(path)) if size <= _BLOCK else _Large(self, path, "rb", size=size)
+
+
+class BegunObject:
+    """An object that is uploaded in parts. Nobody sees it until it is completed.
+
+    What was uploaded of one that never is stays in the bucket, unseen.
+    """
+
+    def __init__(self, path: str, writer: Any) -> None:
+        self.path, self._writer = path, writer
+
+    def write(self, block: bytes) -> None:
+        """Upload the next bytes, an ``OSError`` if that fails."""
+        with answered(self.path):
+            self._writer.write(block)
+
+    def close(self) -> None:
+        """Nothing more is written; it is still to be completed."""
+
+    def complete(self) -> None:
+        """Let the object be there, whole, an ``OSError`` if that fails."""
+        with answered(self.path):
+            self._writer.close()
 
 
 class _Large(BufferedFile):  # type: ignore[misc]
