@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 import shutil
 import threading
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import EqualTo
 from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -272,17 +276,38 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
         staged(other)
 
 
-@pytest.mark.long
+YEAR_20_000 = 569_000_000_000_000_000
+#: The type of a column, and the least and the greatest of its values, as Parquet stores them.
+ENDS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "time": (pa.timestamp("us", "UTC"), [0, YEAR_20_000]),
+    "day": (pa.date32(), [0, YEAR_20_000 // 86_400_000_000]),
+    "decimal": (pa.decimal128(38, 18), [Decimal("9" * 20) * sign for sign in (-1, 1)]),
+    "float": (pa.float64(), [-math.inf, math.inf]),
+    "bytes": (pa.binary(), [b"", b"\xff" * 40]),
+    "no UTF-8": (pa.string(), [b"caf\xe8", b"\xff\xfe"]),
+    "cut before the surrogates": (pa.string(), [b"a", b"b" * 15 + "\ud7ffzzz".encode()]),
+    "greatest text": (pa.string(), [b"", ("\U0010ffff" * 70).encode()]),
+    "beyond 16 bits": (pa.string(), [b"a", "\U00020001".encode()]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
 @of_each_kind
-def test_a_time_that_python_does_not_have_is_published(tmp_path: Path, kind: str) -> None:
-    """The libraries take their bounds of times through Python, whose years end with 9999."""
-    year_20_000 = 569_000_000_000_000_000
-    odd = result_table("odd").append_column("at", pa.array([0, year_20_000, None], pa.timestamp("us", "UTC")))
-    odd = odd.append_column("on", pa.array([0, year_20_000 // 86_400_000_000, None], pa.date32()))
-    publish(tmp_path / "1", tmp_path, kind, odd, in_files=1)
-    found = read(kind, tmp_path)
-    assert sorted(found["at"].cast(pa.int64()).drop_null().to_pylist()) == [0, year_20_000]
-    assert found["on"].null_count == 1
+def test_values_that_have_no_bound_are_published(tmp_path: Path, kind: str, name: str) -> None:
+    """The libraries take bounds through Python, which has no year 20,000, and whose texts are Unicode."""
+    of, values = ENDS[name]
+    stored = pa.array(values, pa.binary() if of == pa.string() else of)
+    column = pa.Array.from_buffers(of, len(values), stored.buffers())  # Arrow does not look at the bytes
+    publish(tmp_path / "1", tmp_path, kind, result_table("x", 2).append_column("v", column), in_files=1)
+    assert read(kind, tmp_path)["v"].combine_chunks().cast(stored.type) == stored
+    for key, value in enumerate(values):
+        wanted = {"key": f"k{key}"} | ({"v": value.decode()} if of == pa.string() and name != "no UTF-8" else {})
+        for filtered, text in wanted.items():
+            if kind == "delta":
+                files = DeltaTable(str(tmp_path / "marts" / "clicks")).to_pyarrow_dataset()
+                assert files.count_rows(filter=pc.field(filtered) == text) == 1
+            else:
+                assert iceberg_table(tmp_path).scan(EqualTo(filtered, text)).to_arrow().num_rows == 1
 
 
 @pytest.mark.long

@@ -71,12 +71,13 @@ def of_footer(footer: pq.FileMetaData) -> str:
         nulls[name] = sum(statistics.null_count for _, statistics in known)
         filled = [statistics for rows, statistics in known if statistics.null_count < rows]
         if filled and all(statistics.has_min_max for statistics in filled):
-            with suppress(OverflowError):  # a date or a time that Python does not have, such as one of the year 20,000
+            with suppress(OverflowError, UnicodeError):  # a time of the year 20,000, a text that is no UTF-8
                 least, greatest = min(one.min for one in filled), max(one.max for one in filled)
                 if (outer := bounds_of(least, greatest)) is not None:
                     bounds[name] = outer
     lows, highs = ({name: outer[side] for name, outer in bounds.items()} for side in (0, 1))
-    return json.dumps({"numRecords": footer.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls})
+    about = {"numRecords": footer.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls}
+    return json.dumps(about, ensure_ascii=False)  # deltalake reads escapes of characters beyond 16 bits as others
 
 
 def bounds_of(least: Any, greatest: Any) -> tuple[int | str, int | str] | None:
@@ -98,7 +99,7 @@ def _low(value: Any) -> int | str | None:
 def _high(value: Any) -> int | str | None:
     if isinstance(value, str) and len(value) > _LONGEST:
         kept, left = value[: _LONGEST - 1], value[_LONGEST - 1 :]
-        return None if left.startswith(_GREATEST) else kept + _GREATEST
+        return value if left.startswith(_GREATEST) else kept + _GREATEST
     if isinstance(value, dt.datetime):
         cut_off = dt.timedelta(microseconds=value.microsecond % 1000)
         return _milliseconds(value - cut_off + dt.timedelta(milliseconds=1) if cut_off else value)

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
+from pyarrow.parquet import FileMetaData
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -46,7 +47,7 @@ from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
+from pyiceberg.types import DateType, NestedField, StringType, TimestampType, TimestamptzType
 
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.folder import make_folder, sync_folder
@@ -344,13 +345,19 @@ def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
     return PartitionKey(values, table.spec(), schema)
 
 
-def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
-    counted = MetricsMode(MetricModeTypes.COUNTS)
-    times = DateType | TimestampType | TimestamptzType
-    return {
-        number: replace(one, mode=counted) if isinstance(one.iceberg_type, times) else one
-        for number, one in plan.items()
-    }
+#: Of some of whose values pyiceberg makes no bound: times that Python does not have, texts that are no UTF-8 or whose
+#: bound is cut at U+D7FF (apache/iceberg-python#3880).
+_UNBOUND = DateType | TimestampType | TimestamptzType | StringType
+
+
+def _statistics_of(footer: FileMetaData, plan: dict[int, StatisticsCollector], numbers: dict[str, int]) -> str:
+    try:
+        about = data_file_statistics_from_parquet_metadata(footer, plan, numbers).to_serialized_dict()
+    except (OverflowError, UnicodeError):
+        counts = MetricsMode(MetricModeTypes.COUNTS)
+        counted = {at: replace(one, mode=counts) for at, one in plan.items() if isinstance(one.iceberg_type, _UNBOUND)}
+        about = data_file_statistics_from_parquet_metadata(footer, plan | counted, numbers).to_serialized_dict()
+    return json.dumps(about, default=bytes.hex)
 
 
 def stage(
@@ -371,11 +378,7 @@ def stage(
         with create_file(path) as stream:
             footer = write_rows(stream, file, kind, target.values, codec)
             size = stream.tell()
-        try:
-            about = data_file_statistics_from_parquet_metadata(footer, plan, numbers)
-        except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
-            about = data_file_statistics_from_parquet_metadata(footer, _without_times(plan), numbers)
-        statistics = json.dumps(about.to_serialized_dict(), default=bytes.hex)
+        statistics = _statistics_of(footer, plan, numbers)
         return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=statistics)
 
     written = write_all(paths, files, write)
