@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import EqualTo, Reference
 from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -307,7 +307,9 @@ def test_values_that_have_no_bound_are_published(tmp_path: Path, kind: str, name
                 files = DeltaTable(str(tmp_path / "marts" / "clicks")).to_pyarrow_dataset()
                 assert files.count_rows(filter=pc.field(filtered) == text) == 1
             else:
-                assert iceberg_table(tmp_path).scan(EqualTo(filtered, text)).to_arrow().num_rows == 1
+                assert (
+                    iceberg_table(tmp_path).scan(EqualTo(term=Reference(filtered), value=text)).to_arrow().num_rows == 1
+                )
 
 
 @pytest.mark.long

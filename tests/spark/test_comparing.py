@@ -154,18 +154,25 @@ def test_published_sketches_are_compared_by_what_they_hold_and_shown_by_their_es
     sketches = {
         "visitors": {"function": "approx_count_distinct", "column": "visitor", "publish": "state"},
         "amounts": {"function": "approx_percentile", "column": "amount", "publish": "state"},
+        "top": {"function": "approx_top_k", "column": "visitor", "publish": "state"},
     }
 
-    def told(visitor: str) -> Told:
-        aggregates = f"hll_sketch_agg({visitor}, 12) AS visitors, kll_sketch_agg_bigint(amount, 200) AS amounts"
-        query = f"SELECT site, page, {aggregates} FROM parquet.`{home}/data/in` GROUP BY site, page"
+    def told(visitor: str, more: str = "") -> Told:
+        aggregates = (
+            f"hll_sketch_agg({visitor}, 12) AS visitors, kll_sketch_agg_bigint(amount, 200) AS amounts, "
+            "approx_top_k_accumulate(visitor, 10000).sketch AS s"
+        )
+        query = f"SELECT site, page, {aggregates} FROM parquet.`{home}/data/in` GROUP BY site, page {more}"
+        query = f"SELECT site, page, visitors, amounts, substring(s, 1, octet_length(s) - 8) AS top FROM ({query})"
         return compare(query, "--json", names=(), aggregates=sketches)
 
     right = told("visitor")
     report = json.loads(right.stdout)
-    assert (right.returncode, report["differ"], report["within_error"]) == (0, 0, ["visitors", "amounts"])
+    assert (right.returncode, report["differ"], report["within_error"]) == (0, 0, [*sketches])
+    one_less = json.loads(told("visitor", "HAVING page <> '/page/1' OR site <> 'a'").stdout)
+    assert (one_less["only_here"], one_less["examples"][0]["state"]) == (2, "only here")
     wrong = json.loads(told("IF(site = 'a' AND page = '/page/1', visitor % 100, visitor)").stdout)
-    assert (wrong["differ"], wrong["columns"]) == (1, {"visitors": 1, "amounts": 0})
+    assert (wrong["differ"], wrong["columns"]) == (1, {"visitors": 1, "amounts": 0, "top": 0})
     shown = wrong["examples"][0]["columns"]["visitors"]
     assert shown["there"] == "'a sketch of about 100 values'"
     assert re.fullmatch(r"'a sketch of about \d{4} values'", shown["here"])

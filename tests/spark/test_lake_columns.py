@@ -117,15 +117,31 @@ def test_bytes_that_partition_a_delta_table_are_a_text_or_refused(spark: SparkSe
     assert [row[1] for row in read_units(spark, job, range(len(job.units)), ["k", "s"]).collect()] == ["hello"]
 
 
-def test_a_text_that_was_cut_off_in_a_delta_log_is_no_upper_bound(tmp_path: Path) -> None:
-    write_deltalake(str(tmp_path / "t"), pa.table({"s": ["ab\U0001f608"]}))
-    stats = {"numRecords": 1, "minValues": {"s": "ab"}, "maxValues": {"s": "ab\ufffd"}, "nullCount": {"s": 0}}
+US, BERLIN = pa.timestamp("us", "UTC"), -2_524_521_600_000_000  # 00:53:28 of 1890 there
+#: The value of a file, its bounds as another program writes them, a comparison, and how many files may pass it.
+BOUNDS: dict[str, tuple[pa.DataType, Any, str, str, str, Any, int]] = {
+    "a text that was cut off": (pa.string(), "ab\U0001f608", "ab", "ab\ufffd", ">=", "ab\U0001f608", 1),
+    "a text below": (pa.string(), "ab\U0001f608", "ab", "ab\ufffd", "<", "aa", 0),
+    "an escaped character of plane 2": (pa.string(), "\U00020001", "a", "\U00020001", "=", "\U00020001", 1),
+    "milliseconds": (US, 10**15 + 999, "2001-09-09T01:46:40Z", "2001-09-09T01:46:40Z", ">", 10**15 + 998, 1),
+    "milliseconds before 1970": (US, -500, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "<", -499, 1),
+    "an offset without its seconds": (
+        US, BERLIN, "1890-01-01T00:53:28+00:53", "1890-01-01T00:53:28+00:53", "=", BERLIN, 1,
+    ),
+    "an offset": (US, 10**15, "2001-09-08T18:46:40-07:00", "2001-09-08T18:46:40-07:00", "=", 10**15, 1),
+    "a time above": (US, 10**15, "2001-09-08T18:46:40-07:00", "2001-09-08T18:46:40-07:00", ">", 10**15 + 1_000, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_bound_that_another_program_has_cut_leaves_no_row_out(tmp_path: Path, name: str) -> None:
+    kind, value, low, high, comparison, asked, files = BOUNDS[name]
+    write_deltalake(str(tmp_path / "t"), pa.table({"v": pa.array([value], kind)}))
+    stats = {"numRecords": 1, "minValues": {"v": low}, "maxValues": {"v": high}, "nullCount": {"v": 0}}
     with delta_log(tmp_path / "t") as lines:
         for line in lines:
             if "add" in line:
                 line["add"]["stats"] = json.dumps(stats)
-    for value, comparison, files in (("ab\U0001f608", ">=", 1), ("aa", "<", 0)):
-        wanted = Condition("s", "string", comparison, (value,))  # type: ignore[arg-type]
-        given = Input(format="delta", path="t")
-        snapshot = snapshot_of(given, Part(DATE), "", str(tmp_path / "t"), lambda _, wanted=wanted: [wanted])  # type: ignore[misc]
-        assert len(snapshot.files) == files
+    wanted = Condition("v", "string" if kind == pa.string() else "timestamp", comparison, (asked,))  # type: ignore[arg-type]
+    given = Input(format="delta", path="t")
+    assert len(snapshot_of(given, Part(DATE), "", str(tmp_path / "t"), lambda _: [wanted]).files) == files

@@ -419,6 +419,15 @@ def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
     assert read(spark, job) == oracle
 
 
+def test_rows_that_a_log_deletes_are_left_out_though_its_protocol_has_no_such_feature(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_deltalake(str(tmp_path / "t"), numbered(10))
+    delete_by_vector(tmp_path / "t", paths_of(DeltaTable(str(tmp_path / "t")))[0], [0, 7])
+    job = frozen({"format": "delta", "path": "t"}, tmp_path, "v")
+    assert (job.rows, len(read(spark, job))) == (8, 8)
+
+
 @pytest.mark.long
 def test_a_version_is_chosen_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"

@@ -91,6 +91,15 @@ def test_folders_name_columns_whose_types_follow_from_all_values(tmp_path: Path)
     assert list(below.source.partition_columns) == ["date", "n", "site"]
 
 
+def test_folders_whose_names_differ_in_case_are_one_column_as_to_spark(tmp_path: Path) -> None:
+    for folder in ("Store=2", "store=1"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text("line\n")
+    listing = list_input(given(tmp_path, "text"), str(tmp_path))
+    assert listing.source.partition_columns == {"Store": "int"}
+    assert [unit.values for unit in listing.units] == [{"Store": "2"}, {"Store": "1"}]
+
+
 def test_folders_of_different_columns_are_refused(tmp_path: Path) -> None:
     for folder in ("a=1", "b=1"):
         (tmp_path / folder).mkdir()

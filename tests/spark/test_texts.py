@@ -138,6 +138,12 @@ BYTES: dict[str, tuple[bytes, str]] = {
     "latin.json": (b'{"k": "caf\xe9", "v": 1}\n', "k string, v bigint"),
     "utf16.json": ('{"k": "a", "v": 1}\n'.encode("utf-16"), "k string, v bigint"),
     "infinity.json": (b'{"k": "a", "v": 1e400}\n', "k string, v double"),
+    "doubled-keys.json": (b'{"k": "a", "v": 1, "v": 2}\n', "k string, v bigint"),
+    "surrogate.json": (b'{"k": "a\\ud800b", "v": 1}\n', "k string, v bigint"),
+    "beyond-64-bits.json": (b'{"k": "a", "v": 99999999999999999999}\n', "k string, v bigint"),
+    "marks.json": (b'\xef\xbb\xbf{"k": "a", "v": 1}\n\xef\xbb\xbf{"k": "b", "v": 2}\n', "k string, v bigint"),
+    "digit-for-boolean.csv": (b"k,v\na,1\n", "k string, v boolean"),
+    "nan.csv": (b"k,v\na,nan\n", "k string, v double"),
 }
 
 

@@ -34,6 +34,7 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.comparison.other_side import FIELD, OtherSide, other_side, results_of_all_rows
 from skewless_spark.session.step_lease import once
 from skewless_spark.sources.formats.input_files import quoted
+from skewless_spark.sources.formats.texts import type_text
 from skewless_spark.states.committed_files import RESULT, read_files
 from skewless_spark.states.job_columns import JobColumns
 
@@ -84,7 +85,7 @@ def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:
 def compared_columns(run: RunDirectory, spark: SparkSession) -> dict[str, str]:
     """The Spark SQL type of each column of a run's result: those of the key first."""
     own = JobColumns.of(run.job()).own_names
-    return {own[field.name]: field.dataType.simpleString() for field in committed_result(spark, run).schema.fields}
+    return {own[field.name]: type_text(field.dataType) for field in committed_result(spark, run).schema.fields}
 
 
 def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance: float, examples: int) -> Comparison:

@@ -23,7 +23,7 @@ from skewless_spark.session.session import build_session, session_in_jvm
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
 from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.identity import require_unchanged
-from skewless_spark.sources.input_columns import values_of_folders
+from skewless_spark.sources.input_columns import named_as, values_of_folders
 from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.windows.kept_states import with_window
@@ -146,8 +146,10 @@ def _all_rows(job: Job, first: int) -> Job:
     names, pinned = list(job.source.partition_columns), job.source.pinned is not None
     units = []
     for file in (file for part in job.covered.parts[first:] for file in part.files):
-        values = file.values if pinned else values_of_folders(file.path)
-        values = values if pinned else {name: values.get(name) for name in names}
+        values = file.values
+        if not pinned:
+            (of_folders,) = named_as(names, [values_of_folders(file.path)])
+            values = {name: of_folders.get(name) for name in names}
         units.append(
             Unit(
                 path=file.path, rows=0, size_bytes=file.size_bytes, version=file.version, checksum=file.checksum,

@@ -165,12 +165,19 @@ def types_of(
         return {}
     names = list(values[0])
     for file, found in zip(files, values, strict=True):
-        if list(found) != names:
+        if list(map(str.lower, found)) != list(map(str.lower, names)):
             raise InputError(
                 f"input file {file}", f"the partition columns {names} as {posixpath.basename(files[0])} has them",
                 str(list(found)), "put all files of an input into folders of one depth",
             )  # fmt: skip
+    values = named_as(names, values)
     return {name: _type_of_column(name, _first_files(files, values, name), declared or {}, kept) for name in names}
+
+
+def named_as(names: Iterable[str], values: Iterable[Mapping[str, str | None]]) -> list[dict[str, str | None]]:
+    """The values of folders under these names: like Spark, we take ``Store=2`` beside ``store=1`` for ``store=2``."""
+    known = {name.lower(): name for name in names}
+    return [{known.get(name.lower(), name): value for name, value in one.items()} for one in values]
 
 
 def _first_files(files: Sequence[str], values: Sequence[dict[str, str | None]], name: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ from skewless_spark.sources.formats.texts import (
     refuse_unread,
     sample_length,
     sample_of,
+    type_text,
 )
 from skewless_spark.sources.identity import checksums, listed_file
 from skewless_spark.sources.input_columns import ColumnsOfFiles, common_types, refuse_unknown, widest
@@ -96,6 +97,7 @@ def list_input(
     declared = declared_types(given)
     if partitions is None:
         partitions = input_columns.types_of(paths, values, declared)
+    values = input_columns.named_as(partitions, values)
     now = list(in_threads(lambda file: listed_file(fs, file), found))
     listed = [
         ListedFile(spelled, file.path, file.size_bytes, file.version, checksum, one)
@@ -268,9 +270,9 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
             at, f"a table of files: {', '.join(_FORMATS)}", came, "write it out, or read its files by path"
         )
     # A schema has a CHAR as a string, with a note of what it is.
-    kinds = [(field.name, field.metadata.get(_AS_DECLARED, field.dataType.simpleString())) for field in table.schema]
+    kinds = [(field.name, field.metadata.get(_AS_DECLARED, type_text(field.dataType))) for field in table.schema]
     told_types = {name: kind for name, kind in kinds if _NOT_IN_FILES.search(kind)}
-    declared = {field.name: _NOT_IN_FILES.sub("string", field.dataType.simpleString()) for field in table.schema}
+    declared = {field.name: _NOT_IN_FILES.sub("string", type_text(field.dataType)) for field in table.schema}
     if told_types and provider in {"csv", "json"}:  # which are read whole
         column, kind = next(iter(told_types.items()))
         raise InputError(at, "columns whose values are those of its files", f"{column!r} of type {kind}", _DECLARE)

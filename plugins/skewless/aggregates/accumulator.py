@@ -26,7 +26,8 @@ _PLAIN = (
     r"boolean|tinyint|smallint|int|bigint|float|double|decimal\(\d+, ?\d+\)|string|binary|date|timestamp|timestamp_ntz"
 )
 #: An array or a struct of plain types, which is comparable, and a map of them, which is not.
-_COMPARABLE = rf"array<(?:{_PLAIN})>|struct<[^<>:,]+:(?:{_PLAIN})(?:,[^<>:,]+:(?:{_PLAIN}))*>"
+_FIELD = rf"(?:`(?:[^`]|``)*`|[^<>:,`]+):(?:{_PLAIN})"
+_COMPARABLE = rf"array<(?:{_PLAIN})>|struct<{_FIELD}(?:,{_FIELD})*>"
 _MAP = rf"map<(?:{_PLAIN}),(?:{_PLAIN})>"
 
 

@@ -193,9 +193,15 @@ def cast_text(text: str | None, spark_type: str) -> pa.Scalar:
     return pa.scalar(text).cast(pa.timestamp("us") if plain else kind).cast(kind)
 
 
+_NUMBER = r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|NaN|-?Infinity"
+_WRITTEN = dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "-?[0-9]+") | {
+    "boolean": "(?i:true|false)", "float": _NUMBER, "double": _NUMBER,
+}  # fmt: skip
+
+
 def is_value(text: str, spark_type: str) -> bool:
-    """Whether a text is a value of a type, as Spark writes it: Arrow also reads hexadecimal numbers."""
-    if spark_type in {"tinyint", "smallint", "int", "bigint"} and not re.fullmatch(r"-?[0-9]+", text):
+    """Whether a text in the name of a folder is a value of a type to Spark, too: Arrow also takes 0x10, 1 and nan."""
+    if not re.fullmatch(_WRITTEN.get(spark_type, ".*"), text, re.ASCII | re.DOTALL):
         return False
     try:
         cast_text(text, spark_type)

@@ -377,7 +377,7 @@ def _orc_type(field: pa.Field) -> str:
     noted = set(_noted(field))
     if noted == {"timestamp_ntz"} and kind == "bigint":
         return "timestamp_ntz"  # in microseconds
-    if "`" in field.name:
+    if "`" in str(field):
         return f"{UNSUPPORTED}{kind}, whose name Spark does not find in ORC"
     return f"{UNSUPPORTED}{kind} that stands for {min(noted)}" if noted else kind
 

@@ -44,9 +44,12 @@ _FEATURES = frozenset(
 )  # fmt: skip
 _MILLISECONDS = 1000
 _MODE, _PHYSICAL = "delta.columnMapping.mode", "delta.columnMapping.physicalName"
-#: What Spark's Delta put behind a text that it had cut off, until 2023. Characters beyond 16 bits are greater.
-_CUT_OFF = "\ufffd"
-_MILLISECOND, _TIMES = 1000, frozenset({"timestamp", "timestamp_ntz"})
+#: What Spark's Delta put behind a text that it had cut off, until 2023: characters beyond 16 bits are greater. And what
+#: deltalake may have made of an escaped character that is greater, as JSON has those of two planes by one in it.
+_CUT_OFF = "\ufffd$|[\U00010000-\U0001ffff\U00030000-\U0003ffff]"
+#: In microseconds: the log cuts times off to milliseconds; before 1973 to either side, and the seconds of a zone's
+#: offset, which the last one had until then.
+_MILLISECOND, _MINUTE, _SINCE_1973 = 1000, 60_000_000, 94_694_400_000_000
 #: The types of bounds that are no integers.
 _ARROW = {
     "string": pa.string(), "date": pa.date32(),
@@ -123,12 +126,14 @@ def _may_pass(actions: pa.Table, column: TableColumn, condition: Condition) -> p
     if low is None or high is None:
         return pa.chunked_array([pa.nulls(len(actions), pa.bool_())])
     if kind == pa.string():
-        high = pc.if_else(pc.ends_with(high, _CUT_OFF), None, high)
-    # The log cuts times off to milliseconds, so what was greatest may have been greater.
-    cut_off = _MILLISECOND if condition.kind in _TIMES else 0
+        high = pc.if_else(pc.match_substring_regex(high, _CUT_OFF), None, high)
     passed: list[pa.ChunkedArray] = []
     for value in condition.values:
-        least, greatest = pa.scalar(value, kind), pa.scalar(value - cut_off if isinstance(value, int) else value, kind)
+        least = greatest = value
+        if condition.kind.startswith("timestamp") and isinstance(value, int):
+            recent = value >= _SINCE_1973
+            least, greatest = value + (0 if recent else _MINUTE), value - (_MILLISECOND if recent else _MINUTE)
+        least, greatest = pa.scalar(least, kind), pa.scalar(greatest, kind)
         below = (pc.less if condition.comparison == "<" else pc.less_equal)(low, least)
         above = (pc.greater if condition.comparison == ">" else pc.greater_equal)(high, greatest)
         if condition.comparison == "=":
@@ -233,8 +238,6 @@ def _located(base: str, path: str) -> str:
 
 
 def _vectors(table: DeltaTable, at: str) -> dict[str, bytes]:
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return {}
     found: dict[str, bytes] = {}
     try:
         for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
