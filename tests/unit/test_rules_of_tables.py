@@ -39,7 +39,7 @@ MILLISECOND = dt.datetime(2026, 7, 1, 1, 0, 0, 999_000)  # noqa: DTZ001
         (ABROAD, ABROAD, ("2026-06-30T23:00:00.999Z", "2026-06-30T23:00:01.000Z")),
         ("a" * 80, "b" * 80, ("a" * 64, "b" * 63 + "\U0010ffff")),
         ("b" * 64, "b" * 64, ("b" * 64, "b" * 64)),
-        ("a", "\U0010ffff" * 80, None),  # there is no text above it
+        ("a", "\U0010ffff" * 80, ("a", "\U0010ffff" * 80)),  # no shorter text is above it
         (None, 5, None),
         (1, None, None),
     ],
