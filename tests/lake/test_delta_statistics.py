@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.delta.log import bounds_of, of_footer
+from skewless_lake.delta.log import bounds_of
 from skewless_lake.publication import roll_back
 from skewless_spark.sources.lake.delta import snapshot_of
 from skewless_spark.sources.lake.table_inputs import Condition
@@ -98,29 +97,6 @@ texts = st.text(max_size=5) | st.text("ab\U0010ffff", min_size=1, max_size=5).ma
 def test_bounds_of_texts_hold_all_of_them(found: list[str]) -> None:
     bounds = bounds_of(min(found), max(found))
     assert bounds is None or all(bounds[0] <= one <= bounds[1] for one in found)  # type: ignore[operator]
-
-
-def test_a_time_that_python_does_not_have_is_no_bound() -> None:
-    out, year_20_000 = io.BytesIO(), 569_000_000_000_000_000
-    pq.write_table(pa.table({"at": pa.array([0, year_20_000], pa.timestamp("us")), "n": [1, 2]}), out)
-    assert of_footer(pq.read_metadata(out)) == (
-        '{"numRecords": 2, "minValues": {"n": 1}, "maxValues": {"n": 2}, "nullCount": {"at": 0, "n": 0}}'
-    )
-
-
-@pytest.mark.long
-def test_the_last_millisecond_of_the_year_9999_has_no_bound_above_it(tmp_path: Path) -> None:
-    valid = pa.table({"n": [1], "at": pa.array([FOR_EVER], pa.timestamp("us", "UTC")), "wall": [FOR_EVER]})
-    for turn in (1, 2):
-        publish(tmp_path / f"{turn}", tmp_path, "delta", valid, turn=turn, in_files=1)
-    roll_back(part_of("delta", tmp_path), NOW)
-    (action,) = actions(tmp_path)
-    assert (action["null_count.at"], action["min.n"], action["max.n"]) == (0, 1, 1)
-    assert {action.get(f"{bound}.{name}") for bound in ("min", "max") for name in ("at", "wall")} == {None}
-    read = DeltaTable(str(tmp_path / "marts" / "clicks")).to_pyarrow_table()
-    assert read["wall"].to_pylist() == [FOR_EVER]
-    whole = FOR_EVER.replace(microsecond=999_000)
-    assert bounds_of(whole, whole) == ("9999-12-31T23:59:59.999",) * 2
 
 
 @pytest.mark.long

@@ -25,7 +25,6 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.sources.unit_reading import read_units
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 
@@ -162,20 +161,6 @@ def test_a_select_list_that_may_not_be_run_is_refused_before_it_starts(
     with pytest.raises((SpecError, InputError), match=said) as told:
         freeze(spec(source, tmp_path / "out", map={"select": select}), DATE, "/", "spec")
     assert "\n" not in str(told.value)
-
-
-def test_a_bad_line_ends_the_stage_in_its_sentence_and_commits_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "in.csv").write_text("k,v\na,1\nb,zwei\n")
-    run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec(source_of("csv", tmp_path / "in.csv"), tmp_path / "out"), DATE, "/")
-    with pytest.raises(Exception, match=r"zwei") as told:  # Spark's own error around our sentence
-        run_stage(spark, run, 0)
-    sentence = sentence_for(told.value)
-    assert "in.csv: expected records as the spec declares them" in sentence
-    assert "zwei" in sentence
-    assert sentence.count("\n") == 0
-    assert exit_code_of(told.value) == 2
-    assert run.commit_of("stages/0000") is None
 
 
 ODD_TEXTS = [

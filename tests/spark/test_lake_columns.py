@@ -121,14 +121,10 @@ US, BERLIN = pa.timestamp("us", "UTC"), -2_524_521_600_000_000  # 00:53:28 of 18
 #: The value of a file, its bounds as another program writes them, a comparison, and how many files may pass it.
 BOUNDS: dict[str, tuple[pa.DataType, Any, str, str, str, Any, int]] = {
     "a text that was cut off": (pa.string(), "ab\U0001f608", "ab", "ab\ufffd", ">=", "ab\U0001f608", 1),
-    "a text below": (pa.string(), "ab\U0001f608", "ab", "ab\ufffd", "<", "aa", 0),
     "an escaped character of plane 2": (pa.string(), "\U00020001", "a", "\U00020001", "=", "\U00020001", 1),
     "milliseconds": (US, 10**15 + 999, "2001-09-09T01:46:40Z", "2001-09-09T01:46:40Z", ">", 10**15 + 998, 1),
     "milliseconds before 1970": (US, -500, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "<", -499, 1),
-    "an offset without its seconds": (
-        US, BERLIN, "1890-01-01T00:53:28+00:53", "1890-01-01T00:53:28+00:53", "=", BERLIN, 1,
-    ),
-    "an offset": (US, 10**15, "2001-09-08T18:46:40-07:00", "2001-09-08T18:46:40-07:00", "=", 10**15, 1),
+    "an offset that was cut": (US, BERLIN, "1890-01-01T00:53:28+00:53", "1890-01-01T00:53:28+00:53", "=", BERLIN, 1),
     "a time above": (US, 10**15, "2001-09-08T18:46:40-07:00", "2001-09-08T18:46:40-07:00", ">", 10**15 + 1_000, 0),
 }  # fmt: skip
 

@@ -113,12 +113,8 @@ def test_a_declared_type_is_that_of_the_key_whoever_reads_the_file(spark: SparkS
         # Plain Spark, which is told the same type.
         asked = spark.read.schema(f"k string, v bigint, store {kind}").parquet(str(tmp_path / "in"))
         assert {row[0] for row in asked.select("store").collect()} == keys
-    for kind, text in (("int", "0x7"), ("int", "2147483648"), ("date", "2026-02-30"), ("boolean", "1")):
-        put(tmp_path / kind / text, text)
-        with pytest.raises(
-            InputError, match=rf"x\.parquet: expected a value of type {kind} .*'store', as the spec decl"
-        ):
-            frozen(tmp_path / kind / text, columns={"store": kind})
+    with pytest.raises(InputError, match=r"expected a value of type date .*'store', as the spec decl"):
+        frozen(tmp_path / "in", columns={"store": "date"})
 
 
 def test_a_csv_without_a_header_may_declare_its_folders_too(tmp_path: Path) -> None:

@@ -174,8 +174,8 @@ def test_a_text_is_read_as_plain_spark_reads_it_or_refused_in_one_sentence(
     try:
         found = rows_of(spark, job_of(path, "json" if ".json" in name else "csv", columns=kinds), ["k", "v"])
     except Exception as err:  # noqa: BLE001  # ours, or Spark's around the cause
-        sentence = sentence_for(err)
-        assert expected is None
+        sentence, code = sentence_for(err), exit_code_of(err)
+        assert (expected, code) == (None, 2)
         assert name in sentence
         assert "\n" not in sentence
     else:
