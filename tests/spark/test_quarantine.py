@@ -35,6 +35,7 @@ from skewless_spark.comparison.compare import compare
 from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.prepare.freezing import needs_session
 from skewless_spark.quality.expectations import expectation_class, is_of_rows
+from skewless_spark.quality.quarantine import values_as_text
 from skewless_spark.quality.validate import validate
 from skewless_spark.sources.locations import output_location
 from tests.spark.scenario import Told
@@ -275,6 +276,14 @@ def test_every_name_from_inside_at_once_is_an_aggregate_of_a_result_that_is_cut_
     found = compare(spark, run, OtherSide(theirs, types), 0.0, 3)
     assert (found.keys, found.differ, found.only_here) == (100, 1, 1)
     assert set(found.columns) == set(names)
+
+
+def test_what_fails_stands_beside_its_key_as_text_whatever_it_is(spark: SparkSession) -> None:
+    row = (b"\xff\x00", None, {"at": b"\xff", "no": None}, [b"\xff", None], 1.5)
+    schema = "raw binary, gone string, nested struct<at: binary, no: int>, many array<binary>, n double"
+    frame = spark.createDataFrame([row], schema)
+    (told,) = frame.select(values_as_text(frame.schema, frame.columns)).collect()
+    assert told[0] == '/wA=, null, {"at":"/w==","no":null}, ["/w==",null], 1.5'
 
 
 #: Keys by type: those that fail, and how three of them are accepted.
