@@ -178,6 +178,7 @@ def test_a_sound_catalog_gives_one_dag_for_each_spec_and_no_errors(catalog: Path
     [
         pytest.param({"name": "b", "agregates": {}}, "did you mean 'aggregates'", id="typo"),
         pytest.param({"name": "b", "schedule": {"cron": "0 99 * * *"}}, "0 99 * * *", id="bad-cron"),
+        pytest.param({"name": "b", "schedule": {"asset": " "}}, "cannot be just whitespace", id="airflow's-no"),
         pytest.param({"name": "small"}, "which broken.yaml has, rename one of the two", id="same-name"),
     ],
 )
@@ -191,6 +192,13 @@ def test_a_broken_spec_is_an_import_error_beside_the_sound_dags(
     assert Path(where) == catalog / ("sound.yaml" if changes["name"] == "small" else "broken.yaml")
     assert words.partition(",")[0] in sentence
     assert "\n" not in sentence
+
+
+def test_a_job_whose_restating_dag_has_the_name_of_another_is_refused(catalog: Path) -> None:
+    _write(catalog / "a.yaml", name="b_restate")
+    _write(catalog / "b.yaml", name="b", window=7, input={"path": "in/{date}"})
+    bag = DagBag(DAGS)
+    assert (_catalog_dags(bag), [Path(where).name for where in bag.import_errors]) == (["b_restate", "small"], ["b.yaml"])
 
 
 def test_each_broken_spec_is_an_import_error_under_its_own_path_in_airflows_database(

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -157,10 +157,9 @@ def test_a_new_output_folder_is_on_the_disk_before_its_first_day(tmp_path: Path)
     assert f"sync {out}" in told[day:]
 
 
-def _lines(code: str, *arguments: str) -> list[str]:
-    ended = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+def _lines(code: str, *arguments: str, before: Sequence[str] = ()) -> list[str]:
+    command = [*before, sys.executable, "-c", code, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()
 
@@ -179,9 +178,7 @@ def refuse_renameat2():
     assert libc.prctl(22, 2, program) == 0, ctypes.get_errno()
 refuse_renameat2()
 """
-_DRAWS = (
-    _REFUSED
-    + r"""
+_DRAWS = r"""
 import sys
 from skewless.errors import SkewlessError
 from skewless.publication.folder_output import draw_turn
@@ -191,15 +188,23 @@ try:
 except SkewlessError as err:
     print(err.exit_code, err)
 """
-)
 
 
 def test_where_folders_cannot_be_exchanged_no_turn_is_drawn(tmp_path: Path) -> None:
     """The night's work would be for nothing."""
-    (refused,) = _lines(_DRAWS, str(tmp_path / "out"), str(tmp_path / "turns"))
+    (refused,) = _lines(_REFUSED + _DRAWS, str(tmp_path / "out"), str(tmp_path / "turns"))
     assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: expected a file system that can exch")
     assert refused.endswith("but got one that cannot; choose another one, or publish into a table.")
     assert list((tmp_path / ".out.skewless").iterdir()) == []
+
+
+def test_an_output_folder_with_a_disk_of_its_own_is_refused_before_any_work(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    mounted = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs a "$0" && exec "$@"')
+    (refused,) = _lines(_DRAWS, str(out), str(tmp_path / "turns"), before=(*mounted, str(out)))
+    assert refused.startswith(f"2 field output.path, {out}: expected a folder on the file system of the one it lies in")
+    assert refused.endswith("but got a mount point; publish into a folder below it.")
 
 
 def test_an_output_folder_that_goes_away_meanwhile_is_told_in_one_sentence(tmp_path: Path) -> None:

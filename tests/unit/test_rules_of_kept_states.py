@@ -113,6 +113,9 @@ def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
     assert len({Fingerprint(shapes={"n": str(number)}).name for number in range(3_000)}) == 3_000
     assert changes["the type of input column 'ms'"].types_of_input == {"ms": "int"}
     assert first.types_of_input == {"page": "string"}
+    assert [what for what, other in changes.items() if first.is_like(other)] == [
+        "the type of column 'page'", "the type of input column 'ms'",
+    ]  # fmt: skip
 
 
 CODE = """'A page.'
@@ -121,7 +124,9 @@ def total(rows):
     text = '''a  # no comment
 
 b'''
-    return sum(rows), text
+    return sum(
+        rows
+    ), text
 """
 WORDY = "# A licence.\n\n" + CODE.replace("rows):", "rows):  # of a day").replace("How many.", "How many: \\\n    all.")
 WORDY = WORDY.replace("    return", "\n    # All of them.\n    return")
@@ -131,7 +136,8 @@ def test_words_about_code_shape_no_state_and_every_change_of_code_does() -> None
     alone = code_alone(CODE.encode())
     assert alone == code_alone(WORDY.encode()) == code_alone(CODE.replace("\n", "\r\n").encode())
     changes = {
-        "sum": "max", "a  # no comment": "a  # a comment", "comment\n\nb": "comment\nb", "    return": "\treturn",
+        "sum": "max", "        rows\n": "        rows[1:]\n",
+        "a  # no comment": "a  # a comment", "comment\n\nb": "comment\nb", "    return": "\treturn",
         "'How many.'": "'How many.'; rows = rows[1:]", "    'How": "    f'How",
     }  # fmt: skip
     changed = {code_alone(CODE.replace(before, after).encode()) for before, after in changes.items()}

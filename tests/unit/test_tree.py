@@ -315,7 +315,7 @@ def test_a_day_that_is_to_come_takes_no_place_of_those_that_are_kept(tmp_path: P
     nights.store.commit(
         PartVersion(part="2099-01-01", fingerprint="f", run="typo", files=(), rows=1, states=files)
     )  # fmt: skip
-    (Path(nights.store.root) / "parts" / ".DS_Store").touch()
+    (Path(nights.store.root) / "parts" / f"{part(10)} copy").touch()
     for day in range(7, 11):
         nights.change(day, [1])
     gone = {path for path in nights.prune(8) if path.startswith("parts/")}
