@@ -178,7 +178,7 @@ def test_a_sound_catalog_gives_one_dag_for_each_spec_and_no_errors(catalog: Path
     [
         pytest.param({"name": "b", "agregates": {}}, "did you mean 'aggregates'", id="typo"),
         pytest.param({"name": "b", "schedule": {"cron": "0 99 * * *"}}, "0 99 * * *", id="bad-cron"),
-        pytest.param({"name": "b", "schedule": {"asset": " "}}, "cannot be just whitespace", id="airflow's-no"),
+        pytest.param({"name": "b", "schedule": {"asset": " "}}, "cannot be just whitespace", id="airflow-refuses"),
         pytest.param({"name": "small"}, "which broken.yaml has, rename one of the two", id="same-name"),
     ],
 )
