@@ -32,24 +32,21 @@ def test_only_the_first_creates(store: KeyValueStore) -> None:
     assert store.put("a", b"one", None)
     assert store.put("a", b"two", None) is None
     assert store.scan()["a"].value == b"one"
+    assert store.put("b", b"two", store.scan()["a"].version) is None, "it does not exist"
+    assert store.get("b") is None
 
 
-def test_only_who_has_read_the_last_version_writes(store: KeyValueStore) -> None:
-    first = store.put("a", b"one", None)
-    second = store.put("a", b"two", first)
-    assert second
-    assert store.put("a", b"late", first) is None
-    assert store.put("a", b"three", second)
-
-
-def test_only_who_has_read_the_last_version_deletes(store: KeyValueStore) -> None:
+def test_only_who_has_read_the_last_version_writes_and_deletes(store: KeyValueStore) -> None:
     first = store.put("a", b"one", None)
     assert first
     second = store.put("a", b"two", first)
     assert second
+    assert store.put("a", b"late", first) is None
     assert not store.delete("a", first)
-    assert store.delete("a", second)
-    assert not store.delete("a", second)
+    third = store.put("a", b"three", second)
+    assert third
+    assert store.delete("a", third)
+    assert not store.delete("a", third)
     assert store.get("a") is None
     assert store.scan() == {}
 
@@ -61,12 +58,6 @@ def test_a_version_is_never_used_again(store: KeyValueStore) -> None:
     assert store.put("a", b"same", None)
     assert store.put("a", b"late", first) is None
     assert not store.delete("a", first)
-
-
-def test_what_does_not_exist_cannot_be_updated(store: KeyValueStore) -> None:
-    version = store.put("a", b"one", None)
-    assert store.put("b", b"two", version) is None
-    assert store.get("b") is None
 
 
 @given(

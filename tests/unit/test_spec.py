@@ -1,13 +1,12 @@
 # ruff: noqa: E501 - sentences are held to whole, one row of the table each
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from skewless.document import LARGEST_COUNT
 from skewless.errors import SpecError
@@ -173,6 +172,8 @@ def test_the_lengths_of_windows_are_said_in_one_place() -> None:
         ({"window": 28}, (28,), 35),
         ({"window": "all"}, (None,), None),
         ({"window": [1, 7]}, (1, 7), 14),
+        ({"window": 1000}, (1000,), 1007),
+        ({"window": [*range(1, 17)]}, tuple(range(1, 17)), 23),
         ({"window": {"length": 1, "keep": 3}}, (1,), 3),
         ({}, (), 0),
     ]
@@ -243,33 +244,11 @@ def test_more_waves_than_stages_are_refused() -> None:
         refuse_more_waves(spec(), 3, "form")
 
 
-@pytest.mark.parametrize(
-    ("severity", "at_most", "kwargs", "good"),
-    [
-        ("quarantine", 0.2, {}, True), ("quarantine", 1, {}, True), ("warn", LARGEST_COUNT, {"mostly": 0.9}, True),
-        ("warn", None, {}, True), ("quarantine", None, {}, False), ("quarantine", 1, {"mostly": 0.9}, False),
-        ("fail", 1, {}, False), ("warn", 0, {}, False), ("warn", 1.5, {}, False), ("warn", 1.0, {}, False),
-        ("warn", True, {}, False), ("warn", "1", {}, False), ("warn", LARGEST_COUNT + 1, {}, False),
-    ],
-)  # fmt: skip
-def test_as_many_keys_may_fail_as_are_a_number_or_a_share(
-    severity: str, at_most: object, kwargs: dict[str, float], good: bool
-) -> None:
-    item = {"type": "expect_x", "severity": severity, "at_most": at_most, "kwargs": kwargs, "id": "7", "meta": None}
-    with nullcontext() if good else pytest.raises(ValidationError, match="at_most"):
-        assert Expectation.model_validate(item).meta == {"id": "7"}
-
-
-@pytest.mark.parametrize(("at_most", "keys", "most"), [(0.29, 100, 29), (0.1, 39, 3), (1, 9, 1), (7, 9, 7)])
+@pytest.mark.parametrize(("at_most", "keys", "most"), [(0.29, 100, 29), (0.1, 39, 3), (1, 9, 1), (LARGEST_COUNT,) * 3])
 def test_more_keys_than_may_fail_are_counted_by_the_number_as_it_was_written(
     at_most: float, keys: int, most: int
 ) -> None:
-    expectation = Expectation.model_validate({"type": "expect_x", "severity": "warn", "at_most": at_most})
+    given = {"type": "expect_x", "severity": "warn", "at_most": at_most, "id": "7", "meta": None}
+    expectation = Expectation.model_validate(given)
     assert [expectation.too_many(failing, keys) for failing in (most, most + 1)] == [False, True]
-
-
-@pytest.mark.parametrize("length", [1, 1000, [*range(1, 17)], "all", 1001, [*range(1, 18)]])
-def test_a_window_has_a_length_or_a_few_of_at_most_a_thousand_parts(length: Any) -> None:
-    too_much = length == 1001 or length == [*range(1, 18)]
-    with pytest.raises(ValidationError, match="1 to 1,000") if too_much else nullcontext():
-        Window.model_validate({"length": length})
+    assert expectation.meta == {"id": "7"}
