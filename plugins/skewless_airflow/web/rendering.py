@@ -228,9 +228,11 @@ def _strip(parts: Iterable[tuple[str, str, float]]) -> Chart:
     return Chart(_STRIP, tuple(rects))
 
 
-def spark_bars(values: Sequence[float | None], titles: Sequence[str], kinds: Sequence[str]) -> Chart:
-    """One bar for each value, from zero, the last one at the right; nothing where there is none."""
-    top = max([value for value in values if value is not None], default=0.0) or 1.0
+def spark_bars(
+    values: Sequence[float | None], titles: Sequence[str], kinds: Sequence[str], least: float = 0.0
+) -> Chart:  # fmt: skip
+    """One bar for each value, from zero to ``least`` or more, the last at the right; nothing where there is none."""
+    top = max([least, *(value for value in values if value is not None)]) or 1.0
     places = max(_FEWEST_RUNS, len(values))
     rects = []
     for place, (value, title, kind) in enumerate(zip(values, titles, kinds, strict=True), places - len(values)):

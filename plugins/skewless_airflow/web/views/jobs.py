@@ -191,15 +191,16 @@ def _row(
     good = [line for line in lines[:_LATEST_RUNS] if line.published and line is not ended]
     usual = _usual([line.seconds for line in good])
     late = lateness(last, ended, timing, usual, now)
-    looked_at = recent[len(lines) - 1].moment if lines else 0.0
-    parts = parts_of(lines, timing, late, now, 0.0 if len(lines) == len(past) else looked_at)
+    every = since if len(recent) < len(past) else 0.0
+    looked_at = recent[len(lines) - 1].moment if len(lines) < len(recent) else every
+    parts = parts_of(lines, timing, late, now, looked_at)
     bad = [one for one in parts if one.state in _BAD][::-1]
     for at, one in enumerate(bad[:_MOST_REASONS]):
         bad[at] = replace(one, reason=why(dag_id, one.run_id, group) if one.run_id else "")
     return JobLine(
         dag_id, group, timing.words, directories, last, ended, next((one.reason for one in bad if one.reason), ""),
         late, timing.next_run, usual, _usual([line.work_seconds for line in good]),
-        tuple(_day(now.date() - dt.timedelta(days=back), parts) for back in reversed(range(DAYS))), tuple(bad),
+        tuple(_day(now - dt.timedelta(days=back), parts, looked_at) for back in reversed(range(DAYS))), tuple(bad),
     )  # fmt: skip
 
 
@@ -227,13 +228,14 @@ def parts_of(
     return sorted(found.values(), key=attrgetter("part"))
 
 
-def _day(date: dt.date, parts: Iterable[PartState]) -> PartState:
-    ours = [one for one in parts if one.part[:10] == date.isoformat()]
+def _day(moment: dt.datetime, parts: Iterable[PartState], looked_at: float) -> PartState:
+    date = moment.date().isoformat()
+    ours = [one for one in parts if one.part[:10] == date]
     worst = min(ours, key=lambda one: [*STATES].index(one.state), default=None)
     if worst is None:
-        return PartState(date.isoformat(), "none yet", "no run")
+        return PartState(date, "none yet", "no run" if moment.timestamp() >= looked_at else "not read yet")
     several = f"{sum(one.state == worst.state for one in ours)} of {len(ours)} hours: " if len(ours) > 1 else ""
-    return replace(worst, part=date.isoformat(), words=f"{several}{worst.words}")
+    return replace(worst, part=date, words=f"{several}{worst.words}")
 
 
 def _usual(seconds: Sequence[float | None]) -> float | None:
