@@ -204,6 +204,14 @@ def test_the_strip_has_the_latest_14_days_and_a_failure_says_what_readers_have(c
     assert '<svg class="days"' in clients["viewer"].get("/skewless/").text
 
 
+def test_days_whose_runs_were_not_read_in_time_are_not_without_a_run(
+    clients: dict[str, TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skewless_airflow.web.views.jobs._OF_ALL_JOBS_SECONDS", -1.0)  # the last run of each alone
+    (job,) = [one for one in clients["admin"].get("/skewless/api/v1/dags").json()["dags"] if one["dag_id"] == DAG]
+    assert {one["words"] for one in job["days"][:-1]} == {"not read yet", "queued"}
+
+
 def test_jobs_are_found_by_name_and_by_state(clients: dict[str, TestClient]) -> None:
     admin = clients["admin"]
     for ask, found in {"find=FORBID": (False, True), "state=running": (True, False), "": (True, True)}.items():
