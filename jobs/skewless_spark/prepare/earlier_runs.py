@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram
-from skewless.documents.window import JobWindow
 from skewless.errors import SkewlessError, SpecError
 from skewless.planner.first_plan import plans_from
 from skewless.publication.records import Identity, identity_of, manifest_of
@@ -23,12 +22,11 @@ from skewless.run.objects.location import as_written
 from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec
-from skewless.standing.parts import FileName, Listed, changed_parts, covered_parts
+from skewless.standing.parts import Listed, changed_parts, covered_parts
 from skewless_lake.publication import published_parts
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.sources.locations import output_location
-from skewless_spark.windows.found import sees_order
-from skewless_spark.windows.part_files import PartFiles, TablePart, TableRewrites, files_of_parts
+from skewless_spark.windows.part_files import TableRewrites, files_of_parts
 
 #: At most this many folders beside a run directory are read, in descending order of their names.
 SIBLINGS = 50
@@ -131,7 +129,8 @@ def find_stale(
     everything = None if spec.lengths[-1] is None else covered
     now = files_of_parts(spec, covered[-1], everything, root, where)[0] if covered else ()
     listed = {files.part.name: Listed(files.found(), files.difference) for files in now}
-    rewrites = _rewrites(spec, now, windows)
+    made_of_files = (file for window in windows for part in window.parts for file in part.files)
+    rewrites = TableRewrites.since(spec, now, made_of_files)
     stale, up_to_date = [], 0
     for part, version, run, job in results:
         window = job.window if job else None
@@ -170,17 +169,6 @@ def _job_of(by: Identity, runs: str | None) -> Job | None:
         except (SkewlessError, OSError):
             continue
     return None
-
-
-def _rewrites(
-    spec: JobSpec, now: Sequence[PartFiles | TablePart], windows: Sequence[JobWindow]
-) -> TableRewrites | None:
-    table = next((files.table for files in now if isinstance(files, TablePart)), None)
-    if table is None or sees_order(spec):
-        return None
-    known = {FileName(file.path, file.version) for window in windows for part in window.parts for file in part.files}
-    gone = known - {FileName(file.path, file.version) for files in now for file in files.found()}
-    return TableRewrites.of(table, str(spec.input.parts), gone) if gone else None
 
 
 def _run_name(spec: JobSpec, part: Part, version: str, read: set[str], listed: Mapping[str, Listed]) -> str:

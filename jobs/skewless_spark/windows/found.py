@@ -26,7 +26,7 @@ from skewless.publication.places import beside_output
 from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec
-from skewless.standing.parts import FileName, FoundFile, counted_files, follow_rewrites, keep_part, plan_part
+from skewless.standing.parts import FoundFile, counted_files, follow_rewrites, keep_part, plan_part
 from skewless.standing.states_store import (
     Numbered,
     StatesStore,
@@ -52,6 +52,7 @@ from skewless_spark.windows.part_files import (
     TableRewrites,
     named_files,
     parts_of_table,
+    sees_order,
     values_of,
 )
 
@@ -196,7 +197,8 @@ class WindowInput:
         needed = self._with_kept_ones(store)
         newest = list(in_threads(lambda one: store.newest(one.part.name), needed))
         counted = counted_files(known.version for known, _ in newest if known)
-        rewrites = self._rewrites(needed, [known for known, _ in newest])
+        states_of = (file for known, _ in newest if known for file in known.version.files)
+        rewrites = TableRewrites.since(spec, needed, states_of)
         for one, (known, faults) in zip(needed, newest, strict=True):
             if not len(one) and (known is None or self.asked.late != "ignore"):
                 missing.add(one.part.name)
@@ -225,15 +227,6 @@ class WindowInput:
                 f"none of {window.missing_words}", "wait until they are there, or set missing: allow",
             )  # fmt: skip
         return window, tuple(units)
-
-    def _rewrites(
-        self, parts: Sequence[PartFiles | TablePart], newest: Sequence[Numbered | None]
-    ) -> TableRewrites | None:
-        if self.table is None or sees_order(self.spec):
-            return None
-        known = {FileName(file.path, file.version) for one in newest if one for file in one.version.files}
-        gone = known - {FileName(file.path, file.version) for one in parts for file in one.found()}
-        return TableRewrites.of(self.table, str(self.spec.input.parts), gone) if gone else None
 
     def _with_kept_ones(self, store: StatesStore) -> list[PartFiles | TablePart]:
         """The parts of the window; where late changes are ignored, with those that have vanished since."""
@@ -322,12 +315,6 @@ class WiderColumns(Exception):  # noqa: N818  # no error: the window is looked a
     def __init__(self, types: Mapping[str, str]) -> None:
         super().__init__(str(types))
         self.types = types
-
-
-def sees_order(spec: JobSpec) -> bool:
-    """Whether an aggregate must see rows in order, which compaction does not keep."""
-    called = [REGISTRY[call.function] for call in spec.aggregates.values()]
-    return any(definition.ordered or not definition.mergeable for definition in called)
 
 
 def states_location(spec: JobSpec, root: str) -> str:

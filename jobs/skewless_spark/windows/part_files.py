@@ -16,6 +16,7 @@ from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.parts import FileName, FoundFile, Rewrite, standing_for
+from skewless_spark.aggregates import REGISTRY
 from skewless_spark.sources import input_columns
 from skewless_spark.sources.formats.input_files import as_glob, find, in_threads, open_input
 from skewless_spark.sources.identity import listed_file, verdict
@@ -161,6 +162,12 @@ def values_of(one: PartFiles) -> list[dict[str, str | None]]:
     return input_columns.values_of(list(one.inner.values()), root)
 
 
+def sees_order(spec: JobSpec) -> bool:
+    """Whether an aggregate must see rows in order, which compaction does not keep."""
+    called = [REGISTRY[call.function] for call in spec.aggregates.values()]
+    return any(definition.ordered or not definition.mergeable for definition in called)
+
+
 #: So many compactions are followed back; of a part that had more since its states were made, these are made anew.
 MOST_REWRITES = 200
 
@@ -238,19 +245,28 @@ class TableRewrites:
     commits: tuple[Commit, ...]
 
     @classmethod
-    def of(cls, table: LakeTable, column: str, gone: set[FileName]) -> TableRewrites:
-        """The compactions back to the one before which all files that are gone were there.
+    def since(
+        cls, spec: JobSpec, now: Sequence[PartFiles | TablePart], known: Iterable[SeenFile]
+    ) -> TableRewrites | None:
+        """The compactions back to the one before which all known files were there that the table has no more.
 
-        Args:
-            gone: files that states know, and that the table has no more.
+        Returns:
+            None of what is no table, or has all files; or where rows must be in order, which compaction does not keep.
         """
-        commits, left = [], set(gone)
+        table = next((one.table for one in now if isinstance(one, TablePart)), None)
+        if table is None or sees_order(spec):
+            return None
+        left = {FileName(file.path, file.version) for file in known}
+        left -= {FileName(file.path, file.version) for one in now for file in one.found()}
+        if not left:
+            return None
+        commits = []
         for before, after in table.rewrites():
             commits.append((before, after))
             left -= {_name(file) for file in before}
             if not left or len(commits) == MOST_REWRITES:
                 break
-        return cls(table, column, tuple(reversed(commits)))
+        return cls(table, str(spec.input.parts), tuple(reversed(commits)))
 
     def of_part(self, part: Part) -> list[Rewrite]:
         """Those of a part."""
