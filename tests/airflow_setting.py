@@ -52,11 +52,7 @@ IN_PROCESS = pytest.mark.filterwarnings(
 
 @cache
 def make_database(shared: Path) -> None:
-    """Create Airflow's tables once; the first worker of a session makes them, and the others copy its database.
-
-    Args:
-        shared: where the workers share it.
-    """
+    """Create Airflow's tables once; the first worker of a session makes them, and the others copy its database."""
     own = HOME / "airflow.db"
     with shared.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -73,8 +73,6 @@ def install(folder: Path, name: str, code: str, **entry_points: str) -> Path:
 
     Args:
         folder: where packages are, to be put on the path of Python; it is made.
-        name: of the package and its module.
-        code: the module.
         entry_points: by the group behind ``skewless.``, what is registered as ``name = attribute``, one a line.
     """
     info = folder / f"{name}-1.0.dist-info"

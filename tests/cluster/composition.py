@@ -45,7 +45,6 @@ class Service:
     """One service, with its variables filled in; on this machine, with local folders and ports in its words.
 
     Attributes:
-        name: also its host name.
         environment: what the file adds to the image's own.
         health: the program and arguments of its health check; empty if it has none.
         after: the services that it waits for, each with compose's condition.

@@ -405,8 +405,6 @@ def _click(driver: webdriver.Chrome, selector: str, until: Callable[[], bool] | 
     """Click what a selector finds.
 
     Args:
-        driver: the browser.
-        selector: of CSS.
         until: what the click brings about. A click on a page that still moves or loads may be lost: it is repeated.
     """
     _click_at(driver, (By.CSS_SELECTOR, selector), until)

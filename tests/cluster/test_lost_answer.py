@@ -28,7 +28,6 @@ class Wire:
 
     Attributes:
         armed: ``answer`` passes the next such commit on and cuts before its answer; ``commit`` cuts before it.
-        cuts: how often it has cut.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:

@@ -25,9 +25,6 @@ class Batch(NamedTuple):
     """A folder.
 
     Attributes:
-        path: of the folder.
-        names: of the columns.
-        rows: that were written.
         of_spark: whether there may be files that only Spark reads.
     """
 
@@ -38,15 +35,7 @@ class Batch(NamedTuple):
 
 
 def write_batch(spark: SparkSession, path: Path, seed: int, names: Sequence[str], files: int) -> Batch:
-    """A folder of random files; a few are by Spark if it can write the columns.
-
-    Args:
-        spark: writes some.
-        path: of the folder.
-        seed: draws everything.
-        names: of the columns.
-        files: their number.
-    """
+    """A folder of random files; a few are by Spark if it can write the columns."""
     rng = np.random.default_rng(seed)
     path.mkdir(parents=True)
     tables, first = [], 0

@@ -23,9 +23,7 @@ class Kind(NamedTuple):
     """A type of a column.
 
     Attributes:
-        spark: as Spark reads it.
         arrow: as it is written, unless a writer has a way of its own.
-        extremes: values; of a time, as numbers.
         numbers: the integer type in which the extremes of a time are.
     """
 
@@ -89,14 +87,7 @@ ROW = "row"
 
 
 def random_table(rng: np.random.Generator, names: Sequence[str], rows: int, first: int = 0) -> pa.Table:
-    """A table with some columns of ``KINDS``, a tenth of it null.
-
-    Args:
-        rng: draws the values.
-        names: of the columns.
-        rows: their number.
-        first: the number of the first row.
-    """
+    """A table with some columns of ``KINDS``, a tenth of it null."""
     columns = {ROW: pa.array(range(first, first + rows), pa.int64())}
     for name in names:
         kind = KINDS[name]

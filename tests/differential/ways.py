@@ -29,12 +29,7 @@ DATE = dt.date(2026, 11, 20)
 
 
 def types_of(given: dict[str, Any], root: Path) -> dict[str, str]:
-    """The Spark SQL type of each column that a job may use.
-
-    Args:
-        given: the section ``input`` of a spec.
-        root: the data root.
-    """
+    """The Spark SQL type of each column that a job may use."""
     one = Input.model_validate(given)
     if one.pinned:
         listing = LakeTable.pinned(one, Part(DATE, None), str(root), one.path).listing(1.0)
@@ -73,14 +68,7 @@ WAYS: dict[str, tuple[Callable[[SparkSession, Job, Sequence[str]], pa.Table], bo
 
 
 def job_of(given: dict[str, Any], types: dict[str, str], root: Path, *, cut: bool) -> Job:
-    """A frozen job that reads the named columns; the first that can be a key is the key.
-
-    Args:
-        given: the section ``input`` of a spec.
-        types: of the columns.
-        root: the data root.
-        cut: at each row group.
-    """
+    """A frozen job that reads the named columns; the first that can be a key is the key."""
     key = next(name for name, kind in types.items() if kind.split("(")[0] in KEY_TYPES)
     others = [name for name in types if name != key]
     counts: dict[str, Any] = {f"n{number}": {"function": "count", "column": name} for number, name in enumerate(others)}

@@ -23,10 +23,7 @@ class Call(NamedTuple):
     """An aggregate of a spec.
 
     Attributes:
-        call: as the spec has it.
-        holds: whether a result is right.
         by_order: whether the order of the input matters.
-        nested: whether the result is an array.
         kind: of the column that the result has the type of, if it has one.
     """
 
@@ -381,8 +378,6 @@ def draw_calls(
     """Some aggregates over some columns.
 
     Args:
-        chance: what decides.
-        columns: the columns that rows have.
         ordered: whether the order of the input is known.
         forward: whether some are to have states that move.
         window: whether they must be of a kind that can have a window.

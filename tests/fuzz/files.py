@@ -54,10 +54,7 @@ def write_file(
     """Write rows as one file.
 
     Args:
-        folder: where; it is made.
         stem: the name of the file, without what tells its format.
-        rows: its rows, in order.
-        columns: its columns.
         how: format and what else of it is left to chance, as ``draw_writing`` drew it.
 
     Returns:

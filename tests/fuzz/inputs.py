@@ -36,10 +36,7 @@ class Input:
     """An input that is written.
 
     Attributes:
-        section: ``input`` of the spec.
-        columns: its columns.
         rows: its rows, in the order of the input if ``ordered``.
-        ordered: whether that order is known.
         told: how it was written, for the report of a failure.
     """
 

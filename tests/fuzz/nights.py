@@ -50,13 +50,7 @@ Days = dict[int, dict[str, list[Row]]]
 
 @dataclass
 class Lake:
-    """What is there: the rows of each file of each day, and how they get there.
-
-    Attributes:
-        chance: what decides.
-        folder: the data root.
-        files: by day and name.
-    """
+    """What is there: the rows of each file of each day, and how they get there."""
 
     chance: random.Random
     folder: Path
@@ -138,7 +132,6 @@ class Job:
 
     Attributes:
         spec: as it is now: its window changes.
-        calls: its aggregates.
         rows_of: the rows that the aggregates see of those of the input.
         kept: by day, who has committed a version, and of which files; the newest is the last.
         published: by day, the turn whose result is published.
@@ -166,15 +159,11 @@ class Night:
     """A run that has pinned its input.
 
     Attributes:
-        run: its directory.
-        job: which job.
         spec: that of the job as it was then.
-        last: its own day.
         turn: how many runs were prepared before it.
         windows: the files of each of its windows, by length, as they were listed.
         read: the files that it has to read.
         new: the days whose states it makes or adds to.
-        step: what it has done.
     """
 
     run: RunDirectory

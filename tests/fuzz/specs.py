@@ -160,7 +160,6 @@ def draw_output(chance: random.Random, *, nested: bool, table: bool) -> dict[str
     """Where and as what a result is published.
 
     Args:
-        chance: what decides.
         nested: whether it has arrays, which cannot go into a CSV.
         table: whether its columns may be those of a table.
     """

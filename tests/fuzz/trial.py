@@ -55,11 +55,6 @@ class Outcome:
 
     Attributes:
         seed: with the number, all that it depends on.
-        number: which trial.
-        kind: equal, or how it failed.
-        told: the sentence, the difference, the traceback.
-        seconds: how long it took.
-        spec: of the job.
         how: what is not in the spec: how the input was written.
         features: what it covers, for the table at the end.
     """

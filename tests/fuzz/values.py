@@ -31,9 +31,6 @@ class Kind(NamedTuple):
     """A kind of column.
 
     Attributes:
-        name: its own.
-        spark: the type in Spark SQL.
-        arrow: the type in Arrow.
         draw: gives a value that is not null.
     """
 

@@ -26,7 +26,6 @@ class Case(NamedTuple):
     """A file or a table.
 
     Attributes:
-        name: its path below the folder.
         given: the section ``input`` of a spec that reads it.
         oracles: ways in which others read it; the first that reads it counts.
     """

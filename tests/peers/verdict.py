@@ -27,9 +27,6 @@ class Verdict(NamedTuple):
     """What came of one way.
 
     Attributes:
-        case: the file or table.
-        way: see ``WAYS``.
-        kind: one of the words above.
         told: the sentence of a refusal, the first row that differs, or the last lines of a traceback.
     """
 

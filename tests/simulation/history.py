@@ -37,9 +37,6 @@ class Played(NamedTuple):
     """What came of a history.
 
     Attributes:
-        seed: such as ``publication 17``.
-        faults: the promises that it broke.
-        digest: of all calls.
         told: the calls, in order, each with who made it.
     """
 

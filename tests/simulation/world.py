@@ -33,7 +33,6 @@ class Chances(NamedTuple):
     Attributes:
         calls: from one change of process to the next, on average.
         kill: the chance of it at such a change, as the others are; ``lose`` is that of a request of the network.
-        most: mishaps in all.
         seconds: that a stop takes, or a restart, on average.
     """
 
@@ -54,7 +53,6 @@ class Process:
         restarts: how often it is begun again if it is killed.
         serves: whether a history may end before it does.
         owner: the process that it is a thread of; it lives, stops and dies with that.
-        pause: seconds before it is begun again.
     """
 
     name: str
