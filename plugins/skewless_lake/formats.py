@@ -172,7 +172,6 @@ class TableFormat(Protocol):
         Args:
             others: files of attempts to stage that did not count.
             staged: those of the attempt that did.
-            digest: of the run's identity.
         """
 
     def remove(self, target: OutputPart, paths: Collection[str]) -> None:

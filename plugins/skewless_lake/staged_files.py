@@ -26,8 +26,6 @@ class StagedFile(Frozen):
 
     Attributes:
         path: as the table's own format names it: a URI or, of a Delta table, a path below the table.
-        rows: its rows.
-        size_bytes: its length.
         statistics: what the table's metadata says of the file's columns, as its format has it.
     """
 
@@ -93,7 +91,6 @@ class OutputPart(NamedTuple):
     Attributes:
         output: the section of the spec.
         path: the table, as ``Job.output_path`` names it.
-        root: the data root.
         part: the day or the hour.
     """
 

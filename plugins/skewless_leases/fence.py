@@ -115,9 +115,7 @@ class Standing:
 
     Attributes:
         claimed: the highest turn whose work may become visible.
-        claimant: who claimed it.
         finished: the highest turn whose work is done; at most ``claimed``.
-        finisher: who finished it.
     """
 
     claimed: int = 0

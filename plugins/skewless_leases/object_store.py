@@ -49,8 +49,6 @@ class _Version(NamedTuple):
     """A version of a key.
 
     Attributes:
-        number: from 1.
-        writer: drawn for each version.
         before: the writer of the version that this one was written upon; empty for the first.
         value: what is stored; None if the key is deleted.
     """

@@ -44,11 +44,9 @@ class Member:
     The time is an argument, so that a simulation and a test drive exactly what ``Worker`` runs.
 
     Args:
-        store: where the tables are.
         name: this worker's; nobody else's, and not that of an earlier life either.
         partitions: all that are to be held now, given what was committed by partition; a mapping says what each
             weighs. It is asked at each look; what it leaves out is not taken, moved or counted any more.
-        spans: the five time spans.
         work: is told what is granted, asked back and lost.
     """
 

@@ -84,7 +84,6 @@ class Native:
         """Results in place of states, see ``WHOLE``.
 
         Args:
-            states: with the columns ``KEPT``.
             whole: which keys have one state, a condition in SQL; None if all have.
         """
         kept = [*(F.col(name) for name in (*self.columns.keys, *KEPT, *also)), *self.columns.counts]

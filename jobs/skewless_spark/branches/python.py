@@ -38,7 +38,6 @@ class Python:
         """Per key and, if there is one, task: the states of the aggregates, and the number of rows that they saw.
 
         Args:
-            rows: all are kept.
             stage: what they are queued for. Its plan tells where states of keys are, and which keys have results.
             counted: whether the states have the counts of the ledger, if no row is left over.
         """

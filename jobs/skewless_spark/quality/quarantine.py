@@ -56,7 +56,6 @@ def set_apart(
 
     Args:
         result: the rows of the result, each of another key.
-        keys: how many these are.
         failing: the verdicts that put keys in quarantine.
         engine: of Great Expectations, which has reached them.
     """

@@ -142,7 +142,6 @@ def _built_in(job: Job, rows: int, keys: int) -> list[Expectation]:
 
     Args:
         rows: of the input that the rows of the result stand for, all together.
-        keys: rows of the result.
     """
     gxe = great_expectations().expectations
     calls = job.spec.aggregates

@@ -249,8 +249,6 @@ def write_copies(
     That takes a tenth of a second; a job of Spark half a second, and 1.2 in a new process.
 
     Args:
-        files: with results.
-        as_spark: how they are copied.
         parts: the results of keys that have several states; None if there are none.
 
     Returns:

@@ -300,7 +300,6 @@ def scanned_files(
     Args:
         schema: of the columns to read; if it is not given, Spark finds out.
         paths: of the files, with all characters as they are.
-        options: of Spark's reader.
     """
     given = {**(options or {}), **_ALL_OF_IT}
     reader: Any = (spark.read.schema(schema) if schema else spark.read).options(**given).format(kind)

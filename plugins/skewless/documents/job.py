@@ -88,7 +88,6 @@ class Source(Frozen):
     Attributes:
         columns: Spark SQL type of each column of the files that is read, or, of a csv, of all in order.
         partition_columns: Spark SQL type of each column that paths give.
-        options: of Spark's reader.
         reads: the columns that the job reads, with a map those that it reads; of a field of a struct, the struct.
         selected: with a map that is a select list, that list.
         condition: with a map, the columns in its condition.

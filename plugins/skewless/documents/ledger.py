@@ -84,7 +84,6 @@ class WindowLine(Frozen):
     """One window of a result: ``rows`` must be those of the states of its parts.
 
     Attributes:
-        name: its length, or ``all``.
         rows: of the input, that the result was made of, as its own states count them.
         of_parts_rows: the sum of ``PartLine.rows`` over the parts of the window.
     """

@@ -69,10 +69,8 @@ class Check(Frozen):
 
     Attributes:
         subject: "input", "ledger", "result", "quarantine", or "bands" that fail.
-        expectation: its type, like ``expect_column_values_to_not_be_null``.
         required: its arguments, but for the column, as text.
         observed: what was observed, as text; "" where nothing is observed but failures.
-        found: the outcome, as text.
         severity: what it does if it does not hold: the spec's word, or "fail" if it could not be evaluated, or if more
             keys fail it than may.
         keys: some of the keys whose rows fail it, the largest values first.

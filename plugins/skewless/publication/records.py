@@ -94,7 +94,6 @@ class Publication(Document):
     """The record of a run's publication: its result became visible, or a later run had published before.
 
     Attributes:
-        path: the published folder.
         rows: rows of the input that the result accounts for, keys in quarantine included.
         keys: rows of the result that are published.
         quarantined: its rows that are not, and lie beside them; ``withheld_rows`` those of the input that they stand

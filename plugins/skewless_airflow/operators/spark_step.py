@@ -64,7 +64,6 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     help.
 
     Args:
-        spark_step: its name, like ``merge``.
         step: the step it commits, like ``stages/0001``; empty for ``prepare``, which writes documents only.
         step_args: its arguments after the run directory and the name of the failure document.
         group: the name of one aggregation of several in a DAG.

@@ -20,7 +20,6 @@ class Target:
     Attributes:
         master: Spark's, as the provider reads it from the connection.
         on_cluster: whether the driver is to run on a machine of the cluster.
-        namespace: of Kubernetes.
         yarn_server: what is asked for YARN's applications.
     """
 
@@ -61,7 +60,6 @@ class Step:
     """A Spark step that a task asks for: the file that runs steps, and its arguments; the first names the step.
 
     Attributes:
-        conf: Spark's settings.
         variables: of the environment, beside those of the task.
         follow_ups: whether the task has commands that are run after it.
         hook: the task's connection, with all settings of the task; it can build the command for spark-submit.

@@ -127,7 +127,6 @@ class TableReader(Protocol):
         """What a run reads.
 
         Args:
-            given: the spec's section ``input``.
             root: the data root, where the catalog ``local`` is.
             location: the folder of a table that has no name.
             conditions: files whose bounds hold no row that passes them are left out.

@@ -27,7 +27,6 @@ class BucketParts:
     """For each reducer of the reported plan the part of its tail in each of the finest buckets there may be.
 
     Attributes:
-        plan: the reported one.
         wave: of rows to come, shape ``(largest reducer + 1, MOST_BUCKETS)``.
         backlog: of rows left over, same shape.
     """

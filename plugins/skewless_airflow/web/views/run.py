@@ -386,7 +386,6 @@ class WhatIfView:
 
     Attributes:
         missing: policies that nobody has replayed it under.
-        command: what writes their documents.
     """
 
     lines: tuple[Replayed, ...]
