@@ -9,55 +9,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.aggregates.native.extremes import (
-    BIT_AND,
-    BIT_OR,
-    BIT_XOR,
-    BOOL_AND,
-    BOOL_OR,
-    COLLECT_LIST,
-    COLLECT_SET,
-    COUNT_DISTINCT,
-    FIRST,
-    LAST,
-    MAX,
-    MAX_BY,
-    MIN,
-    MIN_BY,
-)
-from skewless_spark.aggregates.native.item_sketches import APPROX_COUNT_DISTINCT, APPROX_TOP_K, THETA_SKETCH_ESTIMATE
-from skewless_spark.aggregates.native.moments import (
-    CORR,
-    COVAR_POP,
-    COVAR_SAMP,
-    STDDEV_POP,
-    STDDEV_SAMP,
-    VAR_POP,
-    VAR_SAMP,
-)
-from skewless_spark.aggregates.native.quantiles import APPROX_PERCENTILE
-from skewless_spark.aggregates.native.sums import AVG, COUNT, COUNT_IF, HISTOGRAM, SUM
+from skewless_spark.aggregates.native import extremes, item_sketches, moments, quantiles, sums
 
 #: Synonyms in Spark SQL.
 SYNONYMS = {
-    "mean": AVG,
-    "variance": VAR_SAMP,
-    "stddev": STDDEV_SAMP,
-    "std": STDDEV_SAMP,
-    "every": BOOL_AND,
-    "some": BOOL_OR,
-    "any": BOOL_OR,
-    "first_value": FIRST,
-    "last_value": LAST,
-    "any_value": FIRST,
-    "array_agg": COLLECT_LIST,
-    "percentile_approx": APPROX_PERCENTILE,
+    "mean": sums.AVG,
+    "variance": moments.VAR_SAMP,
+    "stddev": moments.STDDEV_SAMP,
+    "std": moments.STDDEV_SAMP,
+    "every": extremes.BOOL_AND,
+    "some": extremes.BOOL_OR,
+    "any": extremes.BOOL_OR,
+    "first_value": extremes.FIRST,
+    "last_value": extremes.LAST,
+    "any_value": extremes.FIRST,
+    "array_agg": extremes.COLLECT_LIST,
+    "percentile_approx": quantiles.APPROX_PERCENTILE,
 }
 
 NATIVE_AGGREGATES: tuple[NativeAggregate, ...] = (
-    COUNT, COUNT_IF, HISTOGRAM, SUM, AVG, MIN, MAX, MAX_BY, MIN_BY, FIRST, LAST,
-    VAR_SAMP, VAR_POP, STDDEV_SAMP, STDDEV_POP, COVAR_SAMP, COVAR_POP, CORR,
-    BOOL_AND, BOOL_OR, BIT_AND, BIT_OR, BIT_XOR, COLLECT_SET, COLLECT_LIST, COUNT_DISTINCT,
-    APPROX_COUNT_DISTINCT, THETA_SKETCH_ESTIMATE, APPROX_PERCENTILE, APPROX_TOP_K,
+    sums.COUNT, sums.COUNT_IF, sums.HISTOGRAM, sums.SUM, sums.AVG, extremes.MIN, extremes.MAX, extremes.MAX_BY,
+    extremes.MIN_BY, extremes.FIRST, extremes.LAST, moments.VAR_SAMP, moments.VAR_POP, moments.STDDEV_SAMP,
+    moments.STDDEV_POP, moments.COVAR_SAMP, moments.COVAR_POP, moments.CORR, extremes.BOOL_AND, extremes.BOOL_OR,
+    extremes.BIT_AND, extremes.BIT_OR, extremes.BIT_XOR, extremes.COLLECT_SET, extremes.COLLECT_LIST,
+    extremes.COUNT_DISTINCT, item_sketches.APPROX_COUNT_DISTINCT, item_sketches.THETA_SKETCH_ESTIMATE,
+    quantiles.APPROX_PERCENTILE, item_sketches.APPROX_TOP_K,
     *(replace(definition, name=name) for name, definition in SYNONYMS.items()),
 )  # fmt: skip
