@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -122,18 +122,6 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
             reads=tuple(column for column, _ in arguments),
         )
     return algebra
-
-
-def native_of(bound: Sequence[BoundAggregate[Aggregate]]) -> list[BoundAggregate[NativeAggregate]]:
-    """The native aggregates with states of their own, which are Spark SQL columns."""
-    found = [one for one in bound if isinstance(one.definition, NativeAggregate) and not one.counts_rows]
-    return cast("list[BoundAggregate[NativeAggregate]]", found)
-
-
-def python_of(bound: Sequence[BoundAggregate[Aggregate]]) -> list[BoundAggregate[PythonAggregate]]:
-    """The Python aggregates, whose states live in a ``GroupsAccumulator``."""
-    found = [one for one in bound if isinstance(one.definition, PythonAggregate)]
-    return cast("list[BoundAggregate[PythonAggregate]]", found)
 
 
 def _definition_and_options(name: str, call: AggregateCall, where: str) -> tuple[Aggregate, BaseModel]:

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def main() -> None:
     os.dup2(log, 2)
     os.close(log)
     # The JVM starts beside the imports.
-    threading.Thread(target=_start_java, daemon=True).start()
+    threading.Thread(target=_begin, args=(start_java,), daemon=True).start()
     importlib.import_module(STEPS)
     driver = Driver(arguments.folder)
     with driver.listener, contextlib.suppress(OSError, ValueError):  # a task that died in its request
@@ -121,7 +121,7 @@ class Driver:
                 self._spark.join()
             import_soon()
         elif self._spark is None:
-            self._spark = threading.Thread(target=_start_spark, daemon=True)
+            self._spark = threading.Thread(target=_begin, args=(build_session, "skewless"), daemon=True)
             self._spark.start()
         try:
             importlib.import_module(STEPS).main(request["arguments"])
@@ -142,15 +142,10 @@ def _java() -> list[int]:
     return [os.pidfd_open(child.pid) for child in psutil.Process().children() if child.name() == "java"]
 
 
-def _start_java() -> None:
+def _begin(start: Callable[..., object], *arguments: str) -> None:
+    # What keeps it from starting is reported by the first step that needs it.
     with contextlib.suppress(Exception):
-        start_java()
-
-
-def _start_spark() -> None:
-    # What keeps Spark from starting is reported by the first step that needs it.
-    with contextlib.suppress(Exception):
-        build_session("skewless")
+        start(*arguments)
 
 
 def _stay_with(task: socket.socket, over: int) -> None:

@@ -165,7 +165,10 @@ def _write_evaluated(
     report: StageReport,
 ) -> dict[str, int]:
     """Write the results that the only stage evaluated, and evaluate the keys of which it has several states."""
-    parts = None if _one_state_each(run, [report]) else _results_of_parts(spark, run, columns, files)
+    parts = None
+    if not _one_state_each(run, [report]):
+        states = read_files(spark, run, files).where(~F.col(WHOLE)).withColumn("stage", F.lit(0))
+        parts = _results(states, columns, partitions=1)
     as_spark = None if columns.job.spec.output.sort else AsSpark.of(run, files, columns.own_names)
     if as_spark is not None:
         return write_copies(spark, run, attempt, columns, files, as_spark, parts)
@@ -183,13 +186,6 @@ def _one_state_each(run: RunDirectory, reports: Sequence[StageReport]) -> bool:
         return False
     plan = run.plan(0)
     return ENGINES[plan.engine].merges or not (split_keys(plan) or reports[0].histogram.seen_null_rows)
-
-
-def _results_of_parts(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, files: Sequence[CommittedFile]
-) -> DataFrame:
-    states = read_files(spark, run, files).where(~F.col(WHOLE))
-    return _results(states.withColumn("stage", F.lit(0)), columns, partitions=1)
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,7 +18,7 @@ from skewless.routing.hashing import OFFSET_BITS
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.parts import rank_runs
 from skewless_spark.aggregates import Aggregate
-from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
+from skewless_spark.aggregates.binding import BoundAggregate, bind
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.keys import key_text
 from skewless_spark.sources.formats.input_files import text_literal
@@ -126,11 +127,6 @@ class JobColumns:
         return [*self.names, PART] if self.job.window else self.names
 
     @property
-    def tells_parts(self) -> bool:
-        """Whether the rows of a run are of several parts, so that only their origin tells of which one."""
-        return self.job.window is not None and len(self.job.window.reduced) > 1
-
-    @property
     def origins(self) -> list[str]:
         """The columns that together are different in every row, and ascend in the order of the input."""
         return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
@@ -171,12 +167,14 @@ class JobColumns:
     @property
     def reads_places(self) -> bool:
         """Whether rows must tell where they were in the input, however they are routed."""
-        return self.reads_origin or self.tells_parts
+        # Where the rows of a run are of several parts, only their origin tells of which one.
+        return self.reads_origin or (self.job.window is not None and len(self.job.window.reduced) > 1)
 
     @property
     def native(self) -> list[BoundAggregate[NativeAggregate]]:
         """The aggregates whose states are Spark SQL columns of their own."""
-        return native_of(self.bound)
+        found = [one for one in self.bound if isinstance(one.definition, NativeAggregate) and not one.counts_rows]
+        return cast("list[BoundAggregate[NativeAggregate]]", found)
 
     @property
     def counts(self) -> list[Column]:
@@ -192,7 +190,8 @@ class JobColumns:
     @property
     def python(self) -> list[BoundAggregate[PythonAggregate]]:
         """The aggregates whose states live in a ``GroupsAccumulator``."""
-        return python_of(self.bound)
+        found = [one for one in self.bound if isinstance(one.definition, PythonAggregate)]
+        return cast("list[BoundAggregate[PythonAggregate]]", found)
 
     @property
     def merged_in_any_order(self) -> bool:

@@ -239,7 +239,9 @@ def keep_states(
     job, window = columns.job, columns.window
     store = StatesStore(window.store)
     store.begin(Fingerprint(shapes=window.shapes))
-    crowded = crowded_parts(window) if rows else {}
+    # Those that are added to tonight and have had many additions, by their positions.
+    reduced = ((at, window.parts[at]) for at in window.reduced) if rows else ()
+    crowded = {at: part for at, part in reduced if number_of_writers(part.base_states) >= MOST_ADDITIONS}
     kept = Attempt(store, STATES_STEP, attempt.ident)
     if rows and (crowded or not one_each or not _copy(run, files, columns, kept)):
         size = sum(file.size_bytes for file in files)
@@ -402,12 +404,6 @@ def _require_all(columns: JobColumns, made: Mapping[int, tuple[list[CommittedFil
 
 def _listed(job: Job, part: WindowPart) -> int:
     return sum(unit.rows for unit in job.units[slice(*part.units)])
-
-
-def crowded_parts(window: JobWindow) -> dict[int, WindowPart]:
-    """The parts that are added to tonight and have had many additions, by their positions."""
-    reduced = ((at, window.parts[at]) for at in window.reduced)
-    return {at: part for at, part in reduced if number_of_writers(part.base_states) >= MOST_ADDITIONS}
 
 
 def with_kept_states(columns: JobColumns, made: DataFrame, crowded: Mapping[int, WindowPart]) -> DataFrame:

@@ -147,12 +147,6 @@ def _short(value: object) -> str:
     return text if len(text) <= 64 else hashlib.sha256(text.encode()).hexdigest()
 
 
-def changed_shapes(before: Fingerprint, now: Fingerprint) -> Sequence[str]:
-    """The names of what differs between two fingerprints."""
-    names = dict.fromkeys([*before.shapes, *now.shapes])
-    return [name for name in names if before.shapes.get(name) != now.shapes.get(name)]
-
-
 FINGERPRINT = "fingerprint.json"
 #: The step, in terms of ``Attempt``, whose files are states.
 STATES_STEP = "states"
@@ -359,12 +353,14 @@ def other_fingerprints(location: str, but: str) -> Iterator[Fingerprint]:
 def why_anew(location: str, fingerprint: Fingerprint) -> str:
     """Why there are no states of a fingerprint, in words: there are none at all, or what shapes them has changed."""
     try:
-        others = [changed_shapes(one, fingerprint) for one in other_fingerprints(location, fingerprint.name)]
+        others = [other.shapes for other in other_fingerprints(location, fingerprint.name)]
     except (DocumentError, RunDirectoryError) as err:
         return f"its states begin anew, and what changed cannot be told ({err})"
     if not others:
         return "no states were kept before"
-    _, nearest = min((len(names), names) for names in others)
+    now = fingerprint.shapes
+    changed = [[name for name in dict.fromkeys([*one, *now]) if one.get(name) != now.get(name)] for one in others]
+    _, nearest = min((len(names), names) for names in changed)
     return f"its states begin anew, as this changed: {', '.join(nearest)}"
 
 
