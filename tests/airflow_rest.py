@@ -137,7 +137,6 @@ class AirflowRest:
         return {one.task: one.state for one in self.tasks(dag_id, run_id)}
 
     def log_lines(self, dag_id: str, run_id: str, task: str, tries: int) -> list[str]:
-        """The log of one try of a task, one line for each event."""
         found = self.of_run("GET", dag_id, run_id, f"/taskInstances/{task}/logs/{tries}?full_content=true")
         lines = []
         for event in found["content"]:

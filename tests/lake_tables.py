@@ -148,7 +148,6 @@ def _append_deletes(table: Table, *files: DataFile) -> None:
 
 
 def delete_positions(table: Table, positions: Mapping[str, Sequence[int]], partition: Record | None = None) -> str:
-    """Commit one positional delete file."""
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     schema = pa.schema([
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),

@@ -21,7 +21,6 @@ class Environment(NamedTuple):
     home: Path
 
     def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment in the folder."""
         ours = ("SKEWLESS_", "AIRFLOW_", "PYTHONPATH")
         passed = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         environment = {

@@ -90,7 +90,6 @@ def measured(seasons: int = SEASONS) -> Rates:
 
 
 def table(rates: Rates, seasons: int) -> str:
-    """The figures as the page has them."""
     lines = [f"Of {seasons} seasons of {NIGHTS} nights:", "", "| band left | of nights |", "|---|--:|"]
     kinds = [f"{kind}: {figure}" for kind in ("no fault", "a holiday") for figure in ("rows", "rows without a key")]
     for what in (*kinds, *FAULTS, NULLS):

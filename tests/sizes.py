@@ -64,7 +64,6 @@ def _fields_of(section: dict[str, Any]) -> set[str]:
 
 
 def conditions() -> Counter[str]:
-    """For each axis, the conditions on it outside of its folder."""
     found = Counter[str]()
     for path in _modules(PRODUCT):
         place = path.relative_to(ROOT).as_posix()

@@ -33,7 +33,6 @@ def record(played: Simulation, dag_id: str, night: dt.datetime = NIGHT, turn: in
 
 
 def validate(run: RunDirectory, counts: dict[str, int]) -> None:
-    """Commit a result of these counts, and a verdict that is good."""
     result = run.new_attempt(RESULT_STEP)
     path = Path(result.path("part.parquet"))
     path.parent.mkdir(parents=True)

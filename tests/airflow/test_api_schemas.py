@@ -65,7 +65,6 @@ def test_the_schema_knows_every_route_and_is_given_to_users_only(clients: dict[s
 
 
 def _asked(clients: dict[str, TestClient], user: str, case: Any) -> None:
-    """Ask, and hold the answer to the schema."""
     given = case.as_transport_kwargs(base_url=f"http://testserver{_BASE}")
     known = {name: given[name] for name in ("method", "url", "params", "headers", "cookies") if given.get(name)}
     client = clients[user]

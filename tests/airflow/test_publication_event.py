@@ -188,7 +188,6 @@ DagBag(file).dags[name].test(logical_date=moment, run_after=moment)
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
-    """A run that has been validated and is about to be published."""
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
     played = simulated(zipf_rows(50, 1.2, 2_000), waves=(1, 3), reducers=2).play()
     job = played.job.model_copy(

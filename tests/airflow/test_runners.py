@@ -180,8 +180,6 @@ def test_the_command_for_yarn_and_kubernetes(
 
 
 class Try:
-    """What of a task instance a link needs."""
-
     dag_id, run_id, task_id, id = "words", "night", "stage", "cafe0001"
     try_number = 1
     stats_tags: ClassVar[dict[str, str]] = {}

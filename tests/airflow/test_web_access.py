@@ -44,7 +44,6 @@ _TRAVERSALS = (
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) -> Iterator[dict[str, TestClient]]:  # noqa: ARG001
-    """Airflow's API app with a finished run of each DAG."""
     folder = tmp_path_factory.mktemp("web")
     with served(folder) as found:
         make_dags(folder)

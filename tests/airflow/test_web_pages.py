@@ -666,8 +666,6 @@ class _Sound(HTMLParser):
 
 
 class _Links(HTMLParser):
-    """Collects what a page refers to."""
-
     def of(self, text: str) -> list[str]:
         self.found: list[str] = []
         self.feed(text)

@@ -187,7 +187,6 @@ class Moments:
         return self
 
     def times(self) -> Moments:
-        """What two steps took, and a second between them."""
         spans = (
             Span(name=f"run the query {EVIL}", start=1.0, seconds=2.0),
             Span(name="Spark job", start=1.5, seconds=1.0, tasks=24),
@@ -207,7 +206,6 @@ class Moments:
         )  # fmt: skip
 
     def merge(self) -> Moments:
-        """The result."""
         rows = sum(report.processed_rows for report in self.simulation.reports)
         counts = {"rows": rows, "keys": len(self.simulation.texts)}
         attempt = self.run.new_attempt(RESULT_STEP)

@@ -180,7 +180,6 @@ def on_this_machine(program: Service) -> Service:
 
 
 def _await_health(home: Path, program: Service, session: Session) -> None:
-    """Repeat the health check of a service until it succeeds."""
     begun = time.monotonic()
     while subprocess.run(  # the command is from our compose file
         program.health, env=dict(program.environment), cwd=home, capture_output=True, check=False

@@ -87,7 +87,6 @@ ROW = "row"
 
 
 def random_table(rng: np.random.Generator, names: Sequence[str], rows: int, first: int = 0) -> pa.Table:
-    """A table with some columns of ``KINDS``, a tenth of it null."""
     columns = {ROW: pa.array(range(first, first + rows), pa.int64())}
     for name in names:
         kind = KINDS[name]

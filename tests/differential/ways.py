@@ -29,7 +29,6 @@ DATE = dt.date(2026, 11, 20)
 
 
 def types_of(given: dict[str, Any], root: Path) -> dict[str, str]:
-    """The Spark SQL type of each column that a job may use."""
     one = Input.model_validate(given)
     if one.pinned:
         listing = LakeTable.pinned(one, Part(DATE, None), str(root), one.path).listing(1.0)

@@ -136,8 +136,6 @@ def covariance(column: str, other: str, how: str) -> Holds:
 
 
 def by_extreme(column: str, by: str, sign: int) -> Holds:
-    """Of rows with the extreme the first one counts."""
-
     def found(rows: Sequence[Row]) -> Any:
         having = [row for row in rows if row[by] is not None]
         if not having:

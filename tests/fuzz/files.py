@@ -76,7 +76,6 @@ def write_file(
 
 
 def _write_orc(path: Path, table: pa.Table, chance: random.Random) -> None:
-    """By pyarrow, or by Spark, which notes its own types."""
     codec = chance.choice(["uncompressed", "zlib", "snappy", "zstd"])
     if chance.random() < 0.5:
         orc.write_table(table, path, compression=codec)

@@ -69,7 +69,6 @@ def draw_rows(chance: random.Random, columns: Mapping[str, Kind], count: int) ->
 
 
 def draw_input(chance: random.Random, folder: Path, *, formats: Sequence[str] = FORMATS) -> Input:
-    """Draw an input and write it below a folder."""
     kind = chance.choice(formats)
     count = chance.choice(SIZES)
     if kind == "text":
@@ -82,7 +81,6 @@ def draw_input(chance: random.Random, folder: Path, *, formats: Sequence[str] = 
 
 
 def section_of(how: Mapping[str, Any], columns: Mapping[str, Kind], path: str) -> dict[str, Any]:
-    """What a spec says of files that were written so."""
     section: dict[str, Any] = {"path": path}
     if how["format"] != "parquet":
         section["format"] = how["format"]

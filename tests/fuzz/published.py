@@ -112,7 +112,6 @@ def _as_orc(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    """A value as Spark writes it in a CSV."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
@@ -140,7 +139,6 @@ def _as_time(value: dt.datetime) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON has it."""
     if isinstance(value, list):
         return tuple(_as_json(one) for one in value)
     if isinstance(value, dict):

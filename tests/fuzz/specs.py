@@ -142,7 +142,6 @@ _OPTIONS: tuple[tuple[str, float, tuple[str, ...], tuple[Any, ...]], ...] = (
 
 
 def draw_routing(chance: random.Random) -> dict[str, Any]:
-    """A policy with options of its own, waves, budgets."""
     policy: dict[str, Any] = {"name": chance.choice(POLICIES)}
     routing: dict[str, Any] = {"policy": policy, "reducers": chance.choice([1, 2, 3, 5])}
     routing["waves"] = chance.choice([[1], [1, 2], [1, 1, 1], [1, 4, 15], [5, 1]])

@@ -87,8 +87,6 @@ class WrongError(AssertionError):
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """End what does not end."""
-
     def ring(*_: Any) -> None:
         raise SlowError(f"more than {seconds:.0f} s")
 
@@ -228,7 +226,6 @@ def draw_spec(chance: random.Random, source: Input) -> tuple[dict[str, Any], dic
 
 
 def features_of(spec: dict[str, Any], source: Input, *, publishes: bool = False) -> list[str]:
-    """What a trial covers, in words that can be counted."""
     told = [
         f"format {source.told.get('format')}",
         f"engine {spec['engine']}",

@@ -29,7 +29,6 @@ FOR_EVER = dt.datetime.max  # noqa: DTZ901  # as some columns have it
 
 
 def rows(number: int) -> pa.Table:
-    """The rows of a file, with a null in each column."""
     columns: dict[str, tuple[pa.DataType, Any]] = {
         "key": (pa.string(), f"{'abc'[number]}{LONG}"),
         "n": (pa.int64(), 100 * number),

@@ -58,7 +58,6 @@ def with_columns(table: list[State], target: OutputPart, columns: pa.Schema) -> 
 def stage(
     table: list[State], target: OutputPart, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
 ) -> StagedResult:
-    """New files, which no state names."""
     del table
     folder = _folder(target)
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +132,6 @@ def remove(target: OutputPart, paths: Collection[str]) -> None:
 
 
 def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: object) -> Snapshot:
-    """As its newest state has it."""
     del given, part, root, conditions
     folder = Path(location)
     states = states_of(folder)

@@ -17,8 +17,6 @@ from tests.processes import Told, until
 
 
 class Holder(Told):
-    """A process that wants the lease."""
-
     def __init__(self, address: str) -> None:
         super().__init__(Path(__file__).with_name("holder.py"), address)
 
@@ -35,7 +33,6 @@ Begin = Callable[[], Holder]
 
 @pytest.fixture
 def begin(address: str) -> Iterator[Begin]:
-    """Starts holders, and ends them."""
     started: list[Holder] = []
 
     def holder() -> Holder:

@@ -56,7 +56,6 @@ class Fault(BaseModel):
         return changed
 
     def has_test(self, root: Path) -> bool:
-        """Tell whether the test that must fail exists."""
         path, *names = self.test.split("[", 1)[0].split("::")
         if not (root / path).is_file():
             return False

@@ -35,7 +35,6 @@ class Disk:
                 os.close(descriptor)
 
     def synced(self, descriptor: int) -> None:
-        """What a descriptor stands for is durable as it is now."""
         # Held open, so that nothing new gets the inode of something that was durable and is gone.
         self._kept.append(os.dup(descriptor))
         found = os.fstat(descriptor)

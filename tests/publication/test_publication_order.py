@@ -40,7 +40,6 @@ class Attempt:
         self.lost = False
 
     def go(self, steps: int | None = None) -> None:
-        """Do so many steps more, or all that are left."""
         while steps is None or steps:
             try:
                 self.done.append(next(self.steps))

@@ -21,8 +21,6 @@ LATE_SECONDS = 40.0
 
 
 class Got:
-    """What ``get`` returns, and what that returns in turn."""
-
     def __init__(self, content: bytes) -> None:
         self.content = content
 

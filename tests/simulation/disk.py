@@ -33,8 +33,6 @@ class Node:
 
 
 class Facts:
-    """What ``stat`` says."""
-
     st_nlink, st_uid, st_gid, st_dev = 1, 0, 0, 1
 
     def __init__(self, node: Node) -> None:
@@ -217,7 +215,6 @@ class Disk:
         return self.handle(self._find(path))
 
     def opened(self, path: str, mode: str = "r", *_: Any, **__: Any) -> Any:
-        """``io.open``."""
         if mode[0] == "r":
             self.world.call(f"read {path}")
             node = self._find(path)
@@ -244,7 +241,6 @@ class Disk:
                 break
 
     def lose_power(self) -> None:
-        """Undo what is not on the disk for certain."""
         draws = self.world.draws
         for undo, _ in reversed(self._journal[draws.randint(self._kept, len(self._journal)) :]):
             undo()

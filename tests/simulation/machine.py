@@ -81,8 +81,6 @@ class Machine:
 
 
 class _Thread:
-    """A thread of the process that starts it."""
-
     def __init__(self, world: World, target: Callable[[], object], name: str, daemon: bool) -> None:
         self._world, self._target, self._name, self._serves = world, target, name, daemon
         self._running: Process | None = None
@@ -99,8 +97,6 @@ class _Thread:
 
 
 class _Event:
-    """An event that is waited for in simulated time."""
-
     def __init__(self, world: World) -> None:
         self._world, self.happened = world, False
 
@@ -115,8 +111,6 @@ class _Event:
 
 
 class _InTurn:
-    """A pool that does one thing after the other."""
-
     def __init__(self, _: int) -> None:
         pass
 

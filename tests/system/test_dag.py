@@ -71,7 +71,6 @@ class Night(NamedTuple):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data root with the input in it."""
     folder = tmp_path_factory.mktemp("root")
     (folder / "words").mkdir()
     words = [word for word, rows in COUNTS.items() for _ in range(rows)]

@@ -69,7 +69,6 @@ class World(NamedTuple):
         return RunDirectory(self.settings.run_dir)
 
     def ask(self, name: str, *arguments: str, last: bool = False, during: Callable[[], object] | None = None) -> Ran:
-        """Ask the driver for a step, as a task does."""
         step = DriverStep([name, "--run-dir", self.settings.run_dir, *arguments], self.settings, last=last)
         said = []
         try:

@@ -38,7 +38,6 @@ def spec(**routing: Any) -> JobSpec:
 
 
 def job(wave_rows: Sequence[int], algebra: Algebra = MERGEABLE, output_path: str = "/out", **routing: Any) -> Job:
-    """A frozen job of one unit per wave, with the rows given."""
     return Job(
         spec=spec(**routing),
         date=dt.date(2026, 11, 20),

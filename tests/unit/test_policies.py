@@ -56,7 +56,6 @@ def asked(policy: str, seen: Mapping[str, int], wave: int = 100_000, **more: Any
 
 
 def keys_by_task(plan: RoutingPlan, each: int = 1) -> list[list[str]]:
-    """Some keys of each task of a plan, by ring and buckets."""
     found: list[list[str]] = [[] for _ in plan.tasks]
     number = 0
     while any(len(keys) < each for keys in found):
@@ -74,7 +73,6 @@ def loaded(policy: str, rows: Sequence[int], **routing: Any) -> dict[str, int]:
 
 
 def reported(policy: str, data: st.DataObject, **routing: Any) -> tuple[Job, RoutingPlan, StageReport]:
-    """A job, a plan and a report that Hypothesis made."""
     drawn = data.draw(
         st.dictionaries(TEXTS, st.tuples(st.integers(1, 5000), st.integers(0, 4)), min_size=1, max_size=40)
     )

@@ -120,7 +120,6 @@ def test_every_row_is_counted_once_in_every_replayed_report(policy: str) -> None
 
 
 def balanced(report: StageReport) -> None:
-    """All sums of a report agree with one another."""
     histogram = report.histogram
     assert report.admitted_rows + report.backlog_in_rows == report.processed_rows + report.backlog_rows
     assert report.forwarded_rows <= report.backlog_in_rows

@@ -214,7 +214,6 @@ def version_with(*names: str, rows: int = 30) -> Numbered:
 
 
 def planned(known: Numbered | None, found: str, *, uncounted: str = "", changed: str = "") -> WindowPart:
-    """A part with one-letter files of ten rows each."""
     part, _ = plan_part(
         Part.named(PART),
         [FoundFile(name, 1, name) for name in found],
