@@ -50,7 +50,6 @@ from skewless_airflow.trigger_form import beside_caller, form_params, list_impor
 
 #: Longer than any step should take; without it a hung driver would block all later nights.
 STEP_LIMIT = dt.timedelta(hours=6)
-#: Between two tries of a task.
 RETRY_DELAY = dt.timedelta(seconds=10)
 _UNNAMED = "aggregation"
 

@@ -13,7 +13,6 @@ from airflow.plugins_manager import AirflowPlugin
 
 from skewless_airflow.partitions import PartMapper, PartTimetable
 
-#: Where the app is mounted.
 PREFIX = "skewless"
 
 

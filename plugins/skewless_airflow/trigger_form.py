@@ -26,7 +26,6 @@ from skewless.spec.spec import JobSpec
 
 DATE, HOUR = "date", "hour"
 
-#: Sections of the form, in order, with the fields in each.
 _SECTIONS = {
     "Run": (DATE, HOUR, "accept"),
     "Routing": ("policy", "reducers", "waves", "budget"),

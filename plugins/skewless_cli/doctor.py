@@ -39,7 +39,6 @@ EXTRAS = {
     "spark": "pyspark", "airflow": "apache-airflow", "openlineage": "apache-airflow-providers-openlineage",
     "iceberg": "pyiceberg", "delta": "deltalake", "object-stores": "obstore",
 }  # fmt: skip
-#: The oldest Java that Spark 4 runs on.
 LEAST_JAVA = 17
 #: How the folder is called in which two commits compete; it is removed at once.
 PROBE = ".skewless-doctor-"

@@ -19,9 +19,7 @@ from skewless.run.objects.location import open_location, plain_path
 from skewless_lake.formats import fitting_table, ready_table, table_format, told_plainly
 from skewless_lake.staged_files import BEGUN, HOUR_COLUMN, OutputPart, StagedResult, TableFiles, TableRule
 
-#: Rows that are read and written at a time.
 _BATCH_ROWS = 1 << 16
-#: Bytes that are gathered before they are written.
 _GATHERED = 1 << 20
 _THREADS = 8
 

@@ -7,5 +7,4 @@ from skewless_spark.engines.combine import Combine
 from skewless_spark.engines.engine import Engine
 from skewless_spark.engines.staged import Staged
 
-#: By the names of ``skewless.spec.routing.ENGINES``.
 ENGINES: dict[str, Engine] = {"combine": Combine(), "bypass": Bypass(), "staged": Staged()}

@@ -125,7 +125,6 @@ _TO_THE_DRIVER = "brings every distinct value to the driver"
 _NO_ORDER = "needs an order of rows, which a result has not"
 _QUERIES = "runs SQL of its own, which may read whatever Spark can"
 
-#: Expectations that are refused, each with the reason.
 REFUSED = {
     "expect_column_distinct_values_to_be_in_set": _TO_THE_DRIVER,
     "expect_column_distinct_values_to_contain_set": _TO_THE_DRIVER,
@@ -164,7 +163,6 @@ _REQUIRED = {
     "value_error.date": "a date", "value_error.datetime": "a date", "type_error.list": "a list",
     "type_error.str": "a text", "value_error.strictboolean": "true or false",
 }  # fmt: skip
-#: How Great Expectations names our severities.
 SEVERITIES = {"fail": "critical", "warn": "warning", "quarantine": "warning"}
 #: How long a thread of Python computes before another one that waits has its turn.
 _TURN_SECONDS = 2e-4

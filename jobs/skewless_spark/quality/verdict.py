@@ -52,7 +52,6 @@ def column_figures(job: Job, frame: DataFrame) -> dict[str, tuple[int | None, fl
 VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
 #: The longest text of one column of a key, and of a whole key.
 KEY_CHARS, LONGEST_KEY = 80, 200
-#: The number of unexpected values that a sentence names.
 EXAMPLES = 3
 
 _COLUMNS = ("column", "column_A", "column_B", "column_list")

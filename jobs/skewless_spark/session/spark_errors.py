@@ -15,7 +15,6 @@ from skewless.errors import OF_FILES, InputError, SkewlessError, explained, with
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 
-#: py4j's message when the JVM does not answer any more.
 _JVM_GONE = "Answer from Java side is empty"
 #: Spark's addition to a message of ours that was raised in the JVM.
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*$")

@@ -161,7 +161,6 @@ def noted_schema(run: Storage, file: CommittedFile) -> StructType | None:
     return None if noted is None else StructType.fromJson(json.loads(noted))
 
 
-#: Files of at most this many bytes are copied by the driver.
 COPIED_BYTES = 64 << 20
 
 

@@ -19,7 +19,6 @@ from skewless_spark.aggregates.binding import BoundAggregate
 
 Batches = Iterable[pa.RecordBatch]
 Groups = npt.NDArray[np.int64]
-#: A larger state is refused.
 STATE_LIMIT_BYTES = 256 << 20
 
 

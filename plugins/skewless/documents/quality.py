@@ -14,7 +14,6 @@ from skewless.documents.nights import Bands, Measured
 from skewless.errors import QualityError, counted
 from skewless.spec.shadow import Shadow
 
-#: How many failed checks a sentence names.
 MOST_NAMED = 20
 #: What comes before the values that an outcome gives as examples.
 BEFORE_EXAMPLES = ", for example "

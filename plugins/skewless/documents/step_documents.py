@@ -134,7 +134,6 @@ def own_name(task: str) -> str:
     return ".".join(parts[-2:]) if len(parts) > 1 and parts[-2].startswith("stage_") else parts[-1]
 
 
-#: The policy that is plain hashing.
 PLAIN = "static"
 
 

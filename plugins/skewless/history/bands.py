@@ -175,7 +175,6 @@ def failed_checks(bands: Bands | None) -> list[Check]:
     ]  # fmt: skip
 
 
-#: So many documents stay.
 KEPT = 4
 _NUMBER = re.compile(r"(\d{4,})\.json")
 

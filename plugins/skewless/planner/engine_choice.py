@@ -27,7 +27,6 @@ from skewless.spec.routing import ENGINES
 
 #: Seconds to make, write, shuffle and merge one state, without its content.
 STATE_SECONDS = 5e-7
-#: Seconds for each byte of a state's content.
 STATE_BYTE_SECONDS = 1e-8
 #: Seconds of a core that a task takes beside its rows: 0.05 in the JVM, 0.16 with a Python worker (B17).
 TASK_SECONDS = 0.05

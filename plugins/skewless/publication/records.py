@@ -19,7 +19,6 @@ from skewless.run.directory import PUBLISH_STEP, RunDirectory
 from skewless.run.objects.location import is_object, open_location
 from skewless.run.storage import content_checksum
 
-#: The record of a publication, in the run directory.
 PUBLISHED = f"{PUBLISH_STEP}/published.json"
 #: The manifest of a version, in its folder. Spark and pyarrow pass over names that begin so; no glob of an ending fits.
 MANIFEST = "_published"

@@ -50,7 +50,6 @@ __all__ = [
     "stage_step",
 ]  # fmt: skip
 
-#: Kind of the committed files that are documents of ours.
 DOCUMENT = "document"
 #: What an attempt would commit, in its own folder: it is there before the fence admits the attempt.
 MANIFEST = "manifest.json"
@@ -149,7 +148,6 @@ PART_LINES = "parts.json"
 WINDOW_PLAN = "windows.json"
 SAVINGS = "savings.json"
 INPUT_CHECKS = "input.json"
-#: What its publication has told of finality.
 FINALITY = "finality.json"
 
 PUBLISH_STEP = "publish"

@@ -37,7 +37,6 @@ MOST_ACCEPTED = 10_000
 AtMost = Annotated[int | float, BeforeValidator(_as_at_most)]
 
 
-#: What a suite of Great Expectations calls our severities.
 _SEVERITIES = {"critical": "fail", "warning": "warn", "info": "warn"}
 #: What an item of a suite may have beside; it is kept in its `meta`.
 _IN_META = ("id", "notes", "description", "rendered_content")
@@ -356,7 +355,6 @@ _FILES = ("parquet", "orc", "csv", "json")
 _OutputFormat = Annotated[str, one_of(_FILES, TABLES), WithJsonSchema({"enum": [*_FILES, *TABLES], "type": "string"})]
 
 
-#: Of a result.
 MOST_FILES = 10_000
 
 

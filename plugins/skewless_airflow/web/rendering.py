@@ -29,7 +29,6 @@ from skewless_airflow.web.views.stage_view import RingView, StageView
 LONGEST_KEY = 120
 #: A longer sentence is cut, too.
 _LONGEST_SENTENCE = 2000
-#: Where there is no number.
 _NOTHING = "\N{EN DASH}"
 
 

@@ -28,7 +28,6 @@ from skewless_airflow.run_store import part_of_run, run_location, runs_folder
 
 #: The tag of the DAGs that are made from a spec.
 TAG = "skewless"
-#: The states of a run that has not ended.
 GOING_ON = frozenset({"queued", "running", "restarting"})
 #: How many runs of a DAG are looked up, the latest; an older run directory is shown under its folder's name.
 _LATEST_RUNS = 1000

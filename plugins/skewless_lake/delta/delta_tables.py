@@ -120,7 +120,6 @@ def _of_type(kind: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from _of_type(kind.get(part), path)
 
 
-#: The folder of a table in which its versions are.
 LOG = "_delta_log"
 #: deltalake removes the files of a part by names that it has encoded anew: all but letters, digits and these.
 _PLAIN = "/!$&'()+,-.:;=@_~"

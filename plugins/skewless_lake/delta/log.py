@@ -17,7 +17,6 @@ from skewless.run.objects.location import open_location
 #: alone, as it is mostly the one that is looked for, and a commit of many files is large.
 _AT_ONCE = 8
 
-#: Characters of a text in the log, at most.
 _LONGEST = 64
 _GREATEST = "\U0010ffff"
 

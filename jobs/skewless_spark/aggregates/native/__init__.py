@@ -11,7 +11,6 @@ from dataclasses import replace
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import extremes, item_sketches, moments, quantiles, sums
 
-#: Synonyms in Spark SQL.
 SYNONYMS = {
     "mean": sums.AVG,
     "variance": moments.VAR_SAMP,

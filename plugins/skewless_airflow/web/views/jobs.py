@@ -45,7 +45,6 @@ _MOST_REASONS, _FEWEST_USUAL = 3, 3
 _TOO_LONG = 2.0
 #: Airflow creates a run some seconds after its moment; a run is late that is not there after so long.
 _GRACE = dt.timedelta(minutes=5)
-#: The states of a day that somebody has to mend.
 _BAD = ("failed", "unreadable", "missing")
 
 
