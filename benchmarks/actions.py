@@ -18,7 +18,7 @@ from benchmarks.in_order import EVEN, drifting, late_hot_key
 from benchmarks.result_files import RESULTS, page_of, table, write_results
 from benchmarks.staged import simulate
 from benchmarks.workloads import Keys, zipf
-from skewless.planner.cost import TASK_COST_ROWS
+from skewless.planner.forecast.observed_waves import TASK_COST_ROWS
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS
 

@@ -24,9 +24,8 @@ from benchmarks.result_files import PROJECT, Verdict, as_documents, in_words, ma
 from benchmarks.simulation import simulated_job
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job, Unit
-from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.documents.stage_report import Decision, Histogram, StageReport, TaskLoad
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan

@@ -22,9 +22,8 @@ import numpy as np
 from benchmarks.result_files import PROJECT, Verdict, as_documents, in_words, machine, page_of, table
 from benchmarks.simulation import Simulation, simulated_job
 from benchmarks.workloads import zipf
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skewless.bounds import makespan
-from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job, Unit
-from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.documents.stage_report import Decision, Histogram, StageReport, TaskLoad
 from skewless.planner.first_plan import first_plan
 from skewless.planner.placement.placement import sums
 from skewless.planner.planner import plan_next_stage

@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skewless.documents.decision import BoundName, Certificate
 from skewless.documents.job import Job
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import BoundName, Certificate, StageReport
 from skewless.errors import PlanError
 
 #: A gap of a fraction of a percent comes from integer remainders and from hashing, not from a straggler.

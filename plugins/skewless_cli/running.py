@@ -12,9 +12,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from skewless.documents.decision import Decision
 from skewless.documents.quality import Comparison
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.errors import InputError, QualityError, SpecError
 from skewless.history.bands import input_checks
 from skewless.planner.engine_choice import fits_one_process

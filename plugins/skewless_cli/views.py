@@ -18,7 +18,7 @@ from skewless.publication.retention import found_run, order_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import folders_in, folders_of_jobs, runs_below
 from skewless.run.objects.location import as_written
-from skewless.run.run_bills import Night, Rates, nights, rates_of
+from skewless.run.step_times import Night, Rates, nights, rates_of
 from skewless.run.storage import Storage
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states

@@ -15,8 +15,7 @@ from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from skewless.documents.decision import Decision
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.documents.step_documents import StepTimes
 from skewless.publication.records import Publication
 from skewless.run.directory import RunDirectory

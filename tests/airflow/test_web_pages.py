@@ -20,11 +20,10 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 
 from benchmarks.simulation import Simulation
-from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import PartLine, PartLines, balance
 from skewless.documents.quality import QualityReport
-from skewless.documents.stage_report import SplitLoad, StageReport
+from skewless.documents.stage_report import Decision, EngineChoice, SplitLoad, StageReport
 from skewless.documents.step_documents import Failure
 from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.publication.records import Identity, Overtaken
@@ -36,7 +35,7 @@ from skewless.run.directory import (
     WINDOW_PLAN,
     RunDirectory,
 )  # fmt: skip
-from skewless.run.run_bills import bill_of, run_facts
+from skewless.run.step_times import bill_of, run_facts
 from skewless.spec.result import Window
 from skewless.standing.tree import WindowPlan
 from skewless_airflow.run_store import run_location

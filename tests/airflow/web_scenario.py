@@ -17,10 +17,10 @@ from fastapi.testclient import TestClient
 
 from benchmarks.simulation import Simulation
 from skewless.documents.commit import CommittedFile
-from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.nights import Band, Bands
 from skewless.documents.quality import Check, Comparison, DifferingKey, FailingKey, QualityReport, Quarantine, Sides
+from skewless.documents.stage_report import Decision
 from skewless.documents.step_documents import AS_IT_RAN, PLAIN, Savings, Span, StepBill, StepTimes
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage

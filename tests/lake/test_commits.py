@@ -32,7 +32,7 @@ from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, SpecError
 from skewless.publication.records import Publication, record_of
 from skewless.run.directory import RunDirectory
-from skewless.run.run_bills import run_facts
+from skewless.run.step_times import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import delta_tables as tables
 from skewless_lake.delta.delta_tables import commit_part

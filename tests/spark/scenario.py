@@ -16,8 +16,7 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from skewless.documents.decision import Decision
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.documents.window import JobWindow
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec

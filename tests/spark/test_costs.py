@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import LedgerError
 from skewless.run.directory import RunDirectory
-from skewless.run.run_bills import bill_of
+from skewless.run.step_times import bill_of
 from skewless_spark.engines import stage
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from tests.spark.scenario import prepared, spec_of, write_input

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.bounds import NOT_MEASURED, run_certificate
-from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Job
+from skewless.documents.stage_report import EngineChoice
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.first_plan import first_plan

@@ -24,7 +24,7 @@ from skewless.documents.quality import Quarantine
 from skewless.history.bands import BETWEEN
 from skewless.publication.records import manifest_of, record_of
 from skewless.run.directory import RunDirectory
-from skewless.run.run_bills import run_facts
+from skewless.run.step_times import run_facts
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import open_catalog

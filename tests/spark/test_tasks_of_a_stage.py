@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.documents.decision import Decision, EngineChoice
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, EngineChoice, StageReport
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step

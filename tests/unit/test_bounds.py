@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.bounds import Keys, certify, heaviest_first, known_bounds, makespan
-from skewless.documents.decision import BoundName
+from skewless.documents.stage_report import BoundName
 from skewless.errors import PlanError
 
 WEIGHTS = st.lists(st.integers(0, 12), min_size=1, max_size=6)

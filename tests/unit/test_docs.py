@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from skewless.aggregates import RegisteredAggregates
-from skewless.documents.decision import Candidate, Certificate, Decision
-from skewless.planner.cost import TASK_COST_ROWS
+from skewless.documents.stage_report import Candidate, Certificate, Decision
+from skewless.planner.forecast.observed_waves import TASK_COST_ROWS
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS
 from skewless.spec import parse_spec

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
-from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Algebra, Job
-from skewless.documents.stage_report import Histogram
+from skewless.documents.stage_report import EngineChoice, Histogram
 from skewless.planner.engine_choice import (
     KEYS_OF_A_TASK,
     ONE_PROCESS_ROWS,

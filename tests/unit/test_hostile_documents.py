@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from skewless.document import LARGEST_COUNT, Document
 from skewless.documents.commit import StepCommit, inner_path
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.ledger import balance
-from skewless.documents.stage_report import LONGEST_HEAD_KEY, ReportWithoutTails, StageReport
+from skewless.documents.stage_report import LONGEST_HEAD_KEY, Decision, ReportWithoutTails, StageReport
 from skewless.errors import DocumentError, SkewlessError, SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage

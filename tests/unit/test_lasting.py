@@ -10,13 +10,11 @@ import pytest
 from benchmarks.simulation import simulated_job
 from benchmarks.staged import simulate
 from benchmarks.workloads import zipf
-from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job
-from skewless.documents.stage_report import Histogram, StageReport
+from skewless.documents.stage_report import Decision, Histogram, StageReport
 from skewless.errors import PlanError
-from skewless.planner.cost import ROW_SECONDS
 from skewless.planner.first_plan import first_plan
-from skewless.planner.forecast.observed_waves import weighted
+from skewless.planner.forecast.observed_waves import ROW_SECONDS, weighted
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from tests.tiers import mostly_long

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from skewless.document import LARGEST_COUNT
-from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.errors import PlanError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.head_keys import SLIVER, choices_of, pour_over_choices, water_level

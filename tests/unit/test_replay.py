@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.bounds import NOT_MEASURED, run_certificate, stage_certificate
-from skewless.documents.decision import EngineChoice
-from skewless.documents.stage_report import SplitLoad, StageReport
+from skewless.documents.stage_report import EngineChoice, SplitLoad, StageReport
 from skewless.documents.step_documents import Replayed
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice

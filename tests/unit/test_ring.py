@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skewless.documents.decision import Decision
+from skewless.documents.stage_report import Decision
 from skewless.errors import SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage

@@ -24,8 +24,7 @@ from skewless.errors import SpecError
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import longest_seconds, savings_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, STAGE_REPORT, RunDirectory, stage_step
-from skewless.run.run_bills import Rates, bill_of, nights, rates_of
-from skewless.run.step_times import timed_step
+from skewless.run.step_times import Rates, bill_of, nights, rates_of, timed_step
 from skewless_cli.main import main
 from skewless_lake import publication as replays
 from skewless_lake.publication import keep_savings

@@ -23,10 +23,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from skewless.documents.decision import Decision
 from skewless.documents.job import SentSpec
 from skewless.documents.quality import Comparison, QualityReport
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.documents.step_documents import Failure
 from skewless.errors import SkewlessError, SpecError
 from skewless.planner.planner import plan_next_stage

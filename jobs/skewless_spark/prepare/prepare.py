@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job, Unit
 from skewless.documents.quality import Check, InputChecks
+from skewless.documents.stage_report import Decision
 from skewless.errors import QualityError, SkewlessError, SpecError
 from skewless.history.bands import input_checks
 from skewless.planner.engine_choice import combined_unseen, first_choice

@@ -16,11 +16,10 @@ import numpy as np
 
 from skewless.bounds import makespan
 from skewless.columns import numbers
-from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Job
-from skewless.documents.stage_report import Histogram
-from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS, USUAL_OVERHEAD_SECONDS
+from skewless.documents.stage_report import EngineChoice, Histogram
 from skewless.planner.forecast.key_sample import KeyCounts
+from skewless.planner.forecast.observed_waves import ROW_SECONDS, SENT_ROW_SECONDS, USUAL_OVERHEAD_SECONDS
 from skewless.planner.placement.head_keys import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
 from skewless.spec.routing import ENGINES

@@ -18,15 +18,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.job import Job
-from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.documents.stage_report import Decision, EngineChoice, Histogram, StageReport, TaskLoad
 from skewless.errors import SpecError
-from skewless.planner.cost import overhead_rows_before, row_seconds_before
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.forecast.key_sample import KeySample
-from skewless.planner.forecast.observed_waves import UNCHECKED, drift
+from skewless.planner.forecast.observed_waves import UNCHECKED, drift, overhead_rows_before, row_seconds_before
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import (
     Admission,

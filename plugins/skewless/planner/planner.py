@@ -14,15 +14,13 @@ import numpy as np
 from skewless.bounds import Keys, certify
 from skewless.columns import column, exact_sum, numbers
 from skewless.document import LARGEST_COUNT, shortened
-from skewless.documents.decision import Candidate, Certificate, Decision
 from skewless.documents.job import Job
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Candidate, Certificate, Decision, StageReport
 from skewless.errors import PlanError, nearest
-from skewless.planner.cost import stage_cost
 from skewless.planner.engine_choice import choose_engine, plan_of_choice
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.forecast.key_sample import KeyCounts
-from skewless.planner.forecast.observed_waves import dispersion, drifted_sentence, misses, weighted
+from skewless.planner.forecast.observed_waves import dispersion, drifted_sentence, misses, stage_cost, weighted
 from skewless.planner.placement.placement import Rows
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import (

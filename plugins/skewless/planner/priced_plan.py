@@ -22,9 +22,8 @@ from skewless.bounds import makespan
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
-from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.forecast.observed_waves import dispersion
+from skewless.planner.forecast.observed_waves import TASK_COST_ROWS, dispersion
 from skewless.planner.placement.placement import Placement, Proposal, Rows
 from skewless.planner.policies import POLICIES
 from skewless.routing.plan import RoutingPlan

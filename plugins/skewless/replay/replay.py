@@ -29,10 +29,9 @@ from skewless.columns import column
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.documents.step_documents import AS_IT_RAN, Replayed
-from skewless.planner.cost import StageCost, stage_cost
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.expected_rows import RowCosts
-from skewless.planner.forecast.observed_waves import WaveCounts
+from skewless.planner.forecast.observed_waves import StageCost, WaveCounts, stage_cost
 from skewless.planner.placement.placement import Indices, Rows, sums
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES

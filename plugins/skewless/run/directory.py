@@ -24,12 +24,11 @@ from typing import Protocol
 
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
-from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLines
 from skewless.documents.nights import Finality
 from skewless.documents.quality import Comparison, QualityReport
-from skewless.documents.stage_report import ReportWithoutTails, StageReport
+from skewless.documents.stage_report import Decision, ReportWithoutTails, StageReport
 from skewless.documents.step_documents import Replayed, Savings
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.routing.plan import RoutingPlan

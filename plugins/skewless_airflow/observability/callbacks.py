@@ -22,8 +22,7 @@ from skewless_airflow.observability.links import skew_page
 from skewless_airflow.run_store import run_location, runs_folder
 
 if TYPE_CHECKING:
-    from skewless.documents.decision import Decision
-    from skewless.documents.stage_report import StageReport
+    from skewless.documents.stage_report import Decision, StageReport
     from skewless.publication.records import Publication
     from skewless.run.directory import RunDirectory
 

@@ -34,8 +34,8 @@ from skewless_airflow.run_store import data_root, part_of_run, run_directory
 from skewless_airflow.trigger_form import DATE, HOUR, Choice, chosen
 
 if TYPE_CHECKING:
-    from skewless.documents.decision import Decision
     from skewless.documents.nights import Finality
+    from skewless.documents.stage_report import Decision
     from skewless.run.directory import RunDirectory
 
 
@@ -219,8 +219,7 @@ class PublishOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""
         from skewless.publication.records import record_of, state_of
-        from skewless.run.run_bills import run_facts
-        from skewless.run.step_times import timed_step
+        from skewless.run.step_times import run_facts, timed_step
         from skewless_airflow.observability.callbacks import emit_result
         from skewless_lake.publication import keep_night, keep_savings, publish_run
 

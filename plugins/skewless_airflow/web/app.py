@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from skewless.document import Document
-from skewless.documents.decision import Decision
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Decision, StageReport
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless_airflow.web import pages
 from skewless_airflow.web.rendering import STATIC, page

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from skewless.columns import numbers
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.planner.cost import ROW_SECONDS
 from skewless.planner.forecast.expected_rows import BucketParts, ExpectedRows, RowCosts
 from skewless.planner.forecast.key_sample import KeyCounts
+from skewless.planner.forecast.observed_waves import ROW_SECONDS
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan

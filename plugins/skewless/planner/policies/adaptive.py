@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from skewless.documents.job import Job
-from skewless.planner.cost import TASK_COST_ROWS
 from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.forecast.observed_waves import TASK_COST_ROWS
 from skewless.planner.placement.head_keys import place_whole, place_whole_in_place, pour, spread, water_level
 from skewless.planner.placement.placement import Placement, Proposal, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from skewless.bounds import StageFigures, certificate_of
-from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.documents.quality import Comparison, State
+from skewless.documents.stage_report import Certificate
 from skewless.documents.step_documents import (
     AS_IT_RAN,
     ERROR_WORDS,

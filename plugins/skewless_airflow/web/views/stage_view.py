@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skewless.bounds import StageFigures, stage_certificate, stage_figures
-from skewless.documents.decision import Candidate, Certificate, EngineChoice
 from skewless.documents.ledger import LedgerLine
-from skewless.documents.stage_report import Histogram, StageReport
+from skewless.documents.stage_report import Candidate, Certificate, EngineChoice, Histogram, StageReport
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.run.directory import RunDirectory
