@@ -111,14 +111,12 @@ class ClusterProcess:
         self.process.wait()
 
     def end(self) -> None:
-        """Whatever became of it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._log.close()
 
     def ended_well(self) -> bool:
-        """Wait for its end."""
         return self.process.wait(PATIENCE_SECONDS) == 0
 
     def holds(self, look: Look) -> list[str]:
@@ -132,7 +130,6 @@ class ClusterProcess:
 
 
 def leases(run: RunDirectory, stage: int) -> Look:
-    """The tables of a stage, as they are now."""
     return look_at(open_store(lease_address(run, stage)), 0.0)
 
 

@@ -19,7 +19,6 @@ from tests.spark.test_pipeline import skewed
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A real Spark on two cores, for the whole test session."""
     session = build_session("tests", "local[2]")
     session.conf.set("spark.sql.shuffle.partitions", 2)
     yield session
@@ -34,8 +33,6 @@ def few_skewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def command_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Told]:
-    """The command in this process, which has imported all of it."""
-
     def called(*words: str) -> Told:
         monkeypatch.setattr(sys, "argv", ["skewless", *words])
         with pytest.raises(SystemExit) as ended:

@@ -34,13 +34,11 @@ OLD = {"clicks_by_page": "plain", "visits_by_page": "unsalted", "times_by_page":
 
 
 def blocks(language: str) -> list[str]:
-    """The code blocks of a language, in the order of the page."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", PAGE, re.DOTALL | re.MULTILINE)
     return [textwrap.dedent(code) for _, code in found]
 
 
 def specs() -> dict[str, str]:
-    """The specs of the page by their names."""
     return {yaml.safe_load(text)["name"]: text for text in blocks("yaml")}
 
 
@@ -82,12 +80,10 @@ def _compared(spark: SparkSession, root: Path, text: str, names: dict[str, Any])
 
 
 def _tasks(plan: RoutingPlan) -> list[list[int]]:
-    """The tasks of each head key."""
     return [[task for task, _ in shares] for shares in plan.head.values()]
 
 
 def _differ(spark: SparkSession, run: RunDirectory, other: DataFrame) -> int:
-    """The keys of a run's result that differ from another one."""
     return compare(spark, run, OtherSide(other, dict(other.dtypes)), 1e-9, 0).differ
 
 

@@ -40,14 +40,11 @@ class Told(NamedTuple):
 
     @property
     def json(self) -> dict[str, Any]:
-        """The object that it printed."""
         told: dict[str, Any] = json.loads(self.stdout)
         return told
 
 
 class Quiet:
-    """A watcher that keeps what it is told."""
-
     def __init__(self) -> None:
         self.reports: list[StageReport] = []
 
@@ -56,7 +53,6 @@ class Quiet:
 
 
 def write_input(folder: Path, table: pa.Table, files: int = 20) -> Path:
-    """A table as Parquet files of about the same size."""
     folder.mkdir(parents=True)
     step = -(-table.num_rows // files)
     for number in range(files):
@@ -92,7 +88,6 @@ def prepared(folder: Path, spec: JobSpec, name: str = "run", *, date: dt.date = 
 
 
 def run_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirectory, Finished, list[StageReport]]:
-    """Prepare and run a job; an existing run directory is resumed."""
     run, watcher = RunDirectory(str(run_dir)), Quiet()
     prepare(run, spec, DATE, str(run_dir.parent))
     return run, run_pipeline(spark, run, watcher), watcher.reports
@@ -108,26 +103,22 @@ def reduce_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDi
 
 
 def result_of(run: RunDirectory) -> pa.Table:
-    """The committed result, in the order of its files."""
     return pa.concat_tables(pq.read_table(run.path(file.path)) for file in run.committed("result").of_kind("result"))
 
 
 def window_of(run: RunDirectory) -> JobWindow:
-    """The window of a run that has one."""
     window = run.job().window
     assert window is not None
     return window
 
 
 def shown(run: RunDirectory) -> str:
-    """What ``skewless show`` says."""
     console = Console(record=True, width=200, file=io.StringIO())
     run_view.show(run, console)
     return console.export_text()
 
 
 def plain(spark: SparkSession, path: Path, key: Sequence[str], *aggregates: Any) -> DataFrame:
-    """What plain Spark says."""
     return spark.read.parquet(str(path)).groupBy(*key).agg(*aggregates)
 
 
@@ -153,7 +144,6 @@ def all_as_clients(spark: SparkSession, environment: Mapping[str, str]) -> Itera
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Some settings of the session for a while."""
     before = {name: str(spark.conf.get(name)) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -165,7 +155,6 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
 
 def without_times(report: StageReport) -> StageReport:
-    """A report without what depends on the machine."""
     tasks = tuple(load.model_copy(update={"busy_seconds": None}) for load in report.tasks)
     splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
     histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})

@@ -48,7 +48,6 @@ Here = Callable[..., Told]
 
 @pytest.fixture
 def here(home: Path, monkeypatch: pytest.MonkeyPatch, command_here: Here) -> Here:
-    """The command in this process: for what needs no Spark."""
     monkeypatch.chdir(home)
     return command_here
 

@@ -55,7 +55,6 @@ def ended_tasks(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def used(tasks: list[dict[str, Any]]) -> float:
-    """Core-seconds of tasks by the metrics of each."""
     metrics = [one["Task Metrics"] for one in tasks]
     return sum(one["Executor Run Time"] + one["Executor Deserialize Time"] for one in metrics) / 1000
 

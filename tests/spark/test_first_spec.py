@@ -121,7 +121,6 @@ INPUTS: dict[str, tuple[Callable[[Path], str], dict[str, Any]]] = {
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_here: Command) -> Command:
-    """The command in a folder with an empty data root."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SKEWLESS_ROOT", raising=False)
     (tmp_path / "data").mkdir()
@@ -129,7 +128,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_here: Command)
 
 
 def written(here: Command, *words: str) -> tuple[JobSpec, str]:
-    """The only spec that init writes, and what it says of the day."""
     done = here("init", *words, "--into", "specs")
     assert done.returncode == 0, done.stderr
     (spec,) = Path("specs").glob("*.yaml")

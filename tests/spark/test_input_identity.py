@@ -31,7 +31,6 @@ from tests.unit import synthetic
 
 
 def pinned(path: str) -> Job:
-    """A job over a folder of texts, as it is now."""
     units = list_input(Input(path=path, format="text"), path).units
     return synthetic.job([1]).model_copy(update={"input_path": path, "units": units})
 
@@ -50,13 +49,11 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def large(file: Path) -> Path:
-    """One that is too large for a checksum."""
     file.write_bytes(b"one two three four five\n" * (CHECKSUM_FILE_BYTES // 20))
     return file
 
 
 def keeping_times(file: Path, change: Callable[[Path], object]) -> None:
-    """Do something to a file, and set its modification time back."""
     before = file.stat()
     change(file)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -70,14 +67,12 @@ def edited(file: Path) -> None:
 
 
 def exchanged(file: Path) -> None:
-    """Another file in its place, of another inode."""
     other = file.with_name("_other")
     other.write_bytes(file.read_bytes()[::-1])
     other.replace(file)
 
 
 def restored(file: Path) -> None:
-    """From a copy, as a backup does it."""
     copy = file.with_name("_copy")
     shutil.copy2(file, copy)
     file.unlink()

@@ -14,7 +14,6 @@ from tests.unit import synthetic
 
 
 def job(rows: Sequence[int]) -> Job:
-    """A frozen job over files with the column ``key``."""
     return synthetic.job(rows).model_copy(update={"source": Source(columns={"key": "string"})})
 
 

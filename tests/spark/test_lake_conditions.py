@@ -105,7 +105,6 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, di
 
 
 def _texts(path: str) -> pa.Table:
-    """The column that tells all rows apart."""
     return pq.read_table(path, columns=["s"], partitioning=None)
 
 

@@ -77,7 +77,6 @@ def with_nulls(values: list[Any], rng: random.Random) -> list[Any]:
 
 
 def as_spark(value: Any) -> Any:
-    """A value as conditions have it."""
     if isinstance(value, dt.datetime):
         return (value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
     return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value

@@ -42,7 +42,6 @@ def scenario(folder: Path, length: int, engine: str, kind: str = "string", **fie
 
 
 def said(spark: SparkSession, spec: JobSpec, folder: Path) -> str:
-    """The sentence that a run ends with; nothing is published."""
     with pytest.raises(Exception, match="key") as raised:
         run_job(spark, spec, folder / "run")
     assert exit_code_of(raised.value) == 2

@@ -88,6 +88,5 @@ def _clicks() -> pa.Table:
 
 
 def _installed(folder: Path) -> Path:
-    """The package that the page's aggregate is in."""
     (code,) = [block for block in migration.blocks("python") if "TRIMMED_MEAN" in block]
     return install(folder, "trimmed", code, aggregates="trimmed_mean = trimmed:TRIMMED_MEAN")

@@ -120,7 +120,6 @@ exactly = close(0.0)
 
 
 def within(share: float) -> Callable[[Any, Any], bool]:
-    """A count that is off by a share at most."""
     return lambda ours, theirs: math.isclose(ours, theirs, rel_tol=share, abs_tol=1)
 
 
@@ -163,7 +162,6 @@ IN_ORDER = "filter(transform(array_sort(collect_list(struct(place, {1}))), one -
 
 
 def alike(function: str, *columns: str, holds: Callable[[Any, Any], bool] = exactly, sql: str = "{0}({1})") -> Cases:
-    """Calls that plain SQL has by the same name, of one column each."""
     return {
         f"{function} {of}" if len(columns) > 1 else function: Case(
             {"function": function, "column": of}, sql.format(function, of), holds

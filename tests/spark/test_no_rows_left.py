@@ -35,7 +35,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of_waves(source: Path, folder: Path) -> tuple[tuple[int, ...], ...]:
-    """The files of each wave."""
     run = prepared(folder, spec_of(source, "key", NATIVE, routing=ROUTING), "unmapped")
     assert len(run.job().waves) == 3
     return run.job().waves

@@ -55,7 +55,6 @@ def column(name: str, rows: range) -> pa.Array:
 
 
 def in_select(names: list[str]) -> dict[str, Any]:
-    """A map that takes all columns as they are, each row twice."""
     return {
         "select": [*(f"`{name}`" for name in names), "explode(array(1, 2)) AS twice"],
         "where": f"`{names[2]}` IS NOT NULL",

@@ -67,7 +67,6 @@ def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def counted(spark: SparkSession, skewed_input: Path) -> pa.Table:
-    """What plain Spark says of ``AGGREGATES``."""
     of_value = [of("value") for of in (F.count, F.sum, F.min, F.max, F.avg)]
     return plain(spark, skewed_input, ["key"], F.count("*"), *of_value).toArrow()
 
@@ -224,7 +223,6 @@ def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skew
 
 
 def _as_now(path: str) -> dict[str, Any]:
-    """What the file system says of a file, without its rows."""
     now = list_input(Input(path=path), path).units[0]
     return {"size_bytes": now.size_bytes, "version": now.version, "checksum": now.checksum}
 

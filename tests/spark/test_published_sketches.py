@@ -132,7 +132,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
 
 
 def by_key(table: pa.Table) -> dict[Any, dict[str, list[Any]]]:
-    """The values that are there, of each column of each key."""
     found: dict[Any, dict[str, list[Any]]] = {}
     for row in table.to_pylist():
         of_key = found.setdefault(row.pop("key"), {name: [] for name in table.column_names if name != "key"})

@@ -34,14 +34,12 @@ def spec(path: Path, **routing: object) -> JobSpec:
 
 @pytest.fixture(scope="module")
 def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[RunDirectory]:
-    """Two runs of one job, the second after the first."""
     home = tmp_path_factory.mktemp("nights")
     path = write_input(home / "input", skewed(40_000), files=40)
     return [reduce_job(spark, spec(path), home / "runs" / name)[0] for name in ("night-1", "night-2")]
 
 
 def anew(run: RunDirectory, name: str, **routing: object) -> RunDirectory:
-    """Another night of the same job, prepared and not run."""
     new = RunDirectory(str(Path(run.root).with_name(name)))
     prepare(new, spec(Path(run.job().input_path), **routing), DATE, str(Path(run.root).parent))
     return new

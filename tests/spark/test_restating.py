@@ -61,14 +61,12 @@ def day(number: int) -> str:
 
 
 def version(lake: Lake, number: int) -> str:
-    """The name of the version that is published for a day."""
     manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder())
     assert manifest is not None
     return manifest.name
 
 
 def published(lake: Lake, number: int) -> list[tuple[Any, ...]]:
-    """The published result of a day, as its run has it."""
     manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder())
     assert manifest is not None
     return as_rows(result_of(RunDirectory(manifest.by.run)))
@@ -126,7 +124,6 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
 
 
 def _counts(lake: Lake, *days: int) -> Counter[Any]:
-    """The rows of each key in the files of some days."""
     files = [file for number in days for file in lake.path(number, "x").parent.glob("*.parquet")]
     return Counter(key for file in files for key in pq.read_table(file, partitioning=None)["key"].to_pylist())
 

@@ -72,7 +72,6 @@ def write(kind: str, folder: Path, files: dict[str, pa.Table]) -> None:
 
 
 def frozen(path: Path, kind: str, reads: str = "vfd", date: dt.date = DATE, key: str = "k", **given: Any) -> Job:
-    """The job that finds the extremes of some columns, prepared."""
     window = given.pop("window", None)
     raw = {
         "name": "extremes", "input": {"path": str(path), "format": kind, **given}, "key": key,
@@ -83,7 +82,6 @@ def frozen(path: Path, kind: str, reads: str = "vfd", date: dt.date = DATE, key:
 
 
 def cut(job: Job, columns: list[str]) -> list[dict[str, Any]]:
-    """The rows of all units of Parquet, each read by its row groups."""
     pieces = [one.model_copy(update={"span": (0, one.rows)}) for one in job.units]
     return [row for one in pieces for batch in read_unit(one, job.source, columns) for row in batch.to_pylist()]
 
@@ -107,7 +105,6 @@ def ordered(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def scanned(spark: SparkSession, job: Job, columns: str) -> list[tuple[Any, ...]]:
-    """The rows of whole files, by Spark's own scan."""
     return ordered(read_units(spark, job, range(len(job.units)), list(columns)).drop("origin").toArrow().to_pylist())
 
 

@@ -53,7 +53,6 @@ def rows(day: dt.date) -> pa.Table:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A data root with three days of input."""
     for number in range(3):
         day = DAY - dt.timedelta(days=number)
         (tmp_path / "in" / str(day)).mkdir(parents=True)
@@ -98,7 +97,6 @@ def theirs(root: Path, **changed: Any) -> str:
 
 
 def contents(root: Path, *without: str) -> dict[str, str]:
-    """The checksums of all files below a folder."""
     files = (path for path in root.rglob("*") if path.is_file())
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()

@@ -36,12 +36,10 @@ class Nights:
         return parse_spec(json.dumps(raw))
 
     def prepared(self, part: Part) -> Job:
-        """A run that is begun, and not published."""
         run = RunDirectory(str(self.folder / "runs" / f"at-{part.name}"))
         return prepare(run, self.spec, part.date, str(self.folder), hour=part.hour)
 
     def publish(self, part: Part) -> None:
-        """As a run of the part that has published its result."""
         folder = self.folder / "out" / part.folder()
         folder.mkdir(parents=True)
         by = Identity(job="0" * 64, run="/runs/gone")

@@ -42,8 +42,6 @@ class InterruptedAttemptError(Exception):
 
 
 class EndsAfterItWasLetThrough:
-    """A fence whose attempt ends before it can write its commit."""
-
     def __init__(self, real: object) -> None:
         self._real = real
 

@@ -39,7 +39,6 @@ GROUPS = 6  # the last one never has a row
 
 @pytest.fixture(params=[1, 50, 1 << 19], ids=["sorted at once", "sorted now and then", "sorted at the end"])
 def pending_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long rows wait to be sorted."""
     monkeypatch.setattr(streaming_histogram, "PENDING_ROWS", request.param)
 
 
@@ -65,7 +64,6 @@ def merged(states: Sequence[pa.Array], bins: int) -> StreamingHistograms:
 
 
 def of_values(values: npt.NDArray[np.float64], bins: int, batches: int = 1) -> StreamingHistograms:
-    """One key's histogram."""
     histograms = accumulator(bins)
     for batch in np.array_split(values, batches):
         histograms.update(pa.array(batch), np.zeros(len(batch), np.int64), 1)

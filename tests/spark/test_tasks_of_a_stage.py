@@ -29,12 +29,10 @@ ROWS, KEYS = 2_000, 8
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one large file is cut, as one of gigabytes would be."""
     monkeypatch.setattr("skewless_spark.sources.cutting.CUT_BYTES", 1 << 18)
 
 
 def write_rows(folder: Path) -> None:
-    """Rows as several small files."""
     keys = [f"k{row % KEYS if row % 2 else 0}" for row in range(ROWS)]
     write_input(folder, pa.table({"key": keys, "value": pa.array(range(ROWS), pa.int64())}), files=8)
 

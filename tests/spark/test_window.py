@@ -77,15 +77,12 @@ class Lake:
         pq.write_table(table, path)
 
     def path(self, day: int, name: str) -> Path:
-        """Where a file of a day is."""
         return self.folder / "lake" / f"date={DAY + dt.timedelta(days=day)}" / f"{name}.parquet"
 
     def keys(self, day: int, name: str) -> set[str | None]:
-        """The keys of a file."""
         return set(pq.read_table(self.path(day, name), columns=["key"])["key"].to_pylist())
 
     def spec(self, **fields: Any) -> JobSpec:
-        """The job over a window of three days."""
         given = {"window": 3, "engine": "auto", "routing": {"reducers": 3, "waves": [1, 3]}, **fields}
         given["output"] = {"path": str(self.folder / "published"), "files": 2}
         aggregates = given.pop("aggregates", AGGREGATES)
@@ -102,7 +99,6 @@ class Lake:
         return run
 
     def prepared(self, day: int, spec: JobSpec) -> RunDirectory:
-        """A run of a day that has listed its input."""
         self._runs += 1
         run = RunDirectory(str(self.folder / "runs" / f"{self._runs:03d}"))
         prepare(run, spec, DAY + dt.timedelta(days=day), str(self.folder))
@@ -128,7 +124,6 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 
 
 def reduced(run: RunDirectory) -> int:
-    """Rows that a run has read."""
     return sum(report.processed_rows for report in run.reports())
 
 

@@ -59,7 +59,6 @@ def of_days(lake: Lake, days: Iterable[int]) -> list[tuple[Any, ...]]:
 
 
 def of_window(run: RunDirectory, length: int) -> list[tuple[Any, ...]]:
-    """The rows of one window of a result, without its column."""
     result = result_of(run)
     return as_rows(result.filter(pc.equal(result["window"], length)).drop_columns("window"))
 

@@ -11,10 +11,7 @@ from skewless_spark.stage.routes import TASK, Stage, unrouted_queue
 
 
 class Toy(Engine):
-    """What it does not say is said by ``Engine``."""
-
     def outcome(self, stage: Stage) -> DataFrame:
-        """See ``Engine``."""
         rows = unrouted_queue(stage).withColumn(TASK, F.lit(0))
         placed = rows.repartitionById(len(stage.plan.tasks), F.col(TASK))
         return outcome_of_tasks(placed, stage, in_order=False)

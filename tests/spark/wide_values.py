@@ -16,7 +16,6 @@ from tests.spark.scenario import reduce_job, result_of
 
 
 def digest(text: str) -> str:
-    """A text of megabytes in 32 signs."""
     return hashlib.md5(text.encode()).hexdigest()
 
 
