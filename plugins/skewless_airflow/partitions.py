@@ -133,8 +133,11 @@ class PartTimetable(MultipleCronTriggerTimetable):
     @property
     def covered(self) -> Schedule:
         """The part that runs compute, as the schedule of a spec."""
-        zone = str(self.serialize()["timezone"])
-        return Schedule(timezone=zone, part=f"{self._unit}{self._offset:+d}")
+        return Schedule(timezone=self._zone, part=f"{self._unit}{self._offset:+d}")
+
+    @property
+    def _zone(self) -> str:
+        return str(self.serialize()["timezone"])
 
     def validate(self) -> None:
         """Refuse invalid expressions."""
@@ -154,8 +157,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
 
     def _moments(self, bound: dt.datetime) -> tuple[DateTime, DateTime]:
         """The first and the last moment of the runs that compute what a bound names: a part, or all hours of a day."""
-        zone = self._timetables[0]._timezone  # noqa: SLF001  # all have the same
-        given = instance(bound).in_timezone("UTC")
+        zone, given = self._zone, instance(bound).in_timezone("UTC")
         there = given.in_timezone(zone)
         whole_day = self._unit == "day"
         if given == given.start_of("day"):
