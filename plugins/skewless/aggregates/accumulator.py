@@ -39,48 +39,34 @@ def _made_of(inner: str, spark_type: str) -> bool:
     return re.fullmatch(_PLAIN, kind) is not None
 
 
-def anything(spark_type: str) -> str:
-    """Any type that a state can hold."""
-    good = _made_of(f"{_COMPARABLE}|{_MAP}", spark_type)
-    return "" if good else "a plain type, or arrays, maps and structs of plain types"
+def _required(fits: Callable[[str], object], words: str) -> Accepts:
+    return lambda spark_type: "" if fits(spark_type) else words
 
 
-def number_required(spark_type: str) -> str:
-    """Any numeric type."""
-    return "" if spark_type.split("(", maxsplit=1)[0] in NUMERIC_TYPES else "a number"
-
-
-def orderable_required(spark_type: str) -> str:
-    """A type whose values Spark compares by their bytes, or as numbers."""
-    return "" if _made_of(_COMPARABLE, spark_type) else "a plain type, or arrays and structs of plain types"
-
-
-def atomic_required(spark_type: str) -> str:
-    """A type that a value can be hashed in as one text."""
-    return "" if re.fullmatch(_PLAIN, spark_type) else "a column of a plain type, no array, map or struct,"
-
-
-def boolean_required(spark_type: str) -> str:
-    """True or false."""
-    return "" if spark_type == "boolean" else "a boolean"
-
-
-def integer_required(spark_type: str) -> str:
-    """Bits to work on."""
-    return "" if spark_type in INTEGRAL_TYPES else "an integer"
-
-
-def quantity_required(spark_type: str) -> str:
-    """What a quantile of is a value again: a number, a day, a moment."""
-    return (
-        "" if spark_type in {"date", "timestamp"} or not number_required(spark_type) else "a number, date or timestamp"
-    )
-
-
-def top_k_item_required(spark_type: str) -> str:
-    """What ``approx_top_k`` takes in Spark."""
-    odd = spark_type == "binary" or atomic_required(spark_type)
-    return "a column of a plain type, no binary, array, map or struct," if odd else ""
+#: Any type that a state can hold.
+anything = _required(
+    lambda kind: _made_of(f"{_COMPARABLE}|{_MAP}", kind), "a plain type, or arrays, maps and structs of plain types"
+)
+number_required = _required(lambda kind: kind.split("(", maxsplit=1)[0] in NUMERIC_TYPES, "a number")
+#: A type whose values Spark compares by their bytes, or as numbers.
+orderable_required = _required(
+    lambda kind: _made_of(_COMPARABLE, kind), "a plain type, or arrays and structs of plain types"
+)
+#: A type that a value can be hashed in as one text.
+atomic_required = _required(
+    lambda kind: re.fullmatch(_PLAIN, kind), "a column of a plain type, no array, map or struct,"
+)
+boolean_required = _required(lambda kind: kind == "boolean", "a boolean")
+integer_required = _required(lambda kind: kind in INTEGRAL_TYPES, "an integer")
+#: What a quantile of is a value again.
+quantity_required = _required(
+    lambda kind: kind in {"date", "timestamp"} or not number_required(kind), "a number, date or timestamp"
+)
+#: What ``approx_top_k`` takes in Spark.
+top_k_item_required = _required(
+    lambda kind: kind != "binary" and not atomic_required(kind),
+    "a column of a plain type, no binary, array, map or struct,",
+)
 
 
 def one_of_required(*spark_types: str) -> Accepts:
@@ -112,16 +98,16 @@ _ARROW = {
 _SPARK = {arrow: spark for spark, arrow in _ARROW.items()}
 
 
-def plain_required(spark_type: str) -> str:
-    """For ``accepts``: any type of ``arrow_type_of``."""
-    plain = spark_type in _ARROW or decimal_digits(spark_type)
-    return "" if plain else "a boolean, a number, a text, binary, a date or a timestamp"
-
-
 def arrow_type_of(spark_type: str) -> pa.DataType:
     """The Arrow type of a plain Spark SQL type; that of a string for any other, which ``plain_required`` refuses."""
     digits = decimal_digits(spark_type)
     return pa.decimal128(*digits) if digits else _ARROW.get(spark_type, pa.string())
+
+
+#: Any type of ``arrow_type_of``.
+plain_required = _required(
+    lambda kind: kind in _ARROW or decimal_digits(kind), "a boolean, a number, a text, binary, a date or a timestamp"
+)
 
 
 def column_type(options: Any, spark_type: str) -> pa.DataType:
