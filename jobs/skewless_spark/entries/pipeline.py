@@ -255,6 +255,7 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 
 def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    """Run one stage and commit it."""
     step = f"stage {arguments.stage}"
     with _session(run, step, queued=queued_rows(run, arguments.stage)) as spark:
         report = run_stage(spark, run, arguments.stage)
@@ -280,12 +281,14 @@ def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 
 def _merge(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Merge the partial states of all stages and commit the result."""
     with _session(run, "merge") as spark:
         commit = merge_states(spark, run)
     return f"merged: {commit.counts['keys']:,} keys from {commit.counts['rows']:,} rows"
 
 
 def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Validate ledger and result; exits with 3 if an expectation failed."""
     import_soon()
     with _session(run, "validate") as spark:
         report = validate(spark, run)
@@ -296,6 +299,7 @@ def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
 
 
 def _compare(run: RunDirectory, _arguments: argparse.Namespace) -> str:
+    """Compare the result with another job's; exits with 3 if the spec forbids differences."""
     with _session(run, "compare") as spark:
         return compare_shadow(spark, run).verdict
 
