@@ -48,7 +48,7 @@ class QualityReportLink(BaseOperatorLink):
 
 
 class SparkUiLink(BaseOperatorLink):
-    """To the application in Spark's history server, or while it runs in its own UI.
+    """To the application in Spark's history server, if one is configured, else in its own UI.
 
     The operator has the id and the address of its application as ``spark_application`` and ``spark_address``.
     """
@@ -57,7 +57,11 @@ class SparkUiLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
         """The address, empty where there is none."""
-        return spark_page(operator.spark_application, operator.spark_address)
+        if not operator.spark_application:
+            return ""
+        template = os.environ.get(HISTORY) or conf.get("skewless", "spark_history", fallback="")
+        application = _quoted(operator.spark_application)
+        return template.replace("{app_id}", application) if template else operator.spark_address
 
 
 def skew_page(dag_id: str, run_id: str, group: str = "") -> str:
@@ -76,14 +80,6 @@ def address_of(path: str) -> str:
     """The whole address of a path of this Airflow, for logs and messages; the path where its host is not configured."""
     base = urlsplit(conf.get("api", "base_url", fallback="") or "")
     return f"{base.scheme}://{base.netloc}{path}" if base.netloc else path
-
-
-def spark_page(application: str, address: str) -> str:
-    """The address of an application: in the history server if one is configured, else in its own UI."""
-    template = os.environ.get(HISTORY) or conf.get("skewless", "spark_history", fallback="")
-    if not application:
-        return ""
-    return template.replace("{app_id}", _quoted(application)) if template else address
 
 
 def push_links(context: Any) -> None:
