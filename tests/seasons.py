@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skewless.history.bands import Figure, Usual, usual
+from skewless.history import Figure, Usual, usual
 
 SEASONS, NIGHTS, SEED = 200, 120, 20261127
 FAULTS = {"half of the rows missing": 0.5, "rows doubled": 2.0}

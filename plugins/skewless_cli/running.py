@@ -15,7 +15,7 @@ from rich.console import Console
 from skewless.documents.quality import Comparison
 from skewless.documents.stage_report import Decision, StageReport
 from skewless.errors import InputError, QualityError, SpecError
-from skewless.history.bands import input_checks
+from skewless.history import input_checks
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory

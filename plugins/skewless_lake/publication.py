@@ -16,8 +16,7 @@ from skewless.documents.job import Job
 from skewless.documents.nights import Finality
 from skewless.documents.step_documents import AS_IT_RAN, Replayed, Savings
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
-from skewless.history.bands import NightsStore
-from skewless.history.finality import finality_of, tells_finality, with_run
+from skewless.history import NightsStore, finality_of, tells_finality, with_run
 from skewless.publication import folder_output
 from skewless.publication.places import beside_folder, beside_output, beside_table
 from skewless.publication.publish import Commit, Standing, Target, Turns, Validated, publish, publishing

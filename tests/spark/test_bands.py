@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from skewless.documents.nights import JobNights
-from skewless.history.bands import NightsStore
+from skewless.history import NightsStore
 from tests.spark.scenario import Told
 
 DAY = dt.date(2026, 11, 20)

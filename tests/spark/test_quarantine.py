@@ -21,7 +21,7 @@ from pyarrow import csv, orc
 from pyspark.sql import SparkSession
 
 from skewless.documents.quality import Quarantine
-from skewless.history.bands import BETWEEN
+from skewless.history import BETWEEN
 from skewless.publication.records import manifest_of, record_of
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import run_facts

@@ -21,7 +21,7 @@ from skewless.documents.nights import MOST_NIGHTS, Band, Bands, Finality, JobNig
 from skewless.documents.quality import Check
 from skewless.documents.window import JobWindow, WindowPart, WindowSpan
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.history.bands import (
+from skewless.history import (
     FEWEST,
     KEPT,
     NULLS,
@@ -31,12 +31,15 @@ from skewless.history.bands import (
     Usual,
     check_input_expectations,
     failed_checks,
+    finality_of,
     input_checks,
     judged,
     shape_of,
+    tells_finality,
     usual,
+    with_night,
+    with_run,
 )
-from skewless.history.finality import finality_of, tells_finality, with_night, with_run
 from skewless.spec.part import Part, part_place
 from skewless.spec.reading import parse_spec
 from skewless.spec.result import Quality, Window

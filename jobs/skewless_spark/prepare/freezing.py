@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from skewless.documents.job import InputFacts, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
-from skewless.history.bands import asked_columns, asks_rows, check_input_expectations
+from skewless.history import asked_columns, asks_rows, check_input_expectations
 from skewless.planner.first_plan import first_ring
 from skewless.publication.records import QUARANTINE
 from skewless.routing.plan import cut_waves

@@ -17,7 +17,7 @@ from skewless.documents.job import Job, Unit
 from skewless.documents.quality import Check, InputChecks
 from skewless.documents.stage_report import Decision
 from skewless.errors import QualityError, SkewlessError, SpecError
-from skewless.history.bands import input_checks
+from skewless.history import input_checks
 from skewless.planner.engine_choice import combined_unseen, first_choice
 from skewless.planner.first_plan import first_decision, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeySample, unit_spread

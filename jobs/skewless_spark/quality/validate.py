@@ -14,7 +14,7 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.quality import InputChecks, QualityReport
-from skewless.history.bands import failed_checks, figures_of, judged
+from skewless.history import failed_checks, figures_of, judged
 from skewless.run.directory import INPUT_CHECKS, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.run.step_names import last_step_of
 from skewless_lake.publication import nights_of
