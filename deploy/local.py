@@ -324,7 +324,6 @@ def demo(console: Console, command: str) -> int:
 
 
 def _run(console: Console, home: Path, settings: Mapping[str, str], *words: str) -> None:
-    """Run a module of Python; what our tasks log is shown."""
     with (
         (home / OUTPUT).open("w") as log,
         subprocess.Popen(  # noqa: S603  # our own words

@@ -296,7 +296,6 @@ _REQUIRED = {
 
 
 def _required(fault: ErrorDetails) -> str:
-    """What a fault demands, to stand behind "expected"."""
     context = fault.get("ctx", {})
     if fault["type"] == "value_error":
         return str(context["error"]).removeprefix("should be ")

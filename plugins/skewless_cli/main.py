@@ -508,7 +508,6 @@ def _others_apart() -> Iterator[tuple[Path, list[BaseException]]]:
 
 
 def _sentence_of(err: BaseException) -> tuple[str, int]:
-    """The sentence and the exit code of an error."""
     if isinstance(err, ModuleNotFoundError) and err.name in _OF_SPARK:
         fact = f"the package {err.name} is not installed"
         err = MachineError.saying("this command", fact, "install skewless[spark]")

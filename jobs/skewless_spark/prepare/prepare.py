@@ -260,7 +260,6 @@ def _only_for_spark(file: pq.ParquetFile) -> set[str]:
 
 
 def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
-    """As ``_read``, of files whose columns are not those of their table."""
     fs, path = open_location(unit.path)
     with readable(unit, job.source), fs.open(path, "rb") as opened:
         if not _only_for_spark(open_parquet(opened)).isdisjoint(unit.inner.get(name, name) for name in names):

@@ -136,7 +136,6 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
 
 
 def _change(unit: Unit) -> str:
-    """How a unit's file has changed, in words; empty if it has not."""
     # A path without a scheme is local; finding its file system out takes longer than looking at the file.
     fs, file = open_location(unit.path) if "://" in unit.path else (_LOCAL, unit.path)
     try:

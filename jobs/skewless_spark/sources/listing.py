@@ -223,7 +223,6 @@ def _row_bytes(files: Sequence[ListedFile]) -> float:
 def _columns_of_texts(
     given: Input, files: Sequence[ListedFile], types: Mapping[str, str], partitions: Sequence[str]
 ) -> dict[str, str]:
-    """The columns that all files have, as far as no header says so."""
     if given.format == "text":
         return {"value": "string"} if files else {}
     declared = {name: kind for name, kind in types.items() if name not in partitions}

@@ -117,7 +117,6 @@ class CountsRead:
 
 
 def _summed(batch: pa.RecordBatch) -> pa.Table:
-    """Sums by task; with ``states`` or ``python_states``."""
     flags = {}
     if "rows" in batch.schema.names:
         flags["states"] = pc.greater(batch["rows"], 0).cast(pa.int64())

@@ -208,7 +208,6 @@ def merge_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callabl
 def _outcome(
     call: PythonCall, what: Literal["state", "evaluate"], states: pa.Array, groups: Groups, texts: pa.Array
 ) -> pa.Array:
-    """The merged state or the result of each key."""
     accumulator, total = call.accumulator(), len(texts)
 
     def text_of(group: int) -> str | None:

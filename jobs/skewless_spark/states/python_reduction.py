@@ -199,7 +199,6 @@ class _Reduction:
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=[*labels.schema.names, *columns])
 
     def _numbered(self, batch: pa.RecordBatch) -> Groups:
-        """The group of each row; new keys are recorded and opened."""
         first, names = len(self._index), batch.schema.names
         key = batch["route_key"] if "route_key" in names else batch[self._keys[0]].cast(pa.binary())
         groups, new_rows = self._index.number(in_part(batch["part"], key) if "part" in names else key)

@@ -134,7 +134,6 @@ class DriverStep:
             yield from _text(self._follow(log, line, answers))
 
     def _follow(self, log: BinaryIO, line: socket.socket, answers: TextIO) -> Iterator[bytes]:
-        """The bytes of the log up to the end of the step, as they come."""
         until: int | None = None
         while True:
             chunk = log.read(_CHUNK if until is None else min(_CHUNK, max(0, until - log.tell())))

@@ -235,7 +235,6 @@ def _profile(fields: dict[str, Any], listing: Listing, outside: set[str]) -> Pro
 
 
 def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:
-    """Some rows of some source partitions, as a run reads them."""
     if source.format == "parquet":  # pyarrow reads all stores, and needs no JVM
         with suppress(InputError):  # some columns are read right by Spark alone
             return _first_rows(source, units, names)
@@ -249,7 +248,6 @@ def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names
 
 
 def _first_rows(source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:
-    """The first rows of each source partition."""
     ways = {name: fields_within(source.columns).get(name, (name,)) for name in names}
     roots = list(dict.fromkeys(way[0] for way in ways.values() if way[0] not in source.partition_columns))
     parts, rows = [], math.ceil(SAMPLED_ROWS / len(units))

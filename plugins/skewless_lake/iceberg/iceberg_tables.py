@@ -133,7 +133,6 @@ def make_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
 
 
 def _schema(columns: pa.Schema, at: str) -> Schema:
-    """Columns of Arrow as those of Iceberg, with numbers of their own."""
     found = list[NestedField]()
     for column in columns:
         try:

@@ -241,7 +241,6 @@ def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], int96: Collectio
 
 
 def _values(array: pa.Array) -> Iterator[pa.Array]:
-    """The single values within arrays, structs and maps."""
     kind = array.type
     if pa.types.is_struct(kind):
         for number in range(kind.num_fields):

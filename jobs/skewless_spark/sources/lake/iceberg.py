@@ -159,7 +159,6 @@ def _number(metadata: TableMetadata, given: Input, part: Part, at: str) -> int |
 
 
 def _at_the_end_of(metadata: TableMetadata, day: dt.date, at: str) -> int:
-    """The snapshot that was the current one when a day ended, in UTC."""
     end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), dt.UTC).timestamp() * _MILLISECONDS
     log = metadata.snapshot_log
     before = [number for number, entry in enumerate(log) if entry.timestamp_ms < end]

@@ -169,7 +169,6 @@ class Sessions(GroupsAccumulator):
         self._open_rows[still_open.groups] = still_open.rows
 
     def _apart(self, before: Places, at: Places) -> Flags:
-        """Whether an event cannot go on the session of the one before it."""
         if at.dtype == np.float64:
             with np.errstate(invalid="ignore", over="ignore"):  # from infinity to infinity is no way
                 far: Flags = at - before > self._gap

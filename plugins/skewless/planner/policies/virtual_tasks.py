@@ -27,8 +27,6 @@ _TOLERANCE = 1e-9
 
 
 class _Group(NamedTuple):
-    """The tasks of one reducer, with their predicted rows."""
-
     tasks: tuple[VirtualTask, ...]
     rows: Rows
 
