@@ -68,7 +68,7 @@ class Policy(Tagged):
     TAG, WORD = "name", "policy"
     FIELDS_OF: ClassVar = POLICY_FIELDS
 
-    name: PolicyName = Field(description="Its name.", examples=["partial_key"])
+    name: PolicyName = Field(description="What places keys, by its name.", examples=["partial_key"])
     strict: bool = Field(
         default=False,
         description="It does what its paper says, even where the planner predicts that standing still costs less.",

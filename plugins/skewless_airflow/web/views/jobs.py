@@ -163,14 +163,15 @@ def _with_unprepared(dag_id: str, group: str, airflow: Sequence[AirflowRun]) -> 
     """How many run directories there are, and the runs newest first, with those whose directory is not there yet.
 
     A run that failed, or waits, before it could make its directory matters in the morning. Of good runs without one
-    retention has pruned it.
+    retention has pruned it, or the aggregation is not in Airflow's DAG.
     """
     made = latest_runs(dag_id, airflow, group)
     newest = made[0].moment if made else 0.0
     known = {one.folder for one in made}
     fresh = [
         PastRun(run.run_after.timestamp(), safe_run_id(run.run_id), run, dag_id, group) for run in airflow
-        if safe_run_id(run.run_id) not in known and (run.state != "success" or run.run_after.timestamp() >= newest)
+        if safe_run_id(run.run_id) not in known
+        and (run.state != "success" or (not group and run.run_after.timestamp() >= newest))
     ]  # fmt: skip
     return len(made), sorted([*fresh, *made], key=lambda one: one.moment, reverse=True)
 
