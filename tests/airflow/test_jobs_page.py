@@ -142,7 +142,7 @@ def test_a_job_is_late_by_its_deadline_its_schedule_or_its_usual_time(
 def test_jobs_stand_in_the_order_in_which_they_need_somebody() -> None:
     good, running, failed = _line("success", 5, 4), _line("running", 1), _line("failed", 5, 4)
     jobs = [
-        JobLine("a", "", "", 1, good, ended=good), JobLine("b", "", "", 1, running),
+        JobLine("a", "", "", 1, good, ended=good), JobLine("b", "", "", 1, running, running=True),
         JobLine("c", "", "", 1, good, ended=good, late="late"),
         JobLine("d", "", "", 1, failed, ended=failed, bad=(PartState("2026-11-25", "failed", "failed", "r"),)),
     ]  # fmt: skip

@@ -75,7 +75,7 @@ class JobLine:
         reason: why the newest day failed that did, for those who may read its tasks; ``late`` why the job is late.
         usual_seconds, usual_work_seconds: the median of the good runs before the last one, of three at least.
         days: how the latest 14 days stand, oldest first; of a day with several hours what is worst.
-        bad: the parts that failed or that nobody has computed, newest first.
+        bad: the parts that failed or that nobody has computed, newest first; ``running`` whether a run goes on.
     """
 
     dag_id: str
@@ -91,6 +91,7 @@ class JobLine:
     usual_work_seconds: float | None = None
     days: tuple[PartState, ...] = ()
     bad: tuple[PartState, ...] = ()
+    running: bool = False
 
     @property
     def failed(self) -> tuple[PartState, ...]:
@@ -101,11 +102,6 @@ class JobLine:
     def missing(self) -> tuple[str, ...]:
         """The parts that its schedule should have computed, and of which there is no run, oldest first."""
         return tuple(one.part for one in reversed(self.bad) if not one.run_id)
-
-    @property
-    def running(self) -> bool:
-        """Whether a run goes on."""
-        return self.last is not None and self.last.going_on
 
 
 def counts_of(jobs: Sequence[JobLine]) -> dict[str, int]:
@@ -201,6 +197,7 @@ def _row(
         dag_id, group, timing.words, directories, last, ended, next((one.reason for one in bad if one.reason), ""),
         late, timing.next_run, usual, _usual([line.work_seconds for line in good]),
         tuple(_day(now - dt.timedelta(days=back), parts, looked_at) for back in reversed(range(DAYS))), tuple(bad),
+        any(line.going_on for line in lines),
     )  # fmt: skip
 
 
