@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -254,16 +255,25 @@ def sentence_of(
     faults = [fault for fault in err.errors() if not partial or fault["type"] != "missing"]
     # A misspelt field explains the missing one beside it.
     fault = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")
-    path = [one_line(str(part)) for part in fault["loc"] if part != "[key]"]
+    path, alike = _written(fault), [other for other in faults if _written(other) == _written(fault)]
     spot = f"{where}, field {'.'.join(path)}" if path else where
-    also = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    also = f" (and {len(faults) - len(alike)} more)" if len(faults) > len(alike) else ""
     if fault["type"] == "extra_forbidden":
         return kind.saying(spot, f"there is no such field{also}", nearest(path[-1], _fields_at(model, path[:-1])))
     if fault["type"] == "missing":
         return kind.saying(spot, f"this field is missing{also}", "add it")
     observed = fault.get("ctx", {}).get("came")
     came = shortened(fault.get("input")) if observed is None else one_line(str(observed), 160)
-    return kind(spot, one_line(_required(fault), 400), f"{came}{also}")
+    required = " or ".join(dict.fromkeys(map(_required, alike)))
+    hint = "quote it, if it is text" if isinstance(fault.get("input"), bool) and "string" in required else ""
+    return kind(spot, one_line(required, 400), f"{came}{also}", hint)
+
+
+def _written(fault: ErrorDetails) -> list[str]:
+    """The path of a field as a spec has it, without the types that pydantic tries one after the other."""
+    of_union = r"\[key\]|str|bool|int|float|(literal|tuple|constrained)\W.*"
+    parts = [one_line(str(part)) for part in fault["loc"]]
+    return [part for at, part in enumerate(parts) if at < 2 or not re.fullmatch(of_union, part)]
 
 
 def unmet(required: str, came: str) -> PydanticCustomError:

@@ -60,7 +60,7 @@ class SkewlessError(Exception):
         self.where, self.required, self.came, self.hint = where, required, came, hint
         sentence = f"{where}: expected {required}, but got {came}" if required else f"{where}: {came}"
         sentence = f"{sentence}; {hint}" if hint else sentence
-        super().__init__(sentence if hint.endswith("?") else f"{sentence}.")
+        super().__init__(sentence if sentence.endswith("?") else f"{sentence}.")
 
     @classmethod
     def saying(cls, where: str, fact: str, hint: str = "") -> Self:
@@ -128,6 +128,20 @@ class QualityError(SkewlessError):
     exit_code = 3
 
 
+#: Spark's name of an error, its state in SQL, and a second sentence, which tells of settings.
+_CODES = re.compile(r"^(\[[A-Z_.0-9]+\] )+|\.?\s+SQLSTATE: \w+|(?<=\w)\. [A-Z].*|[.;]+$")
+
+
+def first_line(err: BaseException | str, most: int = 200) -> str:
+    """What a library says first, where causes follow that only its authors understand, such as a stack trace.
+
+    >>> first_line("[PARSE_SYNTAX_ERROR] Syntax error at or near ','. SQLSTATE: 42601 (line 1, pos 4)")
+    "Syntax error at or near ',' (line 1, pos 4)"
+    """
+    line = next((line.strip() for line in str(err).splitlines() if line.strip()), type(err).__name__)
+    return _CODES.sub("", line)[:most]
+
+
 def counted(count: int, noun: str) -> str:
     """So many things, in words: 1 key, 2,016 keys."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -182,6 +196,8 @@ CAUSES = (
           "none", "install it where they run"),
     Cause(MachineError, "JAVA_GATEWAY_EXITED|No such file or directory: 'java'", "Spark", "Java 17 or newer",
           "none that starts", "install it, or set JAVA_HOME; skewless doctor says what is there"),
+    Cause(InputError, "DATETIME_PATTERN_RECOGNITION|(DATETIME_PATTERN)", "field input.options", "patterns of Spark",
+          "another one", "d is the day of the month, M the month, y the year, as in dd.MM.yyyy"),
     Cause(InputError, r"\[MALFORMED_RECORD_IN_PARSING|CSV header does not conform|Number of column in CSV header",
           "input file {}", "records as the spec declares them", "",
           "nothing was committed; mend the file or the spec's input (columns, options)"),
@@ -196,14 +212,14 @@ CAUSES = (
     Cause(SkewlessError, "(?i)(No space left on device|Disk quota exceeded|File too large)", _STEP,
           "room for what it writes", "", "make room, and try again"),
     Cause(MachineError, r"(?i)PermissionError.*?(permission denied|not permitted)|(Read-only file system)"
-          r"|AccessDeniedException|AccessControlException|\((permission denied)\)", "{}",
-          "the right to read or write it", "", "give it to this user"),
+          r"|AccessDeniedException|AccessControlException|\((permission denied)\)|(the store does not let us in[^\n]*)",
+          "{}", "the right to read or write it", "", "give it to this user"),
     Cause(SkewlessError, "(Stale file handle|Input/output error)", "{}", "storage that holds what it has promised", "",
           "mount it anew if that stays, and try again"),
     Cause(UnreachableError, r"ConnectException|ConnectionRefused|ConnectionReset|ConnectTimeout|EndpointConnectionError"
           r"|ClientConnector|UnknownHostException|SocketTimeout|NoRouteToHost|gaierror|Couldn't (?:connect|resolve)"
-          r"|NETWORK_CONNECTION|Connection timed out|^TimeoutError", "{}", "a store that answers", "",
-          "see that it is up and that its address is right, and try again"),
+          r"|NETWORK_CONNECTION|Connection timed out|^TimeoutError|(the store did not answer[^\n]*)",
+          "{}", "a store that answers", "", "see that it is up and that its address is right, and try again"),
     Cause(InputError, _READ, "{}", "bytes that can be read", "", _COPY),
     Cause(InputError, r"FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundError|java\S+FileNotFoundException"
           r"|NoSuchFileException", "{}", "a file that was there when the run began", "no such file", _GONE),
@@ -220,6 +236,10 @@ CAUSES = (
     Cause(SkewlessError, "Python worker exited unexpectedly|Python worker failed to connect back", _STEP,
           "Python workers that live until their task ends", "one that was killed or crashed",
           "try again, with more memory if the kernel killed it for that"),
+    # Class 22 of the SQL standard, errors of data: overflow, cast, division by zero; and what ``raise_error`` says.
+    Cause(InputError, r"(?:\[[A-Z_.0-9]+\] )([^\n]*?)\s*SQLSTATE: (?:22\w{3}|P0001)\b", "the rows",
+          "values that the job's expressions take", "",
+          "leave such rows out by map.where, or use try_cast or try_divide in map.select"),
 )  # fmt: skip
 
 
@@ -234,7 +254,7 @@ def explained(messages: Sequence[str], decoded: Callable[[str], str] = str) -> S
     root = re.sub(r"^[\w.$]+: |\[[A-Z_.]+\] |\s*SQLSTATE.*", "", " ".join(messages[-1].split()))[:300]
     places = (found[1] for sign in _PLACES if (found := re.search(sign, text)))
     place = next(places, "a file" if cause.hint in OF_FILES else _STEP)
-    came = cause.came or (told.lower() if " " in told else told) or root.rstrip(".")
+    came = cause.came or (first_line(told[:1].lower() + told[1:]) if " " in told else told) or root.rstrip(".")
     return cause.kind(cause.where.format(decoded(place)), cause.required, came, cause.hint)
 
 

@@ -58,11 +58,7 @@ class Choice(NamedTuple):
 
 
 def form_params(spec: JobSpec | str | Path) -> dict[str, Param]:
-    """The params of a DAG that runs a spec, by name, in the order of the form; of a spec, or of the path of its file.
-
-    Raises:
-        SpecError: the file cannot be read, or is no spec.
-    """
+    """The params of a DAG that runs a spec, by name, in the order of the form; of a spec, or of its file."""
     spec, _ = read_spec(spec)
     defaults = option_values(spec)
     fields: dict[str, Param] = {}

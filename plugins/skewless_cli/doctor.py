@@ -201,6 +201,9 @@ def _of_place(variable: str, location: str) -> Finding:
     place = plain_path(location).rstrip("/")
     if "://" not in place and not Path(place).is_dir():
         folder = Path(place).absolute()
+        above = next(one for one in (folder, *folder.parents) if one.exists())
+        if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+            return Finding(variable, "absent", f"there is no folder {folder} yet: the first run makes it")
         return Finding(variable, "wrong", f"there is no folder {folder}", _quoted("mkdir -p", folder))
     shown = without_secrets(place)
     try:

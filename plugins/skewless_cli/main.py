@@ -28,7 +28,7 @@ from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
-from skewless_cli import run_view, views
+from skewless_cli import run_view, say, views
 from skewless_cli.doctor import examine
 from skewless_lake.pruning import prune_each
 
@@ -58,10 +58,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 
 
 def chosen_part(spec: JobSpec, date: str | None, hour: str | None, resumed: RunDirectory | None = None) -> Part:
-    """The part of the input to compute.
-
-    It is the one that the options name; else that of the resumed run; else the one that the schedule would compute now.
-    """
+    """The part that the options name; else that of the resumed run; else the one of the schedule now."""
     schedule = spec.schedule
     if date is not None:
         return part_named(date, hour, schedule.timezone, schedule.unit, "--")
@@ -110,7 +107,7 @@ def check(spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour
     part = chosen_part(loaded, date, hour)
     from skewless_cli import running  # noqa: PLC0415  # a misspelt field is told before Spark is imported
 
-    typer.echo(f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, root)}")
+    say(_console(), f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, root)}")
 
 
 @app.command()
@@ -141,9 +138,8 @@ def run(
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
     clusters = running.clusters_named(cluster or (), master)
-    directory = RunDirectory(
-        run_dir or f"{runs_below(root)}/{loaded.name}/{_new_run_id()}", os.environ.get(RUN_GROUP, "")
-    )
+    name = f"local__{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
+    directory = RunDirectory(run_dir or f"{runs_below(root)}/{loaded.name}/{name}", os.environ.get(RUN_GROUP, ""))
     console = _console(stderr=as_json)
     try:
         part = chosen_part(loaded, date, hour, directory)
@@ -159,6 +155,7 @@ def run(
             _print_json(run_view.as_object(directory))
     if not as_json:
         run_view.show(directory, console)
+        views.show_others(directory, console)
 
 
 def _resuming(directory: RunDirectory, run_dir: str | None) -> str:
@@ -186,13 +183,16 @@ def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = "dat
 
 @app.command()
 def show(
-    run: Run,
+    run: Annotated[str | None, typer.Argument(help="As for replay.", show_default="a list of runs")] = None,
     date: DayOfRun = None,
     root: Root = "data",
     times: Annotated[bool, typer.Option("--times", help="Instead: where the time of its steps went.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run from its documents: state, hottest keys, stages, ledger, quality, paths."""
+    """Show a run from its documents: state, hottest keys, stages, ledger, quality, paths; or list the newest runs."""
+    if run is None:
+        views.list_runs(root, _console())
+        return
     directory = views.run_named(run, root, date)
     directory.job()
     if times and as_json:
@@ -203,6 +203,7 @@ def show(
         _print_json(run_view.as_object(directory))
     else:
         run_view.show(directory, _console())
+        views.show_others(directory, _console())
 
 
 @app.command()
@@ -263,8 +264,11 @@ def prune(
     The two newest finished runs of a job stay, and so do the documents of every run whose result is the published one.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    for fate in prune_each(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
+    folder, fate = runs or runs_below(root), None
+    for fate in prune_each(folder, dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
+    if fate is None:
+        typer.echo(f"there is no run in {folder}")
 
 
 @app.command()
@@ -290,7 +294,7 @@ def states(
 
 @app.command()
 def compare(
-    spec: Spec,
+    spec: Annotated[Path, typer.Argument(help="The job spec; or a job, for its newest run.", show_default=False)],
     other: Annotated[
         str,
         typer.Option(
@@ -320,7 +324,11 @@ def compare(
     Exit codes as of diff: 0 nothing differs, 1 something does, 2 they could not be compared.
     """
     try:
-        loaded = load_spec(spec, tuple(overrides or ()))
+        if not spec.suffix and not spec.exists():  # the name of a job
+            run_dir = run_dir or str(views.run_named(str(spec), root, date))
+            loaded = RunDirectory(run_dir).job().spec
+        else:
+            loaded = load_spec(spec, tuple(overrides or ()))
         part = chosen_part(loaded, date, hour, RunDirectory(run_dir) if run_dir else None)
         from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
@@ -452,10 +460,6 @@ def _console(stderr: bool = False) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, width=160)
 
 
-def _new_run_id() -> str:
-    return f"local__{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
-
-
 class _NotComparedError(Exception):
     """Whatever keeps results from being compared ends with 2."""
 
@@ -467,8 +471,14 @@ def main() -> NoReturn:
         cast("Any", stream).reconfigure(errors="backslashreplace")
     with _others_apart() as (log, stacks):
         try:
-            app()
+            code = app(standalone_mode=False)
         except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
+            if hasattr(err, "format_message"):  # the command was called wrongly; without a message, its help is shown
+                message = err.format_message()
+                command = context.command_path if (context := getattr(err, "ctx", None)) else "skewless"
+                hint = "" if message.endswith("?") else f"; see {command} --help."
+                sys.stderr.write(f"skewless: {message.rstrip('.')}{hint}\n" if message else "")
+                sys.exit(2)
             cause = err.__cause__ if isinstance(err, _NotComparedError) and err.__cause__ else err
             sentence, code = _sentence_of(cause)
             if code in {1, MachineError.exit_code}:
@@ -478,7 +488,7 @@ def main() -> NoReturn:
                 sentence = f"{sentence} Its stack trace: {log}"
             sys.stderr.write(f"skewless: {sentence}\n")
             sys.exit(2 if isinstance(err, _NotComparedError) else code)
-        sys.exit(0)
+        sys.exit(code or 0)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from skewless.run.step_times import times_of, times_of_step, waterfall, work_sec
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.tree import plan_of
 from skewless_cli import say
+from skewless_lake.publication import readers_have
 
 _SHOWN = 10  # rows of a result
 
@@ -126,10 +127,7 @@ def comparison_as_object(found: Comparison) -> dict[str, Any]:
 
 
 def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
-    """The name of the first numeric aggregate, and the rows of the longest window with its largest values.
-
-    Files are read batch by batch, as a result may be large.
-    """
+    """The name of the first numeric aggregate, and the rows of the longest window with its largest values."""
     spec, commit = run.job().spec, run.commit_of(RESULT_STEP)
     if commit is None:
         return None, []
@@ -161,7 +159,9 @@ _WIDEST, _BAR = 48, 40
 
 def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run: first how it stands."""
-    say(console, f"{run.job().spec.name}, {run.job().part}: {state_of(run).sentence}", state_of(run).kind)
+    state = state_of(run)
+    others = f"; {readers_have(run.job())}" if state.word == "failed" and last_step_of(run.job().spec).publishes else ""
+    say(console, f"{run.job().spec.name}, {run.job().part}: {state.sentence}{others}", state.kind)
     for line in quality.failures(len(run.job().spec.quality.expectations)) if (quality := run.quality()) else ():
         say(console, f"  {line}")
     if (savings := run.savings()) is not None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
+import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +15,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from skewless.documents.job import Job
 from skewless.documents.quality import Comparison
 from skewless.documents.stage_report import Decision, StageReport
-from skewless.errors import InputError, QualityError, SpecError
+from skewless.errors import InputError, MachineError, QualityError, SpecError
 from skewless.history import input_checks
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
+from skewless.run.objects.location import plain_path
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
@@ -47,6 +52,7 @@ from skewless_spark.result.merge import merge_states, publish_now
 from skewless_spark.session.session import build_session, start_soon
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_measures import spark_step
+from skewless_spark.sources.formats.texts import require_declared_types
 from skewless_spark.sources.locations import output_location
 
 
@@ -58,7 +64,11 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     if spec.output.is_table:
         for target in OutputPart.all_of(job):
             require_fitting(target)
-    waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
+    if "://" not in job.output_path.removeprefix("delta+file://"):
+        _require_room(job, where)
+    if job.source.format in {"csv", "json"} and job.source.options.get("multiLine") != "true":
+        _require_declared_types(job, where)
+    waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "no"
     window = ""
     if job.window is not None:
         names = ", ".join(span.name for span in job.window.windows)
@@ -67,9 +77,34 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
             f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
             f"{job.window.unchanged_rows:,} rows in kept states{late}"
         )
+    fixed = re.search(r"20\d\d([-_/]?)[01]\d\1[0-3]\d", spec.input.path)
+    dated = f" warned: input.path names {fixed[0]} in each run; {{date}} is the day that it computes." if fixed else ""
     small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
     warnings = require_input(tuple(input_checks(job)), "the input was listed, and not read")
-    return " ".join([f"{job.extent}; waves of {waves} rows{window}.{small}", *(f"warned: {one}." for one in warnings)])
+    return " ".join(
+        [f"{job.extent}; waves of {waves} rows{window}.{small}{dated}", *(f"warned: {one}." for one in warnings)]
+    )
+
+
+def _require_room(job: Job, where: str) -> None:
+    """Refuse an output folder that cannot be made, or that is not there and cannot be."""
+    folder = Path(os.path.realpath(plain_path(job.output_path.removeprefix("delta+"))))
+    above = next(one for one in folder.parents if one.exists())
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        Path(tempfile.mkdtemp(prefix=".skewless-check-", dir=above)).rmdir()
+    except OSError as err:
+        fact, hint = f"{folder}, below {above}: {err.strerror}", "name another one, or give this user the right"
+        raise MachineError(f"{where}, field output.path", "a folder that can be written", fact, hint) from None
+
+
+def _require_declared_types(job: Job, where: str) -> None:
+    """Hold the values of a text against the types that a spec declares, if it declares some."""
+    declared, file = job.spec.input.columns or {}, next((unit for unit in job.units if unit.size_bytes), None)
+    if file is not None and any(declared.get(name, "string") != "string" for name in job.source.reads):
+        with _session(f"skewless check {job.spec.name}", None) as spark:
+            require_declared_types(spark, job.source, file, where)
 
 
 def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:

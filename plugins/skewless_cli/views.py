@@ -14,10 +14,11 @@ from rich.table import Table
 from skewless.documents.step_documents import AS_IT_RAN, ERROR_WORDS, Amounts
 from skewless.errors import PlanError, RunDirectoryError, SpecError, nearest
 from skewless.planner.policies import POLICIES
-from skewless.publication.retention import found_run, order_of
+from skewless.publication.records import state_of
+from skewless.publication.retention import FoundRun, found_run, order_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import folders_in, folders_of_jobs, runs_below
-from skewless.run.objects.location import as_written
+from skewless.run.objects.location import as_written, open_location
 from skewless.run.step_times import Night, Rates, nights, rates_of
 from skewless.run.storage import Storage
 from skewless.spec.spec import JobSpec
@@ -25,6 +26,34 @@ from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_st
 from skewless_cli import say
 from skewless_cli.run_view import figure
 from skewless_lake.publication import replayed
+
+
+def runs_of(folder: str) -> list[FoundRun]:
+    """The runs in the folder of a job, the newest of its last day first."""
+    fs, place = open_location(folder)
+    found = (found_run(as_written(fs, folder, inner)) for inner in folders_in(fs, str(place)))
+    return sorted(filter(None, found), key=order_of, reverse=True)
+
+
+def list_runs(root: str, console: Console) -> None:
+    """Print the newest runs of each job, a line each."""
+    runs = runs_below(root)
+    fs, folders = folders_of_jobs(runs)
+    for folder in folders:
+        for one in runs_of(as_written(fs, runs, folder))[:10]:
+            state = state_of(one.run)
+            say(console, f"{folder.rpartition('/')[2]}, {one.part}: {state.sentence}; {one.run}", state.kind)
+    if not folders:
+        say(console, f"there is no run in {runs}")
+
+
+def show_others(run: RunDirectory, console: Console) -> None:
+    """Print the other runs of the day of a run, if it lies in the folder of its job."""
+    folder, job = str(run).rpartition("/")[0], run.job()
+    if folder.rpartition("/")[2] == job.spec.name:
+        others = [one for one in runs_of(folder) if one.part == job.part and str(one.run) != str(run)]
+        for one in others:
+            say(console, f"the same day:   {state_of(one.run).sentence}: {one.run}")
 
 
 def run_named(name: str, root: str, date: str | None) -> RunDirectory:
@@ -37,13 +66,12 @@ def run_named(name: str, root: str, date: str | None) -> RunDirectory:
     if name not in jobs:
         raise RunDirectoryError(f"run {name}", f"a run directory, or a job with runs in {runs}", "neither",
                                 nearest(name, jobs) if jobs else "run a job first")  # fmt: skip
-    every = (found_run(as_written(fs, runs, place)) for place in folders_in(fs, jobs[name]))
-    found = [one for one in every if one]
+    found = runs_of(as_written(fs, runs, jobs[name]))
     of_day = [one for one in found if date in {None, str(one.part.date)}]
     if not of_day:
         raise RunDirectoryError(f"job {name}", f"a run of {date or 'a day'}", "none",
                                 f"its days: {', '.join(sorted({str(one.part.date) for one in found}))}")  # fmt: skip
-    return max(of_day, key=order_of).run
+    return of_day[0].run
 
 
 def costs_as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from skewless.errors import SpecError
-from skewless_lake.formats import first_line
+from skewless.errors import SpecError, first_line
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

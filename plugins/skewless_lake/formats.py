@@ -41,7 +41,8 @@ def told_plainly(where: str) -> Iterator[None]:
     try:
         yield
     except Exception as err:
-        if not isinstance(err, OSError) and not _of_library(err):
+        of_library = any(kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(err).__mro__)
+        if not isinstance(err, OSError) and not of_library:
             raise
         raise UnreachableError.saying(
             where, f"its store or its catalog cannot be read or written ({reason(err)})", "mend that, and try again"
@@ -61,15 +62,6 @@ def reason(err: BaseException) -> str:
     # The last of nested causes; SQLAlchemy puts its statement, and a link, behind the first line.
     last = (lines[0] if type(err).__module__.startswith("sqlalchemy") else lines[-1]) if lines else ""
     return last[:_LONGEST].rstrip(" .") or type(err).__name__
-
-
-def first_line(err: BaseException) -> str:
-    """What a library says first, where causes follow that only its authors understand, such as a stack trace."""
-    return next((line.strip()[:200] for line in str(err).splitlines() if line.strip()), type(err).__name__)
-
-
-def _of_library(err: Exception) -> bool:
-    return any(kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(err).__mro__)
 
 
 #: What we write into a table's history, each name behind this.

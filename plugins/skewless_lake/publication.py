@@ -20,7 +20,7 @@ from skewless.history import NightsStore, finality_of, tells_finality, with_run
 from skewless.publication import folder_output
 from skewless.publication.places import beside_folder, beside_output, beside_table
 from skewless.publication.publish import Commit, Standing, Target, Turns, Validated, publish, publishing
-from skewless.publication.records import Identity, Overtaken, Publication, identity_of, record_of
+from skewless.publication.records import Identity, Overtaken, Publication, identity_of, record_of, shown_since
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import savings_of
 from skewless.run.directory import FINALITY, RESULT_STEP, SAVINGS, RunDirectory, replay_document
@@ -203,11 +203,7 @@ def _committing(
 
 
 def require_fitting(target: OutputPart) -> None:
-    """Refuse a table, if it is there already, whose partitions are not those that a result needs.
-
-    Raises:
-        SpecError: says which it has; or the catalog cannot be opened.
-    """
+    """Refuse a table, if it is there already, whose partitions are not those that a result needs."""
     with told_plainly(target.path):
         fitting_table(table_format(target.output), target)
 
@@ -238,15 +234,22 @@ def shown_by_table(job: Job) -> dict[str, Identity]:
     return {part: by for part, (_, by) in published_parts(OutputPart.of(job)).items()}
 
 
+def readers_have(job: Job) -> str:
+    """Which result of its day readers have, and of when, in words; "" where a table does not say it."""
+    if job.spec.output.is_table:
+        with suppress(SkewlessError):
+            by = shown_by_table(job).get(job.part.name)
+            return f"readers see that of {by.run}" if by else f"{job.part} has none"
+        return ""
+    when = shown_since(job)
+    return f"readers see that of {when:%d %b %H:%M} UTC" if when else f"{job.part} has none"
+
+
 def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
     """Commit the files that a part had before the newest publication of it; other parts stay as they are.
 
     Returns:
         Where these came from, as the table's history says, and the new snapshot or version as ``snapshot``.
-
-    Raises:
-        SpecError: there is no earlier version, or its files are gone.
-        LostRaceError: others commit all the time.
     """
     if target.output.table is not None:
         return partition_output.roll_back(target, StoredTurns(open_store(f"{beside_folder(target.path)}/turns")))

@@ -50,10 +50,6 @@ def stage_result(
 
     Args:
         target: the part of another table than that of the output.
-
-    Raises:
-        SpecError: the table does not fit the result.
-        UnreachableError: the store or the catalog of the table does not answer.
     """
     part = target or OutputPart.of(run.job())
 

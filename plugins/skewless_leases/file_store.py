@@ -39,9 +39,6 @@ def open_store(address: str, *, durable: bool = True, answer_seconds: float = 5.
         durable: of a folder: whether a write is on the disk before it is answered. Heartbeats need not
             be, and on a busy disk must not wait for it.
         answer_seconds: of an object store: how long a call waits for an answer.
-
-    Raises:
-        StoreError: the client is not installed, or the folder cannot be made.
     """
     if address.partition("://")[0] in OBJECT_SCHEMES:
         from skewless_leases.object_store import ObjectStore  # noqa: PLC0415  # its client need not be installed

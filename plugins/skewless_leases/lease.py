@@ -68,11 +68,7 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Beat once, and from now on.
-
-        Raises:
-            LeaseError: the store will never take this worker's record.
-        """
+        """Beat once, and from now on."""
         try:
             self._beat.once()
         except StoreError as err:  # it may be reached at the next beat

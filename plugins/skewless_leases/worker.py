@@ -193,9 +193,6 @@ class Worker:
         """What this worker held at its last look, by partition.
 
         This is to know what to work on. What makes a late writer harmless is ``commit``.
-
-        Raises:
-            LeaseError: the thread that looks has failed, and this worker holds nothing any more.
         """
         self._raise_failure()
         return self._member.grants

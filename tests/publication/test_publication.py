@@ -9,6 +9,7 @@ import pytest
 
 from skewless.documents.quality import Quarantine, State
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
+from skewless.publication.publish import Validated, require_passed
 from skewless.publication.records import (
     Publication,
     identity_of,
@@ -18,6 +19,7 @@ from skewless.publication.records import (
     superseded_by,
 )
 from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless_lake.publication import readers_have
 from tests.publication.days import DAY, kept, left_over, manifest, published, texts, turns_of, validated
 from tests.unit import synthetic
 
@@ -69,6 +71,10 @@ def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Pa
         QualityError, match=r"^1 of 1 checks failed: \S.* \(3 of 7.*nothing of this run is published; run \S+/2\."
     ):
         published(bad)
+    with pytest.raises(QualityError, match=r"published: readers see that of \d\d \w+ \d\d:\d\d UTC; run \S+/2\."):
+        require_passed(bad, Validated.of(bad).report, readers_have(bad.job()))
+    first = validated(tmp_path / "3", tmp_path / "else", {"a.txt": "bad"}, turn=2, success=False)
+    assert readers_have(first.job()) == "2026-11-20 has none"
     assert texts(out / DAY) == ["good"]
     assert state_of(bad) == State("failed", "failed validation, nothing is published")
 

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -233,7 +234,7 @@ def test_ctrl_c_and_an_error_of_spark_are_one_line_each_with_the_command_that_re
 
 def test_a_job_s_name_shows_its_newest_run_with_job_day_and_state_first(tmp_path: Path) -> None:
     for name, day in {"first": 19, "second": 20, "third": 18}.items():
-        _run(tmp_path / "runs", name, day=day, age=0)
+        shutil.rmtree(_run(tmp_path / "runs", name, day=day, age=0).path("quality"))  # it has no report
     assert views.run_named("clicks", str(tmp_path), None).path("").endswith("clicks/second/")
     assert views.run_named("clicks", str(tmp_path), "2026-09-18").path("").endswith("clicks/third/")
     for named, date, said in (("clikcs", None, "did you mean 'clicks'"), ("clicks", "2026-09-01", "-18, 2026-09-19, ")):
@@ -246,3 +247,7 @@ def test_a_job_s_name_shows_its_newest_run_with_job_day_and_state_first(tmp_path
     first, *_, last = narrow.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert "synthetic, 2026-09-20: published" in first
     assert last == "/a/path" * 20
+    wide = Console(file=io.StringIO(), width=200)
+    views.list_runs(str(tmp_path), wide)
+    listed = wide.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.split(":")[0] for line in listed] == [f"clicks, 2026-09-{day}" for day in (20, 19, 18)]

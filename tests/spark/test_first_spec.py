@@ -238,6 +238,23 @@ def test_a_file_is_published_from_init_on_without_a_change(
         assert sum(found["menge_sum"].to_pylist()) == 300 * 1_250
 
 
+def test_a_check_holds_a_text_against_its_declared_types_and_tries_the_output(here: Command, tmp_path: Path) -> None:
+    german_csv(tmp_path / "data")
+    (tmp_path / "data" / "taken").touch()
+    spec = "{name: a, input: {path: umsatz.csv, format: csv, options: {sep: ;%s}, columns: {%s}}, key: Filiale, %s}"
+    of_betrag = "aggregates: {b: {function: max, column: '%s'}}, output: {path: %s}"
+    for options, kinds, column, output, said in (
+        ("", "Betrag (€): 'decimal(18,2)'", "Betrag (€)", "out", "but got '1.652,10'; declare a decimal(18,2), with"),
+        ("", "Tag: date", "Tag", "out", "but got '01.02.2026'; say options: {dateFormat: dd.MM.yyyy}"),
+        (", dateFormat: DD.MM.YYYY", "Tag: date", "Tag", "out", "d is the day of the month"),
+        (", locale: de", "Betrag (€): 'decimal(18,2)'", "Betrag (€)", "taken", "data/taken, below"),
+        (", locale: de", "Betrag (€): 'decimal(18,2)'", "Betrag (€)", "out", ""),
+    ):
+        Path("a.yaml").write_text(spec % (options, kinds, of_betrag % (column, output)), encoding="utf-8")
+        done = here("check", "a.yaml")
+        assert (done.stderr.count("\n"), said in done.stderr) == (bool(said), True), done.stderr
+
+
 def test_each_line_says_what_it_is_and_the_file_of_the_dag_names_the_spec(here: Command, tmp_path: Path) -> None:
     spec, _ = written(here, in_days(tmp_path, "date=%Y-%m-%d"))
     text = Path("specs", f"{spec.name}.yaml").read_text(encoding="utf-8")

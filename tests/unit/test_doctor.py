@@ -116,7 +116,9 @@ def test_the_data_root_is_tried_as_a_run_directory_is_written_and_nothing_is_lef
     (line,) = found(doctor.check_places, str(tmp_path)).values()
     assert (line.subject, line.state) == ("SKEWLESS_ROOT", "good")
     assert list(tmp_path.iterdir()) == []
-    gone = tmp_path / "gone; it's"
+    assert found(doctor.check_places, str(tmp_path / "made" / "by a run"))["SKEWLESS_ROOT"].state == "absent"
+    (tmp_path / "file").touch()
+    gone = tmp_path / "file" / "gone; it's"
     line = found(doctor.check_places, str(gone))["SKEWLESS_ROOT"]
     assert (line.state, shlex.split(line.remedy)) == ("wrong", ["mkdir", "-p", str(gone)])
     assert not gone.exists()
@@ -159,6 +161,7 @@ def test_the_exit_code_is_2_if_something_is_wrong_and_json_says_the_same(
     monkeypatch.chdir(tmp_path)
     good = CliRunner().invoke(app, ["doctor", "--root", str(tmp_path), "--json"])
     assert (good.exit_code, json.loads(good.stdout)["good"]) == (0, True), good.stdout
+    (tmp_path / "gone").touch()
     wrong = CliRunner().invoke(app, ["doctor", "--root", str(tmp_path / "gone"), "--json"])
     assert (wrong.exit_code, json.loads(wrong.stdout)["good"]) == (2, False)
     (root,) = [one for one in json.loads(wrong.stdout)["checks"] if one["subject"] == "SKEWLESS_ROOT"]

@@ -309,6 +309,11 @@ def test_a_day_is_told_however_late_the_next_run() -> None:
     kept, told = _told(kept, _job(200, 90, rows=later, final_after=4), later)
     assert _final(told) == [(_name(day), 200 - day) for day in (*range(5, 9), *range(191, 197))]
     assert _final(_told(kept, _job(201, 91, rows={201: 1}, final_after=4), {201: 1})[1]) == [(_name(197), 4)]
+    first, then = (dict.fromkeys(range(end - 2, end + 1), 1) for end in (2, 12))  # window: 3, final_after: 2
+    kept, told = _told(JobNights(), _job(2, 1, rows=first, final_after=2), first)
+    assert _final(told) == [(_name(0), 2)]
+    _, told = _told(kept, _job(12, 2, rows=then, final_after=2), then)
+    assert _final(told) == [(_name(1), 11), (_name(2), 10), (_name(10), 2)]
 
 
 def test_a_day_that_is_far_ahead_of_the_clock_makes_no_day_final() -> None:

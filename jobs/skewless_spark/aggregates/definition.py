@@ -99,12 +99,7 @@ class AggregateRegistry(Mapping[str, Aggregate]):
         self._told: set[str] = set()
 
     def __getitem__(self, name: str) -> Aggregate:
-        """The aggregate of a name. A registered name that a native aggregate has already is logged once.
-
-        Raises:
-            KeyError: there is none.
-            AggregateError: it is registered twice, or what is registered is no aggregate of that name.
-        """
+        """The aggregate of a name. A registered name that a native aggregate has already is logged once."""
         if name not in self._native:
             return self._registered[name]
         if name in self._registered and name not in self._told:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from skewless.document import sentence_of
 from skewless.documents.job import Job, Unit
-from skewless.errors import InputError, SpecError
+from skewless.errors import InputError, SpecError, first_line
 from skewless.spec.part import resolve_path
 from skewless.spec.shadow import FRESH, input_of, is_query
 from skewless.spec.spec import JobSpec
@@ -106,15 +106,14 @@ def check_shadow(spec: JobSpec, where: str) -> None:
     try:
         parser.parsePlan(f"SELECT * FROM (\n{spec.shadow.other}\n)")  # noqa: S608  # nothing is run
     except ParseException as err:
-        fault = str(err).splitlines()[0]
-        raise SpecError(f"{where}, field {FIELD}, the query", "one that Spark can parse", fault) from None
+        raise SpecError(f"{where}, field {FIELD}, the query", "one that Spark can parse", first_line(err)) from None
 
 
 def _of_query(spark: SparkSession, query: str, ours: Mapping[str, str], where: str) -> OtherSide:
     try:
         rows = spark.sql(f"SELECT * FROM (\n{query}\n)")  # noqa: S608  # what writes cannot stand there
     except (AnalysisException, ParseException) as err:
-        raise InputError(f"{where}, the query", "one that Spark can run", str(err).splitlines()[0]) from None
+        raise InputError(f"{where}, the query", "one that Spark can run", first_line(err)) from None
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     if len(types) < len(rows.columns):
         raise InputError(f"{where}, the query", "columns whose names differ", ", ".join(rows.columns))

@@ -35,10 +35,6 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
 
     Returns:
         The committed report: of this attempt, or of the attempt that committed first.
-
-    Raises:
-        LedgerError: rows were lost or counted twice; nothing is committed.
-        FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
     step = stage_step(stage)
     return once(run, step, lambda: run.report(stage) if run.commit_of(step) else None, partial(_run, spark, run, stage))

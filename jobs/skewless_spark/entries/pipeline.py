@@ -37,6 +37,7 @@ from skewless.run.step_names import last_step_of
 from skewless.run.step_times import timed
 from skewless.spec.part import part_named
 from skewless.spec.reading import load_spec, parse_options, refuse_more_waves, with_options
+from skewless_lake.publication import readers_have
 from skewless_spark.comparison.compare import compare_shadow
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
@@ -84,7 +85,7 @@ def finish_run(spark: SparkSession, run: RunDirectory) -> Finished:
         merge_states(spark, run)
     with spark_step(run, "validate"), spark_jobs(spark):
         quality = validate(spark, run)
-    require_passed(run, quality)
+    require_passed(run, quality, readers_have(run.job()))
     last = last_step_of(run.job().spec)
     with spark_step(run, last.name):
         if last.publishes:
@@ -292,7 +293,7 @@ def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
     import_soon()
     with _session(run, "validate") as spark:
         report = validate(spark, run)
-    require_passed(run, report)
+    require_passed(run, report, readers_have(run.job()))
     warnings = report.warnings(len(run.job().spec.quality.expectations))
     passed = f"{sum(check.success for check in report.checks)} of {len(report.checks)} checks passed"
     return "; ".join([passed, *warnings]) if warnings else f"all {len(report.checks)} checks passed"

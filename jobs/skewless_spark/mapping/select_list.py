@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from skewless.documents.job import Selected
-from skewless.errors import SpecError, nearest
+from skewless.errors import SpecError, first_line, nearest
 from skewless.spec.calls import Map
 from skewless.spec.input import OWN_PREFIX
 from skewless_spark.session.session import session_in_jvm
@@ -67,7 +67,7 @@ def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str)
     try:
         frame = _selected(empty, given, selected, reads, "o")
     except (AnalysisException, ParseException) as err:
-        raise SpecError(f"{at}, map", "expressions over the columns of the input", _first_line(err)) from None
+        raise SpecError(f"{at}, map", "expressions over the columns of the input", first_line(err)) from None
     _refuse_unrepeatable(frame, any(one.generator for one in selected), at)
     kinds = {name: field.dataType for name, field in zip(names, frame.schema, strict=False)}
     types = dict(pair for name, kind in kinds.items() for pair in _fields(name, kind))
@@ -168,7 +168,7 @@ def _checked(spark: SparkSession, text: str, at: str) -> Selected:
     try:
         root = parser.parseExpression(text)
     except ParseException as err:
-        raise SpecError(at, "a Spark SQL expression", _first_line(err)) from None
+        raise SpecError(at, "a Spark SQL expression", first_line(err)) from None
     reads = tuple(_attributes(root, at))
     kind = root.getClass().getSimpleName()
     names: tuple[str, ...] = ()
@@ -248,7 +248,3 @@ def _refuse_unrepeatable(frame: DataFrame, explodes: bool, at: str) -> None:
 
 def _fleeting(at: str, came: str) -> SpecError:
     return SpecError(at, "the same answer whenever it is asked", came, "a task may be run again")
-
-
-def _first_line(err: Exception) -> str:
-    return next((line.strip()[:300] for line in str(err).splitlines() if line.strip()), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -231,7 +232,10 @@ def _of_read_columns(units: tuple[Unit, ...], source: Source) -> tuple[Unit, ...
 
 def _check_key(column: str, types: dict[str, str], at: str) -> None:
     if column not in types:
-        raise InputError(f"{at}, key", "an existing column", repr(column), nearest(column, types))
+        cut = next((name for name in types if column in re.split(r"[,;|\t]", name)), "")
+        sign = re.sub(r"[^,;|\t]", "", cut)[:1]
+        hint = f"say input.options: {{sep: {sign!r}}}" if cut else nearest(column, types)
+        raise InputError(f"{at}, key", "an existing column", repr(column), hint)
     if types[column].split("(")[0] not in KEY_TYPES:
         raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
 

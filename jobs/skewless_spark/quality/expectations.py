@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from skewless.documents.quality import Check, FailingKey
-from skewless.errors import SpecError, nearest
+from skewless.errors import SpecError, first_line, nearest
 from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
 from skewless_lake.staged_files import TableRule
@@ -82,7 +82,7 @@ def rule_checks(
         counts = rows.agg(*(F.count_if(one).alias(f"rule_{number}") for number, one in enumerate(broken))).collect()[0]
     except PySparkException as err:
         raise SpecError.saying(
-            where, f"a rule of the table cannot be evaluated ({str(err).splitlines()[0][:200]}): "
+            where, f"a rule of the table cannot be evaluated ({first_line(err)}): "
             + ", ".join(f"{rule.name}: {rule.condition}" for rule in held),
             "drop that rule from the table, or publish into a table of its own",
         ) from None  # fmt: skip
@@ -273,7 +273,11 @@ def _made(kind: Any, kwargs: Mapping[str, Any], beside: Mapping[str, Any], spot:
         of_name = [fault for fault in faults if fault["loc"][0] == name and fault["type"] != "type_error.dict"]
         if of_name[0]["type"] == "value_error.missing":
             raise SpecError(f"{spot}.kwargs.{name}", "this kwarg", "nothing", "add it") from None
-        required = " or ".join(dict.fromkeys(_REQUIRED.get(fault["type"], fault["msg"]) for fault in of_name))
+        required = " or ".join(
+            dict.fromkeys(
+                _REQUIRED.get(fault["type"], fault["msg"].replace("ensure this value is ", "one ")) for fault in of_name
+            )
+        )
         raise SpecError(f"{spot}.kwargs.{name}", required, repr(kwargs.get(name))[:120]) from None
     for name, value in kwargs.items():
         held = getattr(made, name)

@@ -223,7 +223,8 @@ def _fault(info: dict[str, Any]) -> str:
     several = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, dict)]
     for one in several:
         if one.get("raised_exception"):
-            text = re.sub(r"\s+", " ", str(one.get("exception_message") or "unknown fault")).strip()
+            message = str(one.get("exception_message") or "unknown fault")
+            text = re.sub(r"\s+", " ", [message, *re.findall(r"Caused by: [\w.$]+: (.+)", message)][-1]).strip(" .")
             return _cut(text, FAULT_CHARS)
     return ""
 

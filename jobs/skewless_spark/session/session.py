@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from skewless.errors import RunDirectoryError
@@ -168,9 +169,15 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     for setting, value in ALWAYS.items():
         session.conf.set(setting, value)
     session.sparkContext.setLogLevel("ERROR")
+    _quieten()
+    return session
+
+
+def _quieten() -> None:
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    return session
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write each error with its stack
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def start_soon(app: str, master: str | None) -> None:

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from skewless import errors
-from skewless.errors import OF_FILES, InputError, SkewlessError, explained, without_secrets
+from skewless.errors import OF_FILES, SkewlessError, explained, first_line, without_secrets
 
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
@@ -18,20 +18,17 @@ _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 _JVM_GONE = "Answer from Java side is empty"
 #: Spark's addition to a message of ours that was raised in the JVM.
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
-#: Spark's code of an error of data, which comes out the same however often it is tried: class 22 of the SQL standard
-#: (overflow, cast, division by zero, index out of range), and what ``raise_error`` says.
-_OF_DATA = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)\b")
 
 
 def exit_code_of(err: BaseException) -> int:
     """The exit code for an error, as of ``SkewlessError``."""
     known = explained_error(err)
-    return known.exit_code if known else InputError.exit_code if _OF_DATA.search(_text(err)) else 1
+    return known.exit_code if known else 1
 
 
 def is_unforeseen(err: BaseException) -> bool:
     """Whether the stack trace is wanted beside the sentence."""
-    return explained_error(err) is None and exit_code_of(err) == 1
+    return explained_error(err) is None
 
 
 def sentence_for(err: BaseException) -> str:
@@ -86,12 +83,12 @@ def _jvm_gone(err: BaseException | None) -> bool:
 
 def _plainly(err: BaseException) -> str:
     if isinstance(err, Py4JJavaError):
-        return _first_line(_told_by(err.java_exception)[-1])
+        return first_line(_told_by(err.java_exception)[-1])
     if isinstance(err, PythonException):
         # A worker's traceback, whose last line says what happened.
         lines = [line.strip() for line in str(err).splitlines() if line.strip()]
         return f"in a Python worker: {lines[-1][:400]}" if lines else "in a Python worker"
-    return f"{type(err).__name__}: {_first_line(str(err))}"
+    return f"{type(err).__name__}: {first_line(str(err))}"
 
 
 def _told_by(exception: Any) -> list[str]:
@@ -106,7 +103,3 @@ def _told_by(exception: Any) -> list[str]:
         told[text] = None
         waiting += [further for further in (*one.getSuppressed(), one.getCause()) if further is not None]
     return list(told)
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip()[:400] for line in text.splitlines() if line.strip()), "")

@@ -150,10 +150,6 @@ def share_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
 
     Args:
         cluster: the name of this cluster in what is recorded. Two clusters may have the same name.
-
-    Raises:
-        LeaseError: the leases cannot be renewed.
-        LedgerError: rows were lost or counted twice; nothing is committed.
     """
     if not run.commit_of(stage_step(stage)):
         _Participation(spark, run, stage, cluster).take_part()

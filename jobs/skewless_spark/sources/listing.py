@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from skewless.document import sentence_of
 from skewless.documents.job import Source, Unit
-from skewless.errors import InputError
+from skewless.errors import InputError, first_line
 from skewless.run.objects.location import as_written, open_location
 from skewless.spec.input import FileFormat, Input
 from skewless_spark.session.session import build_session
@@ -26,7 +26,7 @@ from skewless_spark.sources.formats.input_files import COMPRESSED, FILE_COLUMNS,
 from skewless_spark.sources.formats.parquet import Footer, footer_of
 from skewless_spark.sources.formats.texts import (
     SAMPLED_FILES,
-    first_row,
+    first_rows,
     json_types,
     names_in,
     refuse_unread,
@@ -235,7 +235,7 @@ def _columns_of_texts(
         spark = SparkSession.getActiveSession() or build_session("skewless listing")
         return json_types(spark, filled.path, sample_of(filled.path, 1 << 18), given.reader_options)
     # The names of folders are among the columns of a file without a header if it has so many fields.
-    alike = not given.header and len(first_row(filled.path, given.reader_options)) == len(types)
+    alike = not given.header and [*map(len, first_rows(filled.path, given.reader_options)[:1])] == [len(types)]
     return dict(types) if alike else declared
 
 
@@ -259,7 +259,7 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         told = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
         partitions = [column.name for column in spark.catalog.listColumns(name) if column.isPartition]
     except AnalysisException as err:
-        raise InputError(at, "a table that Spark knows", str(err).splitlines()[0][:200], "check the name") from None
+        raise InputError(at, "a table that Spark knows", first_line(err), "check the name") from None
     provider = str(told.get("Provider", "")).lower()
     if str(told.get("Type", "")) == "VIEW" or provider not in _FORMATS:
         came = (

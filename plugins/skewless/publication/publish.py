@@ -177,11 +177,17 @@ def require_mine(target: Target, who: str, me: Identity, turn: int) -> None:
         )  # fmt: skip
 
 
-def require_passed(run: RunDirectory, report: QualityReport) -> None:
-    """Refuse a result that failed its validation: a ``QualityError`` names the failed checks, keys and numbers."""
+def require_passed(run: RunDirectory, report: QualityReport, readers: str = "") -> None:
+    """Refuse a result that failed its validation: a ``QualityError`` names the failed checks, keys and numbers.
+
+    Args:
+        readers: which result of the day readers have, in words.
+    """
     if not report.success:
         count, words = report.failed_words(len(run.job().spec.quality.expectations))
-        raise QualityError.saying(count, words, f"nothing of this run is published; run {run}")
+        raise QualityError.saying(
+            count, words, f"nothing of this run is published{readers and f': {readers}'}; run {run}"
+        )
 
 
 def _record(run: RunDirectory, validated: Validated, commit: Commit) -> Publication:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 from pathlib import Path
@@ -184,3 +185,10 @@ def parsed_manifest(content: bytes, where: str) -> VersionManifest | None:
         return VersionManifest.from_sealed(content, where)
     except DocumentError:
         return None
+
+
+def shown_since(job: Job) -> dt.datetime | None:
+    """When the version was made that readers of a day's folder see; None if there is none."""
+    folder = Path(published_path(job))
+    shown = manifest_of(folder) is not None
+    return dt.datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, dt.UTC) if shown else None

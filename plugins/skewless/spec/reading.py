@@ -113,7 +113,7 @@ def _text_of(path: str | Path) -> str:
         with Path(path).open(encoding="utf-8") as opened:
             return opened.read(LONGEST_TEXT + 1)
     except (OSError, ValueError) as err:  # a ValueError is text that is no UTF-8, or a path with NUL
-        reason = getattr(err, "strerror", None) or type(err).__name__
+        reason = getattr(err, "strerror", None) or "it is no text in UTF-8"
         raise SpecError.saying(f"spec {path}", f"the file cannot be read ({reason})", "check the path") from None
 
 
@@ -263,7 +263,8 @@ _SENTENCES = (
     (r"found character (?P<sign>'.+') that.*", "a value cannot begin with {sign}", "quote it"),
     (r"mapping values are not allowed here", "a ':' is not allowed here", "quote the value, or check the indentation"),
     (r"expected the node content, but found (?P<sign>'.+')", "a value is missing before {sign}", ""),
-    (r"expected (?P<signs>.+), but got .*", "{signs} is missing", "close the list or the mapping"),
+    (r"expected (?P<signs>.+), but got .*", "{signs} is missing", "close the list or the mapping, or quote a {date}"),
+    (r"expected alphabetic or numeric.*", "a value cannot begin with '*' or '&'", "quote it"),
     (r"expected <block end>, but found .*", "the indentation does not fit the lines before", ""),
     (r"found unexpected end of stream", "a quoted text does not end", "close the quotes"),
     (r"could not find expected ':'", "a ':' is missing", "write 'field: value'"),

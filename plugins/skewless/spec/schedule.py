@@ -100,7 +100,8 @@ class Schedule(Frozen):
         try:
             ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):  # an OSError is a folder of zones, or too long a name
-            like = get_close_matches(zone, available_timezones(), n=1) or ["Europe/Zurich"]
+            cities = (one for one in available_timezones() if "/" in one)
+            like = get_close_matches(zone, cities, n=1) or ["Europe/Zurich"]
             raise ValueError(f"should be an IANA time zone like {like[0]!r}") from None
         return zone
 
@@ -163,9 +164,11 @@ def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
 def cron_fault(expression: str) -> str:
     """What is wrong with a cron expression; "" if Airflow takes it and such a moment ever comes.
 
-    >>> cron_fault("0 0 30 2 *")
-    'there is no such moment'
+    >>> cron_fault("0 0 30 2 *"), cron_fault("0 0 2 * * ?")
+    ('there is no such moment', 'it should have five fields: minute, hour, day, month, day of week')
     """
+    if not expression.startswith("@") and len(expression.split()) != 5:
+        return "it should have five fields: minute, hour, day, month, day of week"
     try:
         moments = croniter(_NAMES.get(expression, expression), _BEGIN)
         moments.get_next()
@@ -173,7 +176,7 @@ def cron_fault(expression: str) -> str:
     except CroniterBadDateError:
         return "there is no such moment"
     except CroniterBadCronError as err:
-        return str(err)
+        return str(err).rstrip(".") if expression[0] != "@" else "there is no such name"
     return ""
 
 

@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field
 
 from skewless.document import Frozen, unmet
 from skewless.spec.input import TABLES, FileFormat, Input
@@ -32,7 +32,7 @@ def input_of(other: str) -> dict[str, Any]:
     ({'format': 'iceberg', 'path': 'local.marts.clicks'}, 'csv', 'parquet')
     """
     kind, sign, path = other.partition(":")
-    if sign and kind in (*get_args(FileFormat), *TABLES, "catalog"):
+    if sign and (kind in (*get_args(FileFormat), *TABLES, "catalog") or re.match(r"[a-z]{2,}:[^/]", other)):
         return {"format": kind, "path": path}
     ending = posixpath.splitext(other.rstrip("/"))[1].removeprefix(".")
     return {"format": ending if ending in get_args(FileFormat) else "parquet", "path": other}
@@ -41,8 +41,9 @@ def input_of(other: str) -> dict[str, Any]:
 def _meaningful(other: str) -> str:
     if other != FRESH and not is_query(other):
         try:
-            Input.model_validate(input_of(other.strip()))
-        except ValidationError:
+            path = "" if re.search(r"\sFROM\s", other, re.IGNORECASE) else other.strip()
+            Input.model_validate(input_of(path))
+        except ValueError:
             required = "a path, FORMAT:PATH as input of a spec has them, or a query that begins with SELECT"
             raise unmet(required, repr(other)[:80]) from None
     return other.strip()

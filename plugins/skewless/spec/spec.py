@@ -126,6 +126,8 @@ class JobSpec(Frozen):
     @field_validator("key", mode="before", json_schema_input_type=_KeyInput)
     @classmethod
     def _one_key(cls, key: Any) -> Any:
+        if isinstance(key, bool | int | float):
+            raise unmet("the name of a column, in quotes, or a list of names", shortened(key))
         return (key,) if isinstance(key, str) else key
 
     @model_validator(mode="after")

@@ -250,9 +250,10 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         if self.step == QUALITY_STEP:
             from skewless.documents.quality import QualityReport
             from skewless.publication.publish import require_passed
+            from skewless_lake.publication import readers_have
 
             report = run.committed_document(commit, QUALITY_REPORT, QualityReport)
-            require_passed(run, report)
+            require_passed(run, report, readers_have(run.job()))
             for sentence in report.bands.left if report.bands else ():
                 log.warning(sentence)
         log.info("committed", attempt=commit.attempt, files=len(commit.files), **commit.counts)

@@ -35,7 +35,7 @@ key: {key}  # of several columns: [{key}, {another}]
 
 # The columns of the result; docs/spec.md of Skewless tells the form, docs/aggregates.md all functions.
 aggregates:
-{aggregates}
+{aggregates}{left_out}
 
 # What must hold of the result, or nothing is published: expectations of Great Expectations, by their names.
 quality:
@@ -104,6 +104,7 @@ def spec_text(profile: Profile, name: str, output: dict[str, Any]) -> str:
         key=_flow(key.name),
         another=_flow(others[0].name) if others else "another_column",
         aggregates="\n".join(_aggregates(profile, key)),
+        left_out="".join(f"\n{line}"[:200] for line in _left_out(profile, key)),
         output=_flow(output),
     )
 
@@ -138,6 +139,28 @@ def _aggregates(profile: Profile, key: Column) -> Iterator[str]:
             name += "_2"
         names.add(name)
         yield f"  {name}: {_flow({'function': function, 'column': column})}{comment}"
+
+
+#: What takes a column of a kind that no aggregate is written of, by how the kind begins.
+_TAKEN_BY = {
+    "map<": "map: {{select: [\"{0}['NAME'] AS name\"]}} takes one of its values",
+    "array<": "map: {{select: ['explode({0}) AS item']}} makes a row of each item",
+    "": "a further key, or a column of max_by or collect_set",
+}
+
+
+def _left_out(profile: Profile, key: Column) -> Iterator[str]:
+    """The columns that no aggregate is of, each with what would take it."""
+    lines = list(profile.unread)
+    for column in profile.columns:
+        if column.name == key.name or any(_calls(column, profile.rows)):
+            continue
+        name, text = _flow(column.name), next((str(one) for one in column.texts or () if one.as_py()), "")
+        way = next(way for begin, way in _TAKEN_BY.items() if column.kind.startswith(begin)).format(name)
+        if re.fullmatch(r"[-+]?\d[\d.,]*[.,]\d+", text):
+            way = f"like {text}: columns: {{{name}: 'decimal(18,2)'}}, with options: {{locale: de}} if that is German"
+        lines.append(f"{name}: {column.kind}; {way}")
+    yield from ["  # Left out:", *(f"  #   {line}" for line in lines[:_MOST_AGGREGATES])] if lines else ()
 
 
 def _calls(column: Column, rows: int) -> Iterator[tuple[str, str]]:

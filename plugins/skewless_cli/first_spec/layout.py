@@ -49,10 +49,7 @@ class Days(NamedTuple):
 
 
 def located(path: str, root: str) -> str:
-    """A path as a command has it, which starts in the current folder, as a spec has it: absolute, or below the root.
-
-    The name of a table stays as it is.
-    """
+    """A path as a command has it, which starts in the current folder, as a spec has it: absolute, or below the root."""
     if is_table_name(path):
         return path
     path = plain_path(path)

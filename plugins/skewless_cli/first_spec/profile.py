@@ -52,7 +52,8 @@ _OWN = (OWN_PREFIX, "_metadata")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 #: Names of columns that tell things apart, and are no quantities.
 _IDENTITY = re.compile(
-    r"(^|_)(id|uuid|guid|key|code|hash|token|session|user|visitor|customer|account|device|ip|email|number|zip)s?$"
+    r"(^|_)(id|uuid|guid|key|code|hash|token|session|user|visitor|customer|account|device|ip|email|number|zip|no|order"
+    r"|sku|ean|isbn|iban|phone|year|month|jahr|monat|plz|artikel|kunde|filiale|\w*(nr|nummer))s?$"
 )
 #: A text with so many different values per row is one, too.
 _VALUES_PER_ROW = 0.05
@@ -115,6 +116,7 @@ class Profile:
         fields: of the section ``input`` of a spec.
         day: a day that the input has, the last; None if its days are not told apart.
         days_by: the column by which a table has its days.
+        unread: columns that no job may read, each with why.
     """
 
     fields: dict[str, Any]
@@ -123,6 +125,7 @@ class Profile:
     listed_rows: int
     day: dt.date | None = None
     days_by: str = ""
+    unread: tuple[str, ...] = ()
 
     @property
     def key_candidates(self) -> list[Column]:
@@ -231,7 +234,9 @@ def _profile(fields: dict[str, Any], listing: Listing, outside: set[str]) -> Pro
     sample = _sample(fields, source, units, names) if units and names else None
     columns = tuple(_column(name, kinds[name], sample, constant=name in source.partition_columns) for name in names)
     listed = sum(unit.rows or 0 for unit in listing.units)
-    return Profile(fields, columns, 0 if sample is None else len(sample), listed)
+    unread = [f"{name}: another column has this name but for case, or it is Spark's" for name in sorted(confused)]
+    unread += [f"{name}: {kind}" for name, kind in kinds.items() if kind.startswith(UNSUPPORTED)]
+    return Profile(fields, columns, 0 if sample is None else len(sample), listed, unread=tuple(unread))
 
 
 def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:

@@ -8,10 +8,13 @@ import fnmatch
 import glob
 import os
 import posixpath
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import IO, TypeVar
@@ -19,7 +22,7 @@ from typing import IO, TypeVar
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from skewless.errors import InputError
+from skewless.errors import InputError, first_line
 from skewless.run.objects.location import as_written, open_location
 
 _KINDS = {
@@ -115,9 +118,9 @@ def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """
     try:
         fs, root = open_location(path)
-    except (ImportError, ValueError) as err:
+    except (ImportError, ValueError, OSError) as err:
         raise InputError(
-            "input.path", "a path that fsspec can open", f"{path} ({err})", "install what it asks for"
+            "input.path", "a path that fsspec can open", f"{path} ({first_line(err)})", "install what it asks for"
         ) from None
     return fs, root.rstrip("/")
 
@@ -132,7 +135,10 @@ def find(path: str, *, may_miss: bool = False) -> list[str]:
         InputError: there is nothing at the path, Hadoop cannot read a name, or something there is not a plain file.
     """
     fs, root = open_input(path)
-    files = _found(fs, root, path, may_miss=may_miss)
+    try:
+        files = _found(fs, root, path, may_miss=may_miss)
+    except PermissionError as err:
+        raise _unreadable(path, err) from None
     odd = next((file for file in files if ":" in posixpath.basename(file)), None)
     if odd is not None:
         # Hadoop reads "b:c.parquet" as a URI of the scheme "b".
@@ -151,9 +157,55 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str, *, may_miss: boo
         matched = [one for one in matched if not (_dotted(pattern, one) or one.endswith(_HADOOPS_MARKER))]
         files = [file for one in matched for file in _inside(fs, one) if file != one or _names(root, one)]
         if not files and not may_miss:
-            raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
+            hint = nearby(root) if local else "check the path"
+            raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", hint)
         return sorted(set(files))
     return _inside(fs, root)
+
+
+#: What other tools write for a day.
+_OTHERS_DAY = re.compile(r"yesterday|today|\$\(|%[Ymd]|yyyy|(?<![a-z])ds(?![a-z])", re.IGNORECASE)
+
+
+def nearby(path: str) -> str:
+    """What is there in place of a local path that is not, as a hint."""
+    if not path.startswith("/") or os.path.isdir(path):  # noqa: PTH112
+        return "check the path and the format"
+    parts = path.split("/")
+    at = next(at for at in range(len(parts) - 1, -1, -1) if os.path.isdir("/".join(parts[:at]) or "/"))  # noqa: PTH112
+    lacking, folder, names = parts[at], "/".join(parts[:at]) or "/", list[str]()
+    with suppress(OSError):
+        names = sorted(name for name in os.listdir(folder) if not is_hidden(name))  # noqa: PTH208
+    alike = [name for name in names if re.sub(r"[\d-]+", "0", name) == re.sub(r"[\d-]+", "0", lacking)]
+    close = get_close_matches(lacking, names, 1)
+    if _OTHERS_DAY.search(lacking):
+        hint = "write {date} for the day that a run computes, as in {date:%Y/%m/%d}"
+    elif lacking in names:
+        hint = f"{folder}/{lacking} is a file"
+    elif alike:
+        hint = f"the last one of its kind is {folder}/{alike[-1]}"
+    elif close:
+        hint = f"did you mean {'/'.join([*parts[:at], close[0], *parts[at + 1 :]])}?"
+    else:
+        hint = f"{folder} has {', '.join(names[:5] + ['and others'] * (len(names) > 5)) or 'nothing'}"
+    return hint
+
+
+#: How files begin, with what they are, and what to do about it.
+_BEGINNINGS = (
+    (b"PAR1", "a Parquet file", "set input.format: parquet"), (b"ORC", "an ORC file", "set input.format: orc"),
+    (b"PK\3\4", "an archive, as those of Excel", "save it as CSV"),
+    (b"\xd0\xcf\x11\xe0", "a workbook of Excel", "save it as CSV"), (b"Obj\1", "an Avro file", "write it as Parquet"),
+    (b"\x1f\x8b", "a gzip file without its ending", "name it .gz"),
+)  # fmt: skip
+
+
+def other_format(raw: bytes, *kinds: str) -> tuple[str, str] | None:
+    """What a file is that is of none of some formats, by how it begins, and what to do; None if nothing tells."""
+    known = [(what, hint) for sign, what, hint in _BEGINNINGS if raw.startswith(sign) and not hint.endswith(kinds)]
+    if not known and raw.isascii() and b"\0" not in raw and not raw.startswith((b"PAR1", b"ORC")):
+        known = [("a text", f"set input.format: {'json' if raw.startswith(b'{') else 'csv'}")]
+    return next((one for one in known if not one[1].endswith(kinds)), None)
 
 
 def _inside(fs: fsspec.AbstractFileSystem, root: str) -> list[str]:
@@ -253,11 +305,7 @@ _ALONE_SECONDS = 0.02
 
 
 def in_threads(call: Callable[[Given], Found], given: Iterable[Given]) -> Iterator[Found]:
-    """The result of each call, in the order of the arguments.
-
-    Raises:
-        Exception: the one of the first argument, in this order, whose call raised.
-    """
+    """The result of each call, in the order of the arguments."""
     arguments = list(given)
     began, done = time.monotonic(), 0
     while done < len(arguments) and time.monotonic() < began + max(_ALONE_SECONDS, done * _QUICK_SECONDS):

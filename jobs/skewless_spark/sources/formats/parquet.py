@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,11 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from skewless.errors import InputError
+from skewless.errors import InputError, first_line
 from skewless.run.objects.location import for_short_reads
-from skewless_lake.formats import first_line
 from skewless_spark.sources.cutting import has_wide_rows
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, by_name, spark_type_of
+from skewless_spark.sources.formats.input_files import other_format
 
 #: Codecs by pyarrow's names: those that Spark has without further jars, and what only pyarrow has. The old LZ4, which
 #: some wrote in Hadoop's frames and some without, is ``UNKNOWN`` there; Spark wants the frames.
@@ -314,7 +315,10 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str, *,
             return parquet_footer(open_parquet(opened), opened, nulls=nulls)
     except (pa.ArrowException, OSError, KeyError, IndexError) as err:
         reason = first_line(err)
-        raise InputError(f"input file {path}", f"a readable {name} file", reason, "remove or rewrite it") from None
+        hint = "remove or rewrite it"
+        with suppress(OSError), for_short_reads(fs, file) as opened:
+            hint = "it is {}: {}".format(*(other_format(opened.read(64), kind) or ("", hint))).removeprefix("it is : ")
+        raise InputError(f"input file {path}", f"a readable {name} file", reason, hint) from None
 
 
 class FieldIds(NamedTuple):

@@ -17,14 +17,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.documents.job import PinnedTable
-from skewless.errors import InputError
+from skewless.errors import InputError, first_line
 from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.delta.delta_tables import patience
 from skewless_lake.delta.log import Actions, commits, said_in
-from skewless_lake.formats import first_line
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
+from skewless_spark.sources.formats.input_files import nearby
 from skewless_spark.sources.lake.snapshot import (
     VECTOR,
     Commit,
@@ -200,7 +200,7 @@ def _opened(location: str, version: int | None, at: str) -> DeltaTable:
     try:
         return DeltaTable(location, version=version, storage_options=patience(location))
     except TableNotFoundError:
-        raise InputError(at, "a Delta table", "none at this place", "check the path") from None
+        raise InputError(at, "a Delta table", "none at this place", nearby(location)) from None
     except (DeltaError, OSError, ValueError) as err:
         required = "a Delta table that deltalake can open" if version is None else f"the version {version}"
         # deltalake has one error for a store that does not answer and for a log that is broken or was cleaned.

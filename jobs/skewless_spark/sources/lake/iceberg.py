@@ -20,15 +20,14 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
-from pyiceberg.types import BinaryType, FixedType, NestedField
+from pyiceberg.types import BinaryType, FixedType
 
 from skewless.documents.job import PinnedTable
-from skewless.errors import InputError
+from skewless.errors import InputError, first_line
 from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.formats import first_line
 from skewless_spark.sources.formats.parquet import ids_within
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 from skewless_spark.sources.lake.table_inputs import Condition, Conditions
@@ -185,15 +184,11 @@ def _columns(schema: Schema) -> tuple[TableColumn, ...]:
             field_id=one.field_id,
             ids=ids_within(fields.field(one.name).type),
             required=one.required or one.initial_default is not None,
-            default=_default(one),
+            # Of rows that are older than the column; no text has bytes.
+            default=None if isinstance(one.initial_default, bytes | UUID) else text_of(one.initial_default),
         )
         for one in schema.fields
     )
-
-
-def _default(column: NestedField) -> str | None:
-    """The value of rows that are older than a column; None for null, and for bytes, which no text has."""
-    return None if isinstance(column.initial_default, bytes | UUID) else text_of(column.initial_default)
 
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:

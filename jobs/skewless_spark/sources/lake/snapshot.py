@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from skewless.documents.job import PinnedTable, Unit
-from skewless.errors import InputError
+from skewless.errors import InputError, first_line
 from skewless.run.objects.location import open_location
-from skewless_lake.formats import first_line
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, spark_type_of
 from skewless_spark.sources.formats.parquet import open_parquet
 

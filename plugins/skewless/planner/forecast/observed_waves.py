@@ -47,11 +47,7 @@ class WaveCounts:
 
     @classmethod
     def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> WaveCounts:
-        """Recover the counts from the reports of all stages, on their own ring or (``Histogram.on_ring``) on another.
-
-        Raises:
-            PlanError: a wave has not been admitted yet, or the reports are not of one run.
-        """
+        """Recover the counts from the reports of all stages, on their own ring or (``Histogram.on_ring``) another."""
         _refuse_unfinished(job, reports)
         if ring_slots is not None:
             reports = [one.model_copy(update={"histogram": one.histogram.on_ring(ring_slots)}) for one in reports]

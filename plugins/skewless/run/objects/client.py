@@ -111,7 +111,9 @@ def answered(path: str = "") -> Iterator[None]:
     except (PermissionDeniedError, UnauthenticatedError, PermissionError) as err:
         raise PermissionError(errno.EACCES, f"the store does not let us in: {_reason(err)}") from None
     except BaseError as err:
-        raise OSError(errno.EIO, _reason(err)) from None
+        if re.search(r"answered 40[13]\b", reason := _reason(err)):
+            raise PermissionError(errno.EACCES, f"the store does not let us in: {reason}") from None
+        raise OSError(errno.EIO, reason) from None
 
 
 def _reason(err: Exception) -> str:
