@@ -218,3 +218,9 @@ def test_jobs_are_found_by_name_and_by_state(clients: dict[str, TestClient]) -> 
         rows = admin.get(f"/skewless/?{ask}").text.partition("<tbody>")[2]
         assert (f">{DAG}</a>" in rows, f">{FORBIDDEN_DAG}</a>" in rows) == found
     assert EVIL not in admin.get("/skewless/", params={"find": EVIL}).text
+
+
+def test_a_job_runs_while_any_of_its_runs_goes_on(clients: dict[str, TestClient]) -> None:
+    Moments(run_location(f"{DAG}+later", "by_hand"), synthetic_run()).prepare()  # after the run that is queued
+    jobs = clients["admin"].get("/skewless/api/v1/dags").json()["dags"]
+    assert [(one["last"]["run_id"], one["running"]) for one in jobs if one["group"] == "later"] == [("by_hand", True)]
