@@ -190,6 +190,7 @@ def test_columns_and_types_that_differ_are_told(tmp_path: Path, theirs: pd.DataF
     assert report["columns"] == {"n": 0, "mean": 0}
     text = compare(written(tmp_path, frame)).stdout
     assert "latest: string in the other result, date here, which cannot be compared" in text
+    assert ", 0 differ, 2 columns lacking or of another type" in text
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ from skewless.documents.job import Unit
 from skewless.errors import InputError
 from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import RoutingPlan
+from skewless.spec.spec import JobSpec
 from skewless_spark.sources.lake.snapshot import VECTOR, deleted_of_unit, deleted_positions, packed, unpacked
 from skewless_spark.stage.measured_stage import task_loads
+from skewless_spark.windows.found import sees_order
 from tests.unit import synthetic
 
 # Loads of tasks, from the sums of their counts.
@@ -82,3 +84,16 @@ def test_deleted_rows_are_those_of_the_file_each_once_and_counted_from_the_unit(
     assert deleted_positions(data, [], {}).dtype == np.int64
     with pytest.raises(InputError, match=r"delete file .*gone.parquet: expected the deleted rows of /lake/a.parquet"):
         deleted_positions(data, [str(tmp_path / "gone.parquet")], {})
+
+
+def test_rows_are_seen_in_order_if_one_of_the_aggregates_asks_for_it() -> None:
+    spec = synthetic.spec()
+    calls = {
+        "n": {"function": "count"}, "visits": {"function": "sessions", "column": "at", "gap": 60.0},
+        "middle": {"function": "exact_median", "column": "at"},
+    }  # fmt: skip
+    asked = [
+        sees_order(JobSpec.model_validate({**spec.model_dump(), "aggregates": {name: calls[name] for name in names}}))
+        for names in (["n"], ["n", "visits"], ["middle", "n"])
+    ]
+    assert asked == [False, True, True]

@@ -76,6 +76,12 @@ def test_the_conclusion_is_plain(splittable: bool, makespan: float, conclusion: 
         )
 
 
+@pytest.mark.parametrize(("makespan", "predicted", "gap"), [(1500, False, 0.2), (1500, True, 0.2), (1000, True, -0.2)])
+def test_a_gap_is_the_part_by_which_a_makespan_is_above_its_bound(makespan: int, predicted: bool, gap: float) -> None:
+    keys = Keys(10_000, None, splittable=True)
+    assert certify(keys, 8, makespan, predicted=predicted).gap == pytest.approx(gap)
+
+
 def test_more_tasks_do_not_help_below_the_heaviest_key_although_others_meet() -> None:
     weights = [100, *[51] * 10]
     certificate = certify(Keys(610, ("x", 100), splittable=False, weights=weights), 10, 102)

@@ -318,7 +318,7 @@ class Comparison(Document):
     def verdict(self) -> str:
         """All of it in a line: how many keys differ, and how many columns could not be compared."""
         untold = len(self.lacking) + len(self.types)
-        more = f", {untold:,} columns are lacking or of another type" if untold else ""
+        more = f", {counted(untold, 'column')} lacking or of another type" if untold else ""
         return f"{counted(self.keys, 'key')}, {self.differ:,} differ{more}"
 
     @property

@@ -150,10 +150,7 @@ def pieces_of(made: Sequence[Span], kept: Iterable[Span]) -> dict[Span, tuple[in
     A kept node that has a node to be made within it is no piece.
     """
     whole = [node for node in kept if not any(node[0] <= one[0] and one[1] <= node[1] for one in made)]
-    largest = [
-        one for one in made if not any(other != one and other[0] <= one[0] <= one[1] <= other[1] for other in made)
-    ]
-    pieces = (piece for one in largest for piece in cover(one, whole))
+    pieces = (piece for one in made for piece in cover(one, whole))  # nodes of one tree: they have the same ones
     return {
         (first, end): tuple(number for number, one in enumerate(made) if one[0] <= first and end <= one[1])
         for first, end in pieces
