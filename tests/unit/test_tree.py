@@ -229,7 +229,9 @@ def some_nights(folder: Path) -> Nights:
     nights = Nights(folder)
     for day in range(1, 7):
         nights.change(day, [day % 3, 7])
-        assert nights.night(day)
+        plan = nights.night(day)
+        assert plan is not None
+        assert not plan.document.passed_over, "nothing is damaged"
     return nights
 
 
