@@ -17,7 +17,7 @@ from skewless.routing.plan import RoutingPlan
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources.lake.snapshot import VECTOR, deleted_of_unit, deleted_positions, packed, unpacked
 from skewless_spark.stage.measured_stage import task_loads
-from skewless_spark.windows.found import sees_order
+from skewless_spark.windows.part_files import sees_order
 from tests.unit import synthetic
 
 # Loads of tasks, from the sums of their counts.
