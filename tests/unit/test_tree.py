@@ -87,6 +87,7 @@ def test_nodes_are_made_of_pieces_that_are_read_once(places: set[int], kept: set
 def test_nodes_that_leave_with_the_oldest_part_are_made_only_while_the_window_grows() -> None:
     nodes = list(aligned_spans(range(8)))
     assert spans_to_make(nodes, set(), grows=False) == [(2, 4), (4, 6), (6, 8), (4, 8)]
+    assert spans_to_make(list(aligned_spans(range(1, 7))), set(), grows=False) == [(1, 3), (3, 5)]
     assert spans_to_make(nodes, {(4, 8)}, grows=True) == [(0, 2), (2, 4), (4, 6), (6, 8), (0, 4), (0, 8)]
 
 
