@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
-from skewless.documents.job import Algebra, Job
+from skewless.documents.job import Algebra, Job, Source
 from skewless.documents.stage_report import EngineChoice, Histogram
 from skewless.planner.engine_choice import (
     KEYS_OF_A_TASK,
@@ -26,6 +26,7 @@ from skewless.planner.forecast.observed_waves import drift, drifted_sentence
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec import Map
+from skewless.spec.input import FileFormat
 from tests.unit import synthetic
 from tests.unit.synthetic import zipf_rows
 
@@ -181,7 +182,6 @@ def test_only_few_rows_of_a_known_price_are_combined_unseen() -> None:
     assert first_choice(small, None).engine == "combine", "in one source partition, too"
     assert not combined_unseen(large)
     assert not combined_unseen(guessed)
-    assert first_choice(guessed, None).engine == "staged", "one row may be a million behind a map"
     assert not combined_unseen(job(row_seconds=None).model_copy(update={"units": few.units}))
     assert not combined_unseen(job(**price, setup_seconds=0.01).model_copy(update={"units": few.units}))
 
@@ -233,7 +233,9 @@ SELECT, MAPPER = Map(select=("upper(k) AS k",)), Map(mapper="tokens")
         pytest.param(None, {"row_seconds": 1e-6}, ROWS, 0, "combine", id="a key that only Spark can read"),
         pytest.param(SELECT, {"row_seconds": 1e-6, "state_bytes": 10_000}, ROWS, 0, "staged", id="large states"),
         pytest.param(SELECT, {"row_seconds": 1e-6}, 100 * ROWS, 0, "staged", id="many rows"),
-        pytest.param(SELECT, {"row_seconds": 1e-6}, ROWS, ROWS, "staged", id="one file that cannot be cut"),
+        pytest.param(SELECT, {"row_seconds": 1e-6}, ROWS, ROWS, "combine", id="one file that cannot be cut"),
+        pytest.param(SELECT, {"row_seconds": 1e-6}, 8 * ROWS, 8 * ROWS, "staged", id="a large one"),
+        pytest.param(SELECT, {"row_seconds": 1e-6}, 8 * ROWS, ROWS, "combine", id="as many rows in files"),
         pytest.param(SELECT, {"row_seconds": None}, ROWS, 0, "staged", id="rows of unknown cost"),
         pytest.param(MAPPER, {"row_seconds": 1e-6}, ROWS, 0, "staged", id="a mapper in Python"),
     ],
@@ -244,6 +246,25 @@ def test_unknown_keys_are_combined_where_a_stage_would_take_longer_than_it_can_s
     frozen = job(**given)
     frozen = frozen.model_copy(update={"spec": frozen.spec.model_copy(update={"map": mapped})})
     assert choose_engine(frozen, None, rows, 32, largest).engine == engine
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "options", "engine"),
+    [
+        pytest.param("csv", "/in/a.csv", {}, "combine", id="lines"),
+        pytest.param("text", "/in/a", {"wholetext": "false"}, "combine", id="lines of text"),
+        pytest.param("csv", "/in/a.csv.GZ", {}, "staged", id="compressed"),
+        pytest.param("json", "/in/a.json", {"multiLine": "True"}, "staged", id="one document"),
+        pytest.param("parquet", "/in/a.parquet", {}, "staged", id="row groups"),
+    ],
+)
+def test_a_plain_file_of_lines_is_no_large_split_as_spark_cuts_it(
+    kind: FileFormat, path: str, options: dict[str, str], engine: str
+) -> None:
+    frozen = job(row_seconds=1e-6)
+    unit = frozen.units[0].model_copy(update={"path": path, "rows": 8 * ROWS})
+    source = Source(format=kind, options=options)
+    assert first_choice(frozen.model_copy(update={"units": (unit,), "source": source}), None).engine == engine
 
 
 def test_heavy_keys_are_placed_so_that_no_task_has_more_than_its_share_and_few_are_split() -> None:

@@ -17,12 +17,12 @@ from skewless.document import sentence_of
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, first_line
 from skewless.run.objects.location import as_written, open_location
-from skewless.spec.input import FileFormat, Input
+from skewless.spec.input import COMPRESSED, FileFormat, Input
 from skewless_spark.session.session import build_session
 from skewless_spark.sources import input_columns
 from skewless_spark.sources.cutting import cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, declared_type, fields_within, type_within
-from skewless_spark.sources.formats.input_files import COMPRESSED, FILE_COLUMNS, find, in_threads, is_hidden, open_input
+from skewless_spark.sources.formats.input_files import FILE_COLUMNS, find, in_threads, is_hidden, open_input
 from skewless_spark.sources.formats.parquet import Footer, footer_of
 from skewless_spark.sources.formats.texts import (
     SAMPLED_FILES,

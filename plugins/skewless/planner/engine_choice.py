@@ -15,13 +15,14 @@ import math
 import numpy as np
 
 from skewless.bounds import makespan
-from skewless.columns import numbers
+from skewless.columns import column, numbers
 from skewless.documents.job import Job
 from skewless.documents.stage_report import EngineChoice, Histogram
 from skewless.planner.forecast.key_sample import KeyCounts
 from skewless.planner.forecast.observed_waves import ROW_SECONDS, SENT_ROW_SECONDS, USUAL_OVERHEAD_SECONDS
 from skewless.planner.placement.head_keys import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
+from skewless.spec.input import COMPRESSED
 from skewless.spec.routing import ENGINES
 
 #: Seconds to make, write, shuffle and merge one state, without its content.
@@ -64,20 +65,19 @@ def choose_engine(
         keys = round(counts.keys_in(rows)) if counts is not None and traits.places else 0
         return EngineChoice(engine=asked, rows=rows, splits=read, keys=keys, sentence=f"{asked}, as the spec says")
     if counts is None or not counts.rows:
-        return _unseen(job, rows, splits, uneven=_uneven(job, rows, largest_split))
+        return _unseen(job, rows, splits, largest_split)
     return _weighed(job, counts, rows, splits, largest_split, named=named)
 
 
-def _unseen(job: Job, rows: int, splits: int, *, uneven: bool) -> EngineChoice:
+def _unseen(job: Job, rows: int, splits: int, largest_split: int) -> EngineChoice:
     """The engine where nothing is known of the keys: a stage that finds out, unless it takes longer than it can save.
 
-    ``combine`` makes at most one state for each row. Of a mapper in Python, neither the number of rows nor their cost
-    is known.
+    ``combine`` makes at most one state for each row, those of a split one after the other. Of a mapper in Python,
+    neither the number of rows nor their cost is known.
     """
     known = job.spec.map is None or job.spec.map.select is not None
-    seconds = rows * _state_seconds(job) / job.slots_at()
-    few = job.counted and seconds <= UNSEEN_SECONDS
-    if not known or not _cheap(job) or (uneven and not few) or seconds > FIRST_STAGE_SECONDS:
+    seconds = max(rows / job.slots_at(), largest_split) * _state_seconds(job)
+    if not known or not _cheap(job) or seconds > FIRST_STAGE_SECONDS:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
     words = f"nothing is known of the keys yet, and {rows:,} states would take {seconds:,.1f} s, less than to find out"
     return EngineChoice(engine="combine", rows=rows, splits=splits, sentence=f"combine: {words}")
@@ -109,10 +109,6 @@ def _row_seconds(job: Job) -> float:
     return math.fsum(one.row_seconds or 0.0 for one in job.algebra.values())
 
 
-def _uneven(job: Job, rows: int, largest_split: int) -> bool:
-    return largest_split > UNEVEN * max(1.0, rows / job.slots_at())
-
-
 def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split: int, *, named: bool) -> EngineChoice:
     keys = counts.keys_in(rows)
     states = min(float(rows), splits * counts.keys_in(rows / splits))
@@ -130,7 +126,8 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
         waiting = hot * rows * (_row_seconds(job) + SENT_ROW_SECONDS) * slots
         seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting + tasks
     # Where a row may cost anything, a large split may take any time.
-    uneven = _uneven(job, rows, largest_split) and None in (one.row_seconds for one in job.algebra.values())
+    uneven = largest_split > UNEVEN * max(1.0, rows / slots)
+    uneven = uneven and None in (one.row_seconds for one in job.algebra.values())
     priced = {name: value for name, value in seconds.items() if ENGINES[name].in_tasks or not uneven}
     engine = min(priced, key=lambda name: priced[name])
     if uneven:
@@ -147,8 +144,12 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
 
 
 def first_choice(job: Job, counts: KeyCounts | None, *, named: bool = True) -> EngineChoice:
-    """The engine of stage 0."""
-    largest = int(numbers(job.units, "rows").max(initial=0))
+    """The engine of stage 0. Spark cuts plain text between any two lines, and no other source partition."""
+    told = {name for name, value in job.source.options.items() if value.lower() == "true"}
+    lines = job.source.format in {"csv", "json", "text"} and not told & {"multiLine", "wholetext"}
+    rows = zip(column(job.units, "path"), numbers(job.units, "rows").tolist(), strict=True)
+    whole = [count for path, count in rows if not lines or path.lower().endswith(COMPRESSED)]
+    largest = max(whole, default=job.rows // job.combine_splits)
     return choose_engine(job, counts, job.rows, job.combine_splits, largest, named=named)
 
 

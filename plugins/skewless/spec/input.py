@@ -39,6 +39,8 @@ def refuse_large(name: object, value: object) -> None:
 
 #: Of files, and of tables: of Iceberg and Delta, of which a run reads one snapshot, and those that Spark knows.
 FileFormat = Literal["parquet", "orc", "csv", "json", "text"]
+#: The name endings of compressed texts that Spark reads, in any case.
+COMPRESSED = (".gz", ".bz2", ".zst")
 
 
 #: Options of Spark's own readers, by format (Spark 4.1, "Data Sources"): it passes over names that it does not know.

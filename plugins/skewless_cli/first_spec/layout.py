@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from skewless.errors import InputError
 from skewless.run.objects.location import as_written, plain_path
-from skewless_spark.sources.formats.input_files import COMPRESSED, find, open_file, open_input
+from skewless.spec.input import COMPRESSED
+from skewless_spark.sources.formats.input_files import find, open_file, open_input
 from skewless_spark.sources.formats.texts import decoded, readable
 
 #: Bytes of a file by which its format, its delimiter and the types of its columns are told.

@@ -106,10 +106,6 @@ def _unreadable(path: str, err: OSError) -> InputError:
     return InputError(f"input {path}", "a path that can be read", err.strerror or str(err), "mend its permissions")
 
 
-#: The name endings of compressed texts that Spark reads, in any case.
-COMPRESSED = (".gz", ".bz2", ".zst")
-
-
 def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """The file system of an input and the path in it.
 

@@ -21,8 +21,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, SpecError, first_line
+from skewless.spec.input import COMPRESSED
 from skewless_spark.sources.formats.column_types import EXACT
-from skewless_spark.sources.formats.input_files import COMPRESSED, open_file, other_format, quoted
+from skewless_spark.sources.formats.input_files import open_file, other_format, quoted
 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
 #: input.
