@@ -239,8 +239,11 @@ def check_airflow(catalog: str) -> Iterator[Finding]:
         yield Finding("Airflow", "absent", fact, mend)
         return
     specs = [spec for spec in _specs_of(catalog).values() if isinstance(spec, JobSpec)]
+    to_spark = [spec for spec in specs if spec.spark.on_spark_submit]
     of_specs = {
-        name for spec in specs for name in (spec.spark.conn_id or DEFAULT_CONNECTION, *spec.sharing.connections)
+        name
+        for spec in to_spark
+        for name in (spec.spark.submit.get("conn_id", DEFAULT_CONNECTION), *spec.sharing.connections)
     }
     names = sorted(of_specs or {DEFAULT_CONNECTION})
     answers = _answers_of_airflow(names)

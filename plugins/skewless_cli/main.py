@@ -110,6 +110,17 @@ def check(spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour
     say(_console(), f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, root)}")
 
 
+@app.command("package")
+def write_package(
+    into: Annotated[str, typer.Option(help="A folder or a URL that the cluster reads, such as s3://bucket/skewless.")],
+) -> None:
+    """Write what a cluster without Skewless runs steps from: an environment, a wheel, what it needs, the entry."""
+    from skewless_cli.package import package  # noqa: PLC0415  # only this command needs it
+
+    address = package(into)
+    typer.echo(f"{address}: give it to the spec as `spark: {{submit: {{package: {address}}}}}`")
+
+
 @app.command()
 def run(
     spec: Spec,

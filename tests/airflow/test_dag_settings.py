@@ -37,7 +37,7 @@ WHOLE = {
         "owner": "team-data", "tags": ["clicks", "nightly"], "retries": 5, "queue": "big",
     },
     "spark": {
-        "conn_id": "spark_east", "pool": "spark",
+        "submit": {"conn_id": "spark_east"}, "pool": "spark",
         "conf": {"spark.a": "b", "spark.n": 4, "spark.t": True, "spark.driver.memory": "3g"},
     },
 }  # fmt: skip
@@ -127,7 +127,7 @@ def test_a_published_run_that_warns_says_so_to_a_callback_and_on_its_page(
         (
             "spark",
             {"conf": {"spark.master": "yarn"}},
-            "expected no spark.master, which is the connection of spark.conn_id",
+            "expected no spark.master, which is the connection of spark.submit",
         ),
     ],
     ids=["callback", "secret-name", "secret-value", "master"],

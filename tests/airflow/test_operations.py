@@ -5,13 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from skewless.documents.step_documents import Failure
@@ -19,7 +17,6 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.callbacks import failure_facts, report_failure, report_lateness
 from skewless_airflow.observability.links import skew_page
 from skewless_airflow.run_store import prune_runs, run_location
-from skewless_airflow.runners.submit import stop_tree
 from tests.airflow.recorded_run import record, validate
 from tests.airflow_setting import PROJECT
 from tests.packages import dependencies_alone
@@ -77,30 +74,6 @@ def test_pruning_says_what_it_does_and_a_dry_run_does_nothing(
     told = capsys.readouterr().out
     assert "warm start" in told
     assert "dry run: remove" in told
-
-
-_STUBBORN = """
-import signal, subprocess, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if len(sys.argv) > 1:
-    child = subprocess.Popen([sys.executable, __file__])
-print("up", flush=True)
-time.sleep(600)
-"""
-
-
-def test_stopping_takes_what_was_started_too_and_what_does_not_listen(tmp_path: Path) -> None:
-    script = tmp_path / "stubborn.py"
-    script.write_text(_STUBBORN)
-    with subprocess.Popen([sys.executable, str(script), "parent"], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        for _ in range(2):
-            assert parent.stdout.readline() == b"up\n"
-        (child,) = psutil.Process(parent.pid).children()
-        assert stop_tree(parent.pid, grace_seconds=0.2) == 2
-        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
-        assert parent.wait(timeout=5) == -signal.SIGKILL, "its exit code is left to whoever started it"
-    assert stop_tree(parent.pid) == 0
 
 
 # Airflow's own loader over our plugins folder and over the entry point of the installed package.

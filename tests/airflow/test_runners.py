@@ -8,31 +8,25 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk import DAG, Context
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
-from skewless_airflow.run_store import spark_entry
 from skewless_airflow.runners import StepRunner, runner_of
 from skewless_airflow.runners.on_one_machine import DriverStep
 from skewless_airflow.runners.process_session import Session, ask, begin, end
-from skewless_airflow.runners.submit import ClusterStep, SubmittedStep
+from skewless_airflow.runners.submit import SubmittedStep
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC
 from tests.processes import until
-from tests.stand_in_yarn import Application, stand_in_yarn
-from tests.tiers import mostly_long
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -86,188 +80,11 @@ def test_a_step_whose_settings_are_its_own_has_a_process_of_its_own(
     assert (tmp_path / "after").exists()
 
 
-RM = "yarn_resourcemanager_webapp_address"
-CLIENT = "the deploy mode client, because Spark runs drivers in Python only on YARN and Kubernetes"
-FOLLOWED = "by which drivers on the cluster are followed, but got none"
-
-
-@pytest.mark.parametrize(
-    ("host", "extra", "sentence"),
-    [
-        pytest.param("spark://m:7077", {}, f"spark_default: expected {CLIENT}, but got 'cluster' for", id="standalone"),
-        pytest.param("local[2]", {}, f"spark_default: expected {CLIENT}, but got 'cluster' for", id="this machine"),
-        pytest.param("yarn", {}, f"spark_default, extra: expected {RM}, {FOLLOWED}; write", id="YARN"),
-        pytest.param("k8s://https://k", {}, f"spark_default, extra: expected namespace, {FOLLOWED}; name", id="k8s"),
-    ],
-)
-def test_a_driver_on_a_cluster_that_cannot_have_it_or_be_asked_for_it_is_refused(
-    monkeypatch: pytest.MonkeyPatch, host: str, extra: dict[str, str], sentence: str
-) -> None:
-    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
-    connect(monkeypatch, host, **{"deploy-mode": "cluster"}, **extra)
-    with pytest.raises(SpecError, match=re.escape(sentence)):
+@pytest.mark.parametrize("host", ["spark://m:7077", "local[2]", "yarn"])
+def test_a_driver_on_a_cluster_is_asked_for_by_the_spec(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    connect(monkeypatch, host, **{"deploy-mode": "cluster"})
+    with pytest.raises(SpecError, match=re.escape(f"expected the deploy mode client, but got 'cluster' for {host}; ")):
         chosen()
-
-
-@pytest.mark.skipif(find_spec("airflow.providers.cncf") is not None, reason="it is installed here")
-def test_a_master_on_kubernetes_without_its_provider_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, "k8s://https://k:6443", namespace="night")
-    with pytest.raises(SpecError, match=r"got none; pip install apache-airflow-providers-cncf-kubernetes\.$"):
-        chosen()
-
-
-#: What ships our code to machines of YARN, which have none of it; on Kubernetes it is in the image.
-SHIPPED = {"archives": "hdfs:///envs/skewless.tar.gz#environment", "py_files": "hdfs:///envs/aggregates.zip"}
-PYTHON = {"spark.yarn.appMasterEnv.PYSPARK_PYTHON": "./environment/bin/python"}
-IMAGE = {"spark.kubernetes.container.image": "registry/skewless:1"}
-ON_YARN = """
-    --master yarn --conf spark.driver.memory=2g --conf spark.ui.showConsoleProgress=false
-    --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python {wait}
-    --conf spark.yarn.appMasterEnv.SKEWLESS_RUN_GROUP=night --py-files hdfs:///envs/aggregates.zip
-    --archives hdfs:///envs/skewless.tar.gz#environment --name arrow-spark --queue nightly --deploy-mode {mode}
-"""
-ON_KUBERNETES = """
-    --master k8s://https://k:6443 --conf spark.driver.memory=2g --conf spark.ui.showConsoleProgress=false
-    --conf spark.kubernetes.container.image=registry/skewless:1 {wait}
-    --conf spark.kubernetes.driverEnv.SKEWLESS_RUN_GROUP=night --conf spark.kubernetes.namespace=night
-    --name arrow-spark --deploy-mode {mode}
-"""
-#: Takes note of its arguments, as spark-submit would be given them, and says what it says of what it has submitted.
-SUBMIT = """#!/bin/sh
-printf '%s\\n' "$@" >"{noted}"
-echo 'INFO Client: Submitted application application_1700000000000_0042'
-echo 'INFO LoggingPodStatusWatcherImpl: pod name: words-stage-4f2a-driver'
-"""
-
-
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-@pytest.mark.parametrize(
-    ("host", "extra", "conf", "given", "words", "wait", "entry"),
-    [
-        pytest.param(
-            "yarn", {RM: "http://rm:8088", "queue": "nightly"}, PYTHON, SHIPPED, ON_YARN,
-            "--conf spark.yarn.submit.waitAppCompletion=false", "", id="YARN",
-        ),
-        pytest.param(
-            "k8s://https://k:6443", {"namespace": "night"}, IMAGE, {}, ON_KUBERNETES,
-            "--conf spark.kubernetes.submission.waitAppCompletion=false", "local://", id="Kubernetes",
-        ),
-    ],
-)  # fmt: skip
-def test_the_command_for_yarn_and_kubernetes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, host: str, extra: dict[str, str],
-    conf: dict[str, str], given: dict[str, str], words: str, wait: str, entry: str,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
-    monkeypatch.setenv("SKEWLESS_RUN_GROUP", "night")
-    (tmp_path / "spark-submit").write_text(SUBMIT.format(noted=tmp_path / "noted"))
-    (tmp_path / "spark-submit").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    connect(monkeypatch, host, **{"deploy-mode": mode}, **extra)
-    operator = asked(conf, **given)
-    runner = runner_of(operator.step_of(RunDirectory("/nowhere"), Context()))
-    if mode == "client":
-        assert list(runner.lines())
-        shown = words.format(wait="", mode=mode)
-        entry = ""
-        shown = re.sub(r"--conf \S+SKEWLESS_RUN_GROUP=night", "", shown)  # the driver has the task's environment
-    else:
-        operator.submit_job(Context())
-        shown = words.format(wait=wait, mode=mode)
-    noted = (tmp_path / "noted").read_text().splitlines()
-    assert noted == [*shown.split(), f"{entry}{spark_entry('pipeline.py')}", "stage", "--stage", "0"]
-    assert type(runner) is (ClusterStep if mode == "cluster" else SubmittedStep)
-
-
-class Try:
-    dag_id, run_id, task_id, id = "words", "night", "stage", "cafe0001"
-    try_number = 1
-    stats_tags: ClassVar[dict[str, str]] = {}
-    pushed: ClassVar[dict[str, str]] = {}
-
-    def xcom_push(self, key: str, value: str) -> None:
-        self.pushed[key] = value
-
-
-def test_a_step_that_is_stopped_ends_the_application_that_an_earlier_try_has_submitted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SKEWLESS_SPARK_HISTORY", "http://history:18080/history/{app_id}/jobs/")
-    with stand_in_yarn(tmp_path) as yarn:
-        connect(monkeypatch, "yarn", **{"deploy-mode": "cluster", RM: yarn.address})
-        (yarn.folder / "application_1_0001").mkdir()
-        application = Application(yarn.folder / "application_1_0001")
-        (application.folder / "exit").write_text("0")
-        operator = asked()
-        step = operator.step_of(RunDirectory("/nowhere"), Context())
-        runner = runner_of(step)
-        operator.poll_until_complete("application_1_0001", Context(ti=Try()))  # type: ignore[typeddict-item]
-        assert list(Try.pushed.values()) == ["http://history:18080/history/application_1_0001/jobs/"]
-        assert runner.stop() == 1
-        assert application.state() == ("KILLED", "KILLED")
-
-
-class Kept:
-    """Airflow's task state, in a file that outlives the process of a try."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def get(self, key: str) -> Any:
-        return self._read().get(key)
-
-    def set(self, key: str, value: Any) -> None:
-        self._file.write_text(json.dumps({**self._read(), key: value}))
-
-    def _read(self) -> dict[str, Any]:
-        return dict(json.loads(self._file.read_text())) if self._file.exists() else {}
-
-
-def follow(entry: str, kept: str, try_number: str) -> str:
-    """A try, as its task makes it; returns the name of the try that has submitted the driver."""
-    operator, ti = asked(), Try()
-    operator.application = entry
-    context = Context(ti=ti, task_state_store=Kept(Path(kept)))  # type: ignore[typeddict-item]
-    ti.try_number = int(try_number)
-    runner = runner_of(operator.step_of(RunDirectory("/nowhere"), context))
-    assert list(runner.lines()) == []
-    assert runner.failure() == ""
-    return operator._submitted_as(context)
-
-
-#: The first of them, in a process of its own. The import sets the environment of tests that run in one process.
-_LOST = """
-import os, sys
-given = dict(os.environ)
-from tests.airflow.test_runners import follow
-os.environ.update(given)
-follow(*sys.argv[1:])
-"""
-
-
-@pytest.mark.parametrize("driver", mostly_long(["has ended", "runs"], "has ended"))
-def test_a_try_after_a_lost_worker_finds_the_application_and_submits_no_second_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, driver: str
-) -> None:
-    entry, kept = str(tmp_path / "entry.py"), str(tmp_path / "kept.json")
-    Path(entry).write_text("print('skewless: done')")
-    with stand_in_yarn(tmp_path) as yarn:
-        monkeypatch.setenv("PATH", str(yarn.programs), prepend=os.pathsep)
-        connect(monkeypatch, "yarn", **{"deploy-mode": "cluster", RM: yarn.address})
-        yarn.hold()
-        lost = subprocess.Popen([sys.executable, "-c", _LOST, entry, kept, "1"])
-        until(lambda: bool(yarn.asked), "the first try to follow its driver")
-        lost.kill()
-        lost.wait()
-        if driver == "has ended":
-            yarn.release()
-            until(lambda: yarn.applications()[0].state()[0] == "FINISHED", "the driver to end")
-        else:
-            release = threading.Timer(1, yarn.release)
-            release.start()
-        assert follow(entry, kept, "2") == "stage-1-cafe0001"
-        (application,) = yarn.applications()
-        assert application.log == "skewless: done\n"
 
 
 def test_a_connection_for_spark_connect_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +134,6 @@ _UNDER_A_LOCK = 'exec 9>"$1"; flock 9; shift; "$@"'
 _BEGIN = """
 import os, sys
 from pathlib import Path
-from skewless_airflow.runners.submit import ClusterStep
 from skewless_airflow.runners.process_session import begin
 
 begun = begin(["sleep", "600"], os.environ, Path.cwd(), Path("said"))

@@ -74,7 +74,7 @@ def test_on_kill_leaves_no_process_of_a_spark_submit(operator: SkewlessSparkOper
 def test_a_step_ends_with_its_task_when_its_log_breaks(operator: SkewlessSparkOperator, tmp_path: Path) -> None:
     untellable: Any = {}  # no task instance in it, so that the link to the application cannot be made
     with pytest.raises(KeyError):
-        operator._follow(runner_of_task(operator), untellable)
-    assert runner_of_task(operator).failure()
+        operator._follow(runner := runner_of_task(operator), runner.lines(), untellable)
+    assert runner.failure()
     with pytest.raises(psutil.NoSuchProcess):
         psutil.Process(int((tmp_path / "pid").read_text()))

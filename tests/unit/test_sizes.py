@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_500,
+    "lines of the product": 45_700,
     "lines of tests": 43_500,
     "words of pages": 50_400,
     "fields of a spec": 88,

@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from skewless.documents.job import SentSpec
@@ -305,6 +306,13 @@ def _compare(run: RunDirectory, _arguments: argparse.Namespace) -> str:
         return compare_shadow(spark, run).verdict
 
 
+def _require_version(asked: str | None) -> None:
+    here = version("skewless")
+    if asked not in {None, here}:
+        hint = "install the same one on both sides, or run skewless package again"
+        raise SpecError("step", f"Skewless {asked}, as in Airflow", f"{here} where it runs", hint)
+
+
 #: What each step does, and its arguments beside those of all steps, as ``argparse`` takes them.
 STEPS: dict[str, tuple[Callable[[RunDirectory, argparse.Namespace], str], Mapping[str, Mapping[str, Any]]]] = {
     "prepare": (_prepare, {
@@ -339,12 +347,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, (step, options) in STEPS.items():
         command = commands.add_parser(name, help=step.__doc__, description=step.__doc__)
         command.add_argument("--run-dir", required=True, help="the run directory")
+        command.add_argument("--version", help="of Skewless where the step is asked for; another one is refused")
         command.add_argument("--failure-name", default="", help="write a failure to failures/NAME.json of it")
         for flag, how in options.items():
             command.add_argument(flag, **how)
     parsed = parser.parse_args(arguments)
     run = RunDirectory(parsed.run_dir, os.environ.get(RUN_GROUP, ""))
     try:
+        _require_version(parsed.version)
         say(STEPS[parsed.step][0](run, parsed))
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
         failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))

@@ -9,10 +9,12 @@ from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
 from skewless.errors import names_secret, without_secrets
-from skewless.spec.schedule import ConnectionId
 
 #: The connection of Airflow to Spark of a job that names none.
 DEFAULT_CONNECTION = "spark_default"
+SUBMIT, PACKAGE, SPARK_SUBMIT = "spark.submit", "package", "spark-submit"
+#: Who submits steps: by default a connection to Spark says how, else a module of ``skewless_airflow.runners``.
+RUNNERS = (SPARK_SUBMIT, "yarn", "livy", "emr_serverless", "databricks", "dataproc", "kubernetes")
 #: A setting within a value, as in ``-Djavax.net.ssl.trustStorePassword=x`` and ``Authorization: Bearer x``.
 _WITHIN = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s*[=:](?!//)")
 
@@ -26,9 +28,12 @@ class SparkSettings(Frozen):
     What is not given is left to the connection and to Spark.
     """
 
-    conn_id: ConnectionId | None = Field(
-        default=None, description="Connection of Airflow to Spark; by default spark_default.",
-        examples=["spark_east"],
+    submit: dict[str, Any] = Field(
+        default={}, max_length=100,
+        description="runner: who submits the steps, by default spark-submit; package: the folder that skewless package "
+        "has written for it; all else is given to the operator of Airflow's provider as its arguments.",
+        examples=[{"conn_id": "spark_east"}, {"runner": "livy", "livy_conn_id": "livy_night", "queue": "night"}],
+        json_schema_extra={"properties": {"runner": {"enum": list(RUNNERS)}, PACKAGE: {"type": "string"}}},
     )  # fmt: skip
     pool: str | None = Field(
         default=None, min_length=1, max_length=256,
@@ -42,6 +47,20 @@ class SparkSettings(Frozen):
         json_schema_extra={"additionalProperties": False},
     )  # fmt: skip
 
+    @property
+    def on_spark_submit(self) -> bool:
+        """Whether a connection to Spark says how steps are run."""
+        return bool(self.submit.get("runner", SPARK_SUBMIT) == SPARK_SUBMIT)
+
+    @field_validator("submit")
+    @classmethod
+    def _known_and_without_secrets(cls, submit: dict[str, Any]) -> dict[str, Any]:
+        service = submit.get("runner", SPARK_SUBMIT)
+        if service not in RUNNERS:
+            raise unmet(f"a runner among {', '.join(RUNNERS)}", f"{service!r}"[:80])
+        _refuse_secrets(submit)
+        return submit
+
     @field_validator("conf", mode="before", json_schema_input_type=dict[_ConfName, _Plain])
     @classmethod
     def _conf_as_text(cls, conf: Any) -> Any:
@@ -54,10 +73,7 @@ class SparkSettings(Frozen):
     @field_validator("conf")
     @classmethod
     def _without_what_is_elsewhere(cls, conf: dict[str, str]) -> dict[str, str]:
-        for name, value in conf.items():
-            named = (name, *_WITHIN.findall(value))
-            if value not in {"true", "false"} and (any(map(names_secret, named)) or without_secrets(value) != value):
-                raise unmet("no secrets: they belong into the connection", f"{name[:80]!r}")
+        _refuse_secrets(conf)
         for name in conf:
             field = _FIELD_OF.get(name) or ("left as it is, since it can change a result" if is_fixed(name) else "")
             if field:
@@ -65,11 +81,21 @@ class SparkSettings(Frozen):
         return conf
 
 
+def _refuse_secrets(value: Any, name: str = "") -> None:
+    if isinstance(value, dict):
+        for inner, of_it in value.items():
+            _refuse_secrets(of_it, inner)
+    elif isinstance(value, list):
+        for of_it in value:
+            _refuse_secrets(of_it, name)
+    elif isinstance(value, str) and value not in {"true", "false"}:
+        named = (name, *_WITHIN.findall(value))
+        if any(map(names_secret, named)) or without_secrets(value) != value:
+            raise unmet("no secrets: they belong into the connection", f"{name[:80]!r}")
+
+
 #: Settings of Spark that are fields.
-_FIELD_OF = {
-    "spark.master": "the connection of spark.conn_id",
-    "spark.submit.deployMode": "the deploy-mode of the connection of spark.conn_id",
-}
+_FIELD_OF = {"spark.master": "the connection of spark.submit", "spark.submit.deployMode": "the runner of spark.submit"}
 #: Settings of Spark that can change a result: what each session has, whatever a cluster or a connection says.
 FIXED = {
     f"spark.sql.{name}": value

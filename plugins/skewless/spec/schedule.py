@@ -180,10 +180,6 @@ def cron_fault(expression: str) -> str:
     return ""
 
 
-#: The id of a connection of Airflow, where addresses and secrets are.
-ConnectionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
-
-
 class AirflowSettings(Frozen):
     """What Airflow knows of the DAG of the job and of its tasks; `default_args` of a DAG in Python go before it."""
 

@@ -104,7 +104,7 @@ class PrepareOperator(SkewlessSparkOperator):
         self._chosen = with_options(self.spec, choice.options, f"trigger form of {self.dag_id}")
         refuse_more_waves(self._chosen, len(self.spec.routing.waves), f"trigger form of {self.dag_id}")
         # A driver on the cluster sees no file of this machine.
-        sent = not self.spec_path or self.step_of(run, context).target.on_cluster
+        sent = not self.spec_path or not self.spark.on_spark_submit
         if sent:
             from skewless.documents.job import SentSpec
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import structlog
 from airflow.configuration import conf as configuration
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.openlineage.utils.spark import (
     inject_parent_job_information_into_spark_properties,
@@ -21,7 +20,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, A
 
 from skewless.documents.step_documents import Failure, failure_document
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.folder import RUN_GROUP
 from skewless.run.step_names import (
     COMPARE,
     COMPARISON_STEP,
@@ -32,11 +30,11 @@ from skewless.run.step_names import (
     stage_step,
 )
 from skewless.spec import SparkSettings
-from skewless.spec.clusters import DEFAULT_CONNECTION
+from skewless.spec.clusters import DEFAULT_CONNECTION, SUBMIT
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
 from skewless_airflow.operators import end_with_sentence, ending
 from skewless_airflow.run_store import run_directory, spark_entry
-from skewless_airflow.runners import Step, StepRunner, Target, runner_of
+from skewless_airflow.runners import RemoteStep, Step, StepRunner, master_of, remote_of, runner_of, spark_submit_fields
 
 if TYPE_CHECKING:
     from skewless.run.directory import RunDirectory
@@ -49,9 +47,6 @@ MARK = "skewless: "
 _LAST = {one.on_spark for one in (PUBLISH, COMPARE)}
 GROUP, END = "::group::", "::endgroup::"
 CHATTER = f"{GROUP}Spark's own log"
-#: In Airflow's task state: the try that has submitted the driver on the cluster, by which it names its failure.
-_SUBMITTED_AS = "skewless_submitted_as"
-_OF_KUBERNETES = "apache-airflow-providers-cncf-kubernetes"
 #: A step's announcement of its Spark application.
 _APPLICATION = re.compile(r"^skewless: spark application (?P<id>\S+) at (?P<address>\S.*)$")
 
@@ -87,14 +82,14 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         env_vars: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        spark = spark or SparkSettings()
+        self.spark = spark = spark or SparkSettings()
         super().__init__(
             application=str(spark_entry("pipeline.py")),
             conf=dict(conf or {}),
-            conn_id=conn_id or spark.conn_id or DEFAULT_CONNECTION,
+            conn_id=conn_id or spark.submit.get("conn_id", DEFAULT_CONNECTION),
             pool=pool or spark.pool or spark_pool(),
             env_vars=dict(env_vars or {}) or None,
-            **kwargs,
+            **{**spark_submit_fields(spark), **kwargs},
         )
         #: Below ``conf``, which is a template of Airflow: what a spec says reaches Spark as it is written.
         self.settings = {
@@ -111,19 +106,26 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         """Run the step, then verify its commit."""
         push_links(context)
+        self._run_step(context, lambda runner: runner.lines())
+
+    def resume(self, context: Context, event: Any = None, **kept: Any) -> None:
+        """Go on after a trigger, then verify the step's commit."""
+        self._run_step(context, lambda runner: cast("RemoteStep", runner).resumed(event, **kept))
+
+    def _run_step(self, context: Context, lines: Callable[[StepRunner], Iterator[str]]) -> None:
         try_name = _try_name(context)
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
         with end_with_sentence(context, self.group):
             run = run_directory(context["dag_run"], self.group)
             self.application_args = [
-                *(self.spark_step, "--run-dir", str(run), "--failure-name", try_name),
+                *(self.spark_step, "--run-dir", str(run), "--version", version("skewless"), "--failure-name", try_name),
                 *self.arguments(context, run),
             ]
-            self._runner = runner_of(self.step_of(run, context))
+            self._runner = remote_of(self, run, context) or runner_of(self.step_of(run, context))
             try:
-                self._follow(self._runner, context)
+                self._follow(self._runner, lines(self._runner), context)
             except AirflowException as err:
-                document = failure_document(self._submitted_as(context) or try_name)
+                document = failure_document(self._runner.attempt or try_name)
                 if not run.exists(document):
                     raise AirflowException(f"{err}: it was killed, or it never started; see the log above") from None
                 failure = run.read(document, Failure)
@@ -144,69 +146,31 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         if self._openlineage_inject_transport_info:
             self.conf = inject_transport_information_into_spark_properties(self.conf, context)
         try:
-            target = self._target()
+            connection = BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             hint = f"create it: airflow connections add {self._conn_id} --conn-type spark --conn-host MASTER"
             raise SpecError(f"connection {self._conn_id}", "a connection to Spark", "none", hint) from None
-        if target.on_cluster:
-            self._yarn_track_via_rm_api, self._track_driver_via_k8s_api = target.on_yarn, target.on_kubernetes
-            if group := os.environ.get(RUN_GROUP):
-                self.env_vars = {RUN_GROUP: group, **(self.env_vars or {})}
         self._hook = self._get_hook()
         return Step(
             entry=self.application,
             arguments=tuple(self.application_args or ()),
             run_dir=str(run),
             dag_id=self.dag_id,
-            target=target,
+            conn_id=self._conn_id,
+            master=master_of(connection),
+            deploy_mode=self._deploy_mode or connection.extra_dejson.get("deploy-mode") or "",
             conf=self.conf or {},
             variables=self.env_vars or {},
             follow_ups=bool(self.post_submit_commands),
             hook=self._hook,
             last=self.step in _LAST and self.step == last_step_of(run.job().spec).on_spark,
-            follow=partial(self.execute_resumable, context),
-            cancel=super().on_kill,
         )
 
-    def _target(self) -> Target:
-        return Target.of(BaseHook.get_connection(self._conn_id), self._deploy_mode, self.conf or {})
-
-    def _get_hook(self) -> SparkSubmitHook:
-        try:
-            return super()._get_hook()
-        except NameError:  # its guard asks for what it could not import
-            required = f"{_OF_KUBERNETES}, of which Spark's provider asks for a master k8s://"
-            raise SpecError(f"connection {self._conn_id}", required, "none", f"pip install {_OF_KUBERNETES}") from None
-
-    def submit_job(self, context: Context) -> str | None:
-        """Submit a driver to the cluster: by the provider, which keeps its id for the next try."""
-        if (kept := _task_state(context)) is not None:
-            kept.set(_SUBMITTED_AS, _try_name(context))
-        if self._target().on_kubernetes:
-            self.application = f"local://{self.application}"  # of the driver's image
-        try:
-            return super().submit_job(context)
-        finally:  # the provider leaves the pipe from spark-submit open
-            if self._hook and (process := self._hook._submit_sp):  # noqa: SLF001
-                process.stdout.close()
-
-    def poll_until_complete(self, external_id: Any, context: Context) -> None:
-        """Follow a driver on the cluster; a step that is stopped ends it, also if an earlier try has submitted it."""
-        if self._hook and self._target().on_yarn:
-            self._hook._yarn_application_id = external_id  # noqa: SLF001
-            self._link(Application(external_id, ""), context)
-        super().poll_until_complete(external_id, context)
-
-    @staticmethod
-    def _submitted_as(context: Context) -> str:
-        kept = _task_state(context)
-        return "" if kept is None else str(kept.get(_SUBMITTED_AS) or "")
-
-    def _follow(self, runner: StepRunner, context: Context) -> None:
+    def _follow(self, runner: StepRunner, lines: Iterable[str], context: Context) -> None:
         log.info("%sRun step %s", GROUP, self.spark_step)
         try:
             log.info(END)
-            for line in folded(self._heard(runner.lines(), context)):
+            for line in folded(self._heard(lines, context)):
                 log.info(line)
             failure = runner.failure()
         finally:
@@ -301,11 +265,6 @@ def spark_pool() -> str:
     return os.environ.get("SKEWLESS_POOL") or configuration.get("skewless", "pool", fallback="") or "default_pool"
 
 
-def _task_state(context: Context) -> Any:
-    """What Airflow keeps from one try of a task to the next; None before Airflow 3.3, which has no such store."""
-    return context.get("task_state_store")
-
-
 def _try_name(context: Context) -> str:
     """A name that no other try has, not even after the metadata database was made anew and numbers start again."""
     ti = context["ti"]
@@ -326,7 +285,9 @@ class ShareStageOperator(SkewlessSparkOperator):
     def __init__(
         self, *, stage: int, further: bool, spark: SparkSettings, conn_id: str | None = None, **kwargs: Any
     ) -> None:
-        conn_id = conn_id or spark.conn_id or DEFAULT_CONNECTION
+        if not spark.on_spark_submit:
+            raise SpecError("sharing.connections", "steps by spark-submit", f"{SUBMIT}: {spark.submit}")
+        conn_id = conn_id or spark.submit.get("conn_id", DEFAULT_CONNECTION)
         super().__init__(
             spark=spark,
             spark_step="share",

@@ -1,22 +1,28 @@
-"""Who runs a Spark step: a module for each way, of which the step's Airflow connection chooses one."""
+"""Who runs a Spark step: a module for each way, which the spec's ``spark.submit`` names, or the Airflow connection."""
 
 from __future__ import annotations
 
 from skewless.errors import SpecError
+from skewless.spec.clusters import SUBMIT
 from skewless_airflow.runners import on_one_machine as warm_driver
-from skewless_airflow.runners import submit
-from skewless_airflow.runners.step import Step, StepRunner, Target
+from skewless_airflow.runners.remote import RemoteStep, remote_of, spark_submit_fields
+from skewless_airflow.runners.step import Step, StepRunner, master_of
+from skewless_airflow.runners.submit import SubmittedStep
 
-__all__ = ["Step", "StepRunner", "Target", "runner_of"]
+__all__ = ["RemoteStep", "Step", "StepRunner", "master_of", "remote_of", "runner_of", "spark_submit_fields"]
 
 
 def runner_of(step: Step) -> StepRunner:
-    """The runner of a step.
+    """The runner of a step that a connection to Spark is for.
 
     Raises:
-        SpecError: its connection is for Spark Connect, or has a deploy mode that cannot be.
+        SpecError: its connection is for Spark Connect, or has drivers run on a cluster.
     """
-    if step.target.master.startswith("spark_connect:"):
+    where = f"connection {step.conn_id}"
+    if step.master.startswith("spark_connect:"):
         hint = "make its type spark, and its host the master of the cluster, or local[*]"
-        raise SpecError(step.target.where, "the type spark, by which steps are submitted", "spark_connect", hint)
-    return (None if step.target.on_cluster else warm_driver.runner_of(step)) or submit.runner_of(step)
+        raise SpecError(where, "the type spark, by which steps are submitted", "spark_connect", hint)
+    if step.deploy_mode == "cluster":
+        hint = f"leave it out, or write {SUBMIT}: {{runner: yarn}}, or kubernetes, in the spec"
+        raise SpecError(where, "the deploy mode client", f"'cluster' for {step.master}", hint)
+    return warm_driver.runner_of(step) or SubmittedStep(step)

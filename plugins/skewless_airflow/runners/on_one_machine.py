@@ -57,7 +57,7 @@ _CHUNK = 1 << 20
 
 def runner_of(step: Step) -> DriverStep | None:
     """The runner of a step whose Spark is on this machine: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
-    if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not step.target.master.startswith("local"):
+    if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not step.master.startswith("local"):
         return None
     if step.follow_ups or any(name.startswith(_NAMES_THE_TASK) for name in step.conf):
         return None
@@ -66,7 +66,7 @@ def runner_of(step: Step) -> DriverStep | None:
     submit[submit.index("--name") + 1] = step.dag_id  # the driver's, for all of its steps
     # Neither its UI nor its block manager asks for a password.
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **step.variables}
-    settings = DriverSettings(step.run_dir, tuple(submit), environment, step.target.conn_id)
+    settings = DriverSettings(step.run_dir, tuple(submit), environment, step.conn_id)
     return DriverStep(step.arguments, settings, last=step.last)
 
 
@@ -108,6 +108,8 @@ class DriverSettings:
 
 class DriverStep:
     """A step that the warm driver of its run executes; after the last one of the run the driver ends."""
+
+    attempt = ""
 
     def __init__(self, arguments: Sequence[str], settings: DriverSettings, *, last: bool) -> None:
         self._settings = settings

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import Connection
 
-#: Where a connection names the server that knows of YARN's applications.
-YARN_SERVER = "yarn_resourcemanager_webapp_address"
 
-
-@dataclass(frozen=True)
-class Target:
-    """Where a step's connection has it run.
-
-    Attributes:
-        master: Spark's, as the provider reads it from the connection.
-        on_cluster: whether the driver is to run on a machine of the cluster.
-        yarn_server: what is asked for YARN's applications.
-    """
-
-    conn_id: str
-    master: str
-    on_cluster: bool
-    namespace: str
-    yarn_server: str
-
-    @classmethod
-    def of(cls, connection: Connection, deploy_mode: str | None, conf: Mapping[str, str]) -> Target:
-        """What a connection says, and the settings of a task beside it."""
-        host, port, extra = connection.host or "", connection.port, connection.extra_dejson
-        named = connection.conn_type == "spark" and host and ("://" in host or not port)
-        master = (host if named else f"{connection.conn_type}://{host}") + (f":{port}" if port else "")
-        mode = deploy_mode or extra.get("deploy-mode")
-        namespace = conf.get("spark.kubernetes.namespace") or extra.get("namespace") or ""
-        return cls(connection.conn_id, master, mode == "cluster", namespace, extra.get(YARN_SERVER) or "")
-
-    @property
-    def on_yarn(self) -> bool:
-        """Whether the cluster is one of YARN."""
-        return "yarn" in self.master
-
-    @property
-    def on_kubernetes(self) -> bool:
-        """Whether the cluster is one of Kubernetes."""
-        return "k8s" in self.master
-
-    @property
-    def where(self) -> str:
-        """The connection, for an error."""
-        return f"connection {self.conn_id}"
+def master_of(connection: Connection) -> str:
+    """Spark's master, as the provider reads it from a connection."""
+    host, port = connection.host or "", connection.port
+    named = connection.conn_type == "spark" and host and ("://" in host or not port)
+    return (host if named else f"{connection.conn_type}://{host}") + (f":{port}" if port else "")
 
 
 @dataclass(frozen=True)
@@ -60,25 +22,26 @@ class Step:
     """A Spark step that a task asks for: the file that runs steps, and its arguments; the first names the step.
 
     Attributes:
+        deploy_mode: as the task or the connection has it; empty if neither says.
+        conf: Spark's settings.
         variables: of the environment, beside those of the task.
         follow_ups: whether the task has commands that are run after it.
         hook: the task's connection, with all settings of the task; it can build the command for spark-submit.
         last: whether the run has no Spark step after this one.
-        follow: has the provider submit the step, or find what an earlier try has submitted, and wait for its end.
     """
 
     entry: str
     arguments: tuple[str, ...]
     run_dir: str
     dag_id: str
-    target: Target
+    conn_id: str
+    master: str
+    deploy_mode: str
     conf: Mapping[str, str]
     variables: Mapping[str, str]
     follow_ups: bool
     hook: SparkSubmitHook
     last: bool
-    follow: Callable[[], object]
-    cancel: Callable[[], object]
 
     def command(self) -> list[str]:
         """The words of spark-submit; the last ones are the entry and the arguments."""
@@ -90,7 +53,13 @@ class Step:
 
 
 class StepRunner(Protocol):
-    """A step that is run: started, followed, ended with its task."""
+    """A step that is run: started, followed, ended with its task.
+
+    Attributes:
+        attempt: by which the step names its failure, if not by its task's try.
+    """
+
+    attempt: str
 
     def lines(self) -> Iterator[str]:
         """Start the step; what it says, line by line, until it ends."""

@@ -1,0 +1,60 @@
+"""A step by Livy: a batch, whose name is unique while the server remembers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.triggers.base import BaseTrigger
+
+from skewless_airflow.runners.remote import Application, EndedError
+
+OPERATOR = "airflow.providers.apache.livy.operators.livy:LivyOperator"
+#: Its trigger says the same of a batch that failed and of a server that did not answer.
+SURE = False
+_PAGE = 100
+
+
+def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
+    """Without an interval the operator submits, and leaves the waiting to us."""
+    fields.pop("polling_interval", None)
+    archives, python = app.archive("spark.yarn.appMasterEnv.PYSPARK_PYTHON", "spark.executorEnv.PYSPARK_PYTHON")
+    return {
+        "file": app.entry, "args": list(app.arguments), "conf": {**python, **app.conf}, "name": app.name,
+        "archives": [*fields.pop("archives", ()), *archives], "polling_interval": 0, "deferrable": False,
+    }  # fmt: skip
+
+
+def begin(operator: Any, app: Application, fields: Mapping[str, Any], context: Context) -> BaseTrigger:
+    """Post the batch, unless there is one of its name."""
+    from airflow.providers.apache.livy.triggers.livy import LivyTrigger
+
+    batch = _batch_of(operator.hook, app.name)
+    if batch is not None and batch["state"] in {state.value for state in operator.hook.TERMINAL_STATES}:
+        raise EndedError
+    return LivyTrigger(
+        batch_id=operator.execute(context) if batch is None else batch["id"],
+        spark_params=operator.spark_params,
+        livy_conn_id=fields.get("livy_conn_id", "livy_default"),
+        polling_interval=fields.get("polling_interval", 10),
+        extra_options=fields.get("extra_options"),
+        extra_headers=fields.get("extra_headers"),
+        execution_timeout=operator.execution_timeout,
+        endpoint_prefix=fields.get("livy_endpoint_prefix"),
+    )
+
+
+def _batch_of(hook: Any, name: str) -> dict[str, Any] | None:
+    """The newest batch of a name that the server remembers."""
+    found, start = None, 0
+    while True:
+        answer = hook.run_method(
+            f"{hook.endpoint_prefix}/batches?from={start}&size={_PAGE}", headers=hook.extra_headers
+        )
+        answer.raise_for_status()
+        batches = answer.json()["sessions"]
+        found = next((batch for batch in reversed(batches) if batch.get("name") == name), found)
+        if len(batches) < _PAGE:
+            return found
+        start += _PAGE
