@@ -11,15 +11,15 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
 from typing import Any
 
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.publication.folder_output import standing_by
+from skewless.publication.folder_output import in_a_sentence, standing_by
 from skewless.publication.publish import Commit, Standing, Turns, copied, overtaken_by, require_mine, unpublished
 from skewless.publication.records import (
     MANIFEST,
@@ -69,16 +69,9 @@ class BucketOutput:
         #: All attempts of a run have the same names: two of them write the same bytes.
         self._version = f"{self.job.turn}-{self.me.job[:12]}"
 
-    @contextmanager
-    def plainly(self) -> Iterator[None]:
+    def plainly(self) -> AbstractContextManager[None]:
         """Errors of the store in one sentence."""
-        try:
-            yield
-        except OSError as err:
-            reason = err.strerror or type(err).__name__
-            raise RunDirectoryError.saying(
-                self.path, f"the day cannot be published ({reason})", "mend that, and publish again"
-            ) from None
+        return in_a_sentence(self.path)
 
     def standing(self, turns: Turns) -> Standing:
         """The standing of the day; if the store of turns was lost, the manifest knows it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
@@ -42,6 +42,18 @@ from skewless.publication.records import MANIFEST, QUARANTINE, PublishedFile, Ve
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.storage import content_checksum
+
+
+@contextmanager
+def in_a_sentence(path: str) -> Iterator[None]:
+    """Errors of the file system or store of a day in one sentence."""
+    try:
+        yield
+    except OSError as err:
+        reason = err.strerror or type(err).__name__
+        raise RunDirectoryError.saying(
+            path, f"the day cannot be published ({reason})", "mend that, and publish again"
+        ) from None
 
 
 def standing_by(lying: VersionManifest | None, turns: Turns, day: str) -> Standing:
@@ -87,16 +99,9 @@ class FolderOutput:
         self.run, self.now, self.job = run, now, run.job()
         self.place, self.me, self.day = place_of(self.job), identity_of(run), place_of(self.job).day
 
-    @contextmanager
-    def plainly(self) -> Iterator[None]:
+    def plainly(self) -> AbstractContextManager[None]:
         """Errors of the file system in one sentence."""
-        try:
-            yield
-        except OSError as err:
-            reason = err.strerror or type(err).__name__
-            raise RunDirectoryError.saying(
-                str(self.place.target), f"the day cannot be published ({reason})", "mend that, and publish again"
-            ) from None
+        return in_a_sentence(str(self.place.target))
 
     def standing(self, turns: Turns) -> Standing:
         """The standing of the day; if the store of turns was lost, the published folder knows it."""
