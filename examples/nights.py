@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from examples import data_root, say
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
-from skewless.spec.shadow import FRESH
-from skewless.spec.spec import JobSpec
+from skewless.spec.spec import FRESH, JobSpec
 from skewless_cli.run_view import rows_read
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import other_side

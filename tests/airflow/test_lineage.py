@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless.run.directory import RunDirectory
-from skewless.spec.shadow import Shadow
+from skewless.spec.spec import Shadow
 from skewless_airflow.observability.lineage import checked_lineage, published_lineage
 from skewless_airflow.operators.spark_step import ValidateOperator
 

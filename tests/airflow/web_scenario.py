@@ -36,7 +36,7 @@ from skewless.run.directory import (
     stage_step,
 )
 from skewless.spec.result import Expectation, Quality
-from skewless.spec.shadow import Shadow
+from skewless.spec.spec import Shadow
 from skewless_lake.publication import replayed
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC

@@ -12,7 +12,7 @@ from pathlib import Path
 from skewless.errors import QualityError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
-from skewless.spec.shadow import Shadow
+from skewless.spec.spec import Shadow
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session

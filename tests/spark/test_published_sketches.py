@@ -23,8 +23,7 @@ from pyspark.sql import functions as F
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
-from skewless.spec.shadow import FRESH
-from skewless.spec.spec import JobSpec
+from skewless.spec.spec import FRESH, JobSpec
 from skewless_cli.running import check_job
 from skewless_lake.catalogs import open_catalog
 from skewless_spark.comparison.compare import committed_result, compare, compared_columns

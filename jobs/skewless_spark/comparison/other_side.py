@@ -15,8 +15,7 @@ from skewless.document import sentence_of
 from skewless.documents.job import Job, Unit
 from skewless.errors import InputError, SpecError, first_line
 from skewless.spec.part import resolve_path
-from skewless.spec.shadow import FRESH, input_of, is_query
-from skewless.spec.spec import JobSpec
+from skewless.spec.spec import FRESH, JobSpec, input_of, is_query
 from skewless_spark.prepare.freezing import listed, reading, refuse_twins
 from skewless_spark.result.merge import evaluated_rows
 from skewless_spark.session.session import build_session, session_in_jvm

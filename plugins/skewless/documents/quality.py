@@ -12,7 +12,7 @@ from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
 from skewless.documents.nights import Bands, Measured
 from skewless.errors import QualityError, counted
-from skewless.spec.shadow import Shadow
+from skewless.spec.spec import Shadow
 
 MOST_NAMED = 20
 #: What comes before the values that an outcome gives as examples.
