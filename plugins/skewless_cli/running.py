@@ -100,7 +100,6 @@ def _require_room(job: Job, where: str) -> None:
 
 
 def _require_declared_types(job: Job, where: str) -> None:
-    """Hold the values of a text against the types that a spec declares, if it declares some."""
     declared, file = job.spec.input.columns or {}, next((unit for unit in job.units if unit.size_bytes), None)
     if file is not None and any(declared.get(name, "string") != "string" for name in job.source.reads):
         with _session(f"skewless check {job.spec.name}", None) as spark:

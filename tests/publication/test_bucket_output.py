@@ -53,7 +53,6 @@ class Bucket:
         raise AssertionError("it is never done")
 
     def listed(self) -> list[str]:
-        """The names of all objects of the day."""
         day = f"{self.folder.name}/clicks/{DAY}/"
         return [key.removeprefix(day) for key in self.server.keys(day)]
 

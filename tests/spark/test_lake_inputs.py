@@ -69,7 +69,6 @@ def frozen(source: dict[str, Any], root: Path, *columns: str, **fields: Any) -> 
 
 
 def read(spark: SparkSession, job: Job) -> list[tuple[Any, ...]]:
-    """All rows of the columns of a job, in any order, each once."""
     columns = [*job.key_types, *job.column_types]
     rows = read_units(spark, job, range(len(job.units)), columns).collect()
     assert len({row["origin"] for row in rows}) == len(rows) == job.rows
@@ -77,7 +76,6 @@ def read(spark: SparkSession, job: Job) -> list[tuple[Any, ...]]:
 
 
 def places(spark: SparkSession, job: Job) -> dict[Any, tuple[str, int]]:
-    """The file of each key, and the place in it."""
     found = {}
     for row in read_units(spark, job, range(len(job.units)), [*job.key_types]).collect():
         unit = job.units[row["origin"] >> OFFSET_BITS]
@@ -90,7 +88,6 @@ def in_order(rows: Any) -> list[tuple[Any, ...]]:
 
 
 def plainly(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
-    """The rows that a library reads, as Spark gives them to Python."""
     kept = [_naive(table[name]).to_pylist() for name in columns]
     return in_order(zip(*kept, strict=True))
 
@@ -105,7 +102,6 @@ def numbered(rows: int, first: int = 0) -> pa.Table:
 
 
 def clicks(root: Path, *files: pa.Table, group_rows: int = 1 << 20) -> tuple[Table, list[str]]:
-    """A table of some files, and their paths."""
     table = iceberg_table(root, KV)
     written = [data_file(table, rows, group_rows=group_rows) for rows in files]
     append(table, *written)

@@ -71,7 +71,6 @@ def result_of(run: RunDirectory) -> pa.Table:
 def local_result(
     spark: SparkSession, tmp_path: Path, table: pa.Table, aggregates: dict[str, object] = AGGREGATED, **fields: object
 ) -> list[tuple[object, ...]]:
-    """What the same job makes of the same rows in local folders."""
     path = write_input(tmp_path / "near" / "input", table, files=6)
     run, _ = reduce_job(spark, spec_of(path, "key", aggregates, **fields), tmp_path / "near" / "run")
     return as_rows(result_of(run))

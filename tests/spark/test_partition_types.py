@@ -28,7 +28,6 @@ ROWS = pa.table({"k": ["a", "b"], "v": [1, 2]})
 
 
 def frozen(path: Path, date: dt.date = DATE, window: int | None = None, **given: Any) -> Job:
-    """The job that counts the rows of each store, prepared."""
     raw = {
         "name": "stores", "input": {"path": str(path), **given}, "key": "store", "aggregates": {"n": "count"},
         "output": {"path": str(path.parent / "out")}, **({"window": window} if window else {}),

@@ -89,18 +89,15 @@ class Shop:
         return self.folder / "out" / f"date={day}"
 
     def published(self, day: str) -> dict[str, int | None]:
-        """What pyarrow reads of the folder of a day."""
         found = ds.dataset(self.day(day), format="parquet").to_table()
         return dict(zip(found["k"].to_pylist(), found["total"].to_pylist(), strict=True))
 
     def held(self, day: str) -> dict[str, tuple[str, str]]:
-        """Reason and value of each key in quarantine."""
         files = sorted((self.day(day) / "_quarantine").glob("part-*"))
         rows = [row for file in files for row in pq.read_table(file).to_pylist()]
         return {row["k"]: (row["quarantine_reason"], row["quarantine_value"]) for row in rows}
 
     def run(self, day: str) -> RunDirectory:
-        """The run that has published a day."""
         manifest = manifest_of(self.day(day))
         assert manifest is not None
         return RunDirectory(manifest.by.run)
