@@ -260,6 +260,13 @@ OPTIONS: dict[str, tuple[str, bytes, dict[str, Any], Rows]] = {
         "json", b'[{"Filiale": "a",\n "Betrag": 1},\n {"Filiale": "b"}]', {"options": {"multiLine": True}},
         [("a", 1), ("b", None)],
     ),
+    "marks and ends of lines within texts": (
+        "json", '\ufeff{"Filiale": "a\u2028\x85", "Betrag": 1}\n\ufeff{"Betrag": 2}'.encode(), {},
+        [("a\u2028\x85", 1), (None, 2)],
+    ),
+    "other ends of lines": (
+        "json", b'{"Filiale": "a", "Betrag": 1};{"Betrag": 2}', {"options": {"lineSep": ";"}}, [("a", 1), (None, 2)],
+    ),
     "comments in JSON": (
         "json", b"{'Filiale': 'a', 'Betrag': 007} // seven\n",
         {"options": {"allowComments": True, "allowNumericLeadingZeros": True, "allowSingleQuotes": True}}, [("a", 7)],

@@ -135,7 +135,8 @@ def json_types(spark: SparkSession, path: str, sample: bytes, options: Mapping[s
 
             found = scanned_files(spark, "json", None, [path], options).schema
             return {one.name: type_text(one.dataType) for one in found}
-        lines = [line for line in decoded(sample, options).replace(_MARK, "").splitlines() if line.strip()]
+        end = re.escape(options["lineSep"]) if "lineSep" in options else "[\r\n]"
+        lines = [line for line in re.split(end, decoded(sample, options).replace(_MARK, "")) if line.strip()]
         if not lines:
             return {}
         # A row that is made of constants needs no Spark job.
