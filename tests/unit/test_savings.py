@@ -320,6 +320,7 @@ def test_lost_tries_alone_are_a_bill_and_a_run_that_cannot_be_read_stops_no_othe
     lost = RunDirectory(str(root / "views" / "lost"))
     lost.write_once("job.json", synthetic.job([1_000]))
     tried(lost, "stage 0", stage_step(0), commits=False, fails=True)
+    RunDirectory(str(root / "views" / "begun")).write_once("job.json", synthetic.job([1_000]))
     for name, content in (("torn", "{"), ("empty", ""), ("another", "{}")):
         (root / "views" / name).mkdir()
         (root / "views" / name / "job.json").write_text(content)
