@@ -24,10 +24,16 @@ def __getattr__(name: str) -> Any:
     return getattr(dags, name)
 
 
-def get_provider_info() -> dict[str, str]:
-    """What ``airflow providers list`` says of Skewless; the plugin has an entry point of its own."""
+_LINKS = "skewless_airflow.observability.links"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """What ``airflow providers`` says of Skewless; the plugin has an entry point of its own."""
     return {
         "package-name": "skewless",
         "name": "Skewless",
         "description": "Nightly aggregations over badly skewed keys: staged Spark jobs, re-planned after every stage.",
+        "extra-links": [
+            f"{_LINKS}.{name}" for name in ("SkewReportLink", "DecisionLink", "QualityReportLink", "SparkUiLink")
+        ],
     }

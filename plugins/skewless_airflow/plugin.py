@@ -33,8 +33,8 @@ class SkewlessWeb:
 def external_views() -> list[dict[str, Any]]:
     """Tabs and navigation, as ``AirflowPlugin.external_views`` takes them.
 
-    Airflow shows a tab on every DAG there is, also on those that are none of ours. So there is one for DAGs and one for
-    runs, from which our other pages are reached, and none for tasks: a plan task has a link to its decision.
+    Before 3.4, which has ``applies_to``, Airflow shows a tab on every DAG there is. So there is one for DAGs and one
+    for runs, from which our other pages are reached, and none for tasks: a plan task has a link to its decision.
 
     The addresses have no leading slash: Airflow may be served below a path of its own.
     """
@@ -53,7 +53,7 @@ def external_views() -> list[dict[str, Any]]:
             "destination": place,
             "url_route": route,
             **icons,
-            **(top if place == "nav" else {}),
+            **(top if place == "nav" else {"applies_to": {"dag.tags.name": ["skewless"]}}),
         }
         for name, href, place, route in views
     ]

@@ -31,7 +31,7 @@ from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, runs_below
 from skewless.run.objects.location import plain_path
 from skewless.run.storage import Storage
 from skewless.spec.clusters import DEFAULT_CONNECTION
-from skewless.spec.reading import load_spec, spec_files
+from skewless.spec.reading import load_spec, parse_spec, spec_files
 from skewless.spec.spec import JobSpec
 
 #: By each extra that users install, the package by which it is known to be installed.
@@ -252,7 +252,13 @@ def check_airflow(catalog: str) -> Iterator[Finding]:
         mend = "airflow db migrate" if lacks else "airflow db check, which prints why"
         yield Finding("Airflow", "wrong", f"{release} in {home}: {answers['error']}", mend)
         return
-    yield Finding("Airflow", "good", f"{release} in {home}, whose database answers")
+    if answers["fault"]:
+        yield Finding(
+            "Airflow", "wrong", f"{release} in {home} cannot serve, or build a DAG: {answers['fault']}",
+            f"install the packages of its day, by the constraints of Airflow {release}",
+        )  # fmt: skip
+        return
+    yield Finding("Airflow", "good", f"{release} in {home}, whose database answers, serves, and builds a DAG")
     if "skewless" in answers["plugins"]:
         yield Finding("Airflow's plugin skewless", "good", "loaded")
     else:
@@ -285,7 +291,7 @@ def _answers_of_airflow(names: list[str]) -> dict[str, Any]:
 
 
 def answers(connections: Sequence[str]) -> dict[str, Any]:
-    """The names of Airflow's loaded plugins; type and host of each connection, null for one that is not there."""
+    """Airflow's plugins, why it cannot serve or build a DAG of ours, and each connection; null for one that is not."""
     from airflow.models.connection import Connection  # noqa: PLC0415  # it writes to both outputs, and may hang
     from airflow.plugins_manager import get_plugin_info  # noqa: PLC0415
     from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
@@ -302,7 +308,29 @@ def answers(connections: Sequence[str]) -> dict[str, Any]:
             held[name] = None
         else:
             held[name] = {"type": connection.conn_type or "", "host": connection.host or ""}
-    return {"plugins": [plugin["name"] for plugin in get_plugin_info()], "connections": held}
+    fault = ""
+    try:
+        _serve_and_build()
+    except Exception as err:  # noqa: BLE001  # of whatever package does not fit another one
+        fault = f"{type(err).__name__}: {str(err).partition(chr(10))[0]}"
+    return {"plugins": [plugin["name"] for plugin in get_plugin_info()], "connections": held, "fault": fault}
+
+
+def _serve_and_build() -> None:
+    """Build what Airflow's API server serves, our pages, and a DAG as the scheduler reads it; any error of theirs."""
+    from airflow.api_fastapi.core_api.app import init_views  # noqa: PLC0415  # as above
+    from airflow.api_fastapi.execution_api.app import create_task_execution_api_app  # noqa: PLC0415
+    from airflow.serialization.serialized_objects import DagSerialization  # noqa: PLC0415
+    from fastapi import FastAPI  # noqa: PLC0415
+
+    from skewless_airflow.dags import build_dag  # noqa: PLC0415
+    from skewless_airflow.web.app import create_app  # noqa: PLC0415
+
+    init_views(served := FastAPI())
+    for app in (served, create_task_execution_api_app(), create_app()):
+        app.openapi()
+    spec = "{name: doctor, input: {path: /input}, key: key, aggregates: {n: count}, output: {path: /output}}"
+    DagSerialization.from_dict(DagSerialization.to_dict(build_dag(parse_spec(spec, "doctor"), auto_register=False)))
 
 
 def check_catalog(catalog: str) -> Iterator[Finding]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
+import airflow
+import jsonschema
 import pytest
 import yaml
 from airflow.cli.cli_parser import get_parser
@@ -12,7 +16,7 @@ from airflow.sdk import BaseOperatorLink
 from airflow.serialization.serialized_objects import DagSerialization
 
 from skewless.spec.spec import JobSpec
-from skewless_airflow import build_dag
+from skewless_airflow import build_dag, get_provider_info
 from skewless_airflow.observability.links import (
     DecisionLink,
     QualityReportLink,
@@ -22,6 +26,7 @@ from skewless_airflow.observability.links import (
 )
 from skewless_airflow.observability.log_files import TRIGGERER_OPTIONS, LogFilesExecutor
 from skewless_airflow.operators.spark_step import Application, application_of, folded
+from skewless_airflow.plugin import external_views
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.cluster.running import COMPOSE_FILE
@@ -126,3 +131,13 @@ def test_neither_the_executor_nor_the_triggerer_serves_logs() -> None:
     assert services["scheduler"]["environment"]["AIRFLOW__CORE__EXECUTOR"].endswith(".LogFilesExecutor")
     assert services["triggerer"]["command"] == ["airflow", "triggerer", *TRIGGERER_OPTIONS]
     assert get_parser().parse_args(["triggerer", *TRIGGERER_OPTIONS]).skip_serve_logs
+
+
+def test_airflow_is_told_each_link_of_an_operator_and_the_tag_of_the_dags_that_have_tabs() -> None:
+    info = get_provider_info()
+    schema = Path(airflow.__file__).parent / "provider_info.schema.json"
+    jsonschema.validate(info, json.loads(schema.read_text()))
+    tasks = build_dag(JobSpec.model_validate(SPEC), auto_register=False).tasks
+    links = {type(link) for task in tasks for link in getattr(task, "operator_extra_links", ())}
+    assert set(info["extra-links"]) == {f"{link.__module__}.{link.__name__}" for link in links}
+    assert {view["destination"] for view in external_views() if "applies_to" not in view} == {"nav"}
