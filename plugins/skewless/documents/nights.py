@@ -23,7 +23,7 @@ class Night(Frozen):
 
     Attributes:
         turn: of the run; a later one takes its place.
-        shape: a digest of what the figures are of, see ``skewless.history.shape_of``.
+        shape: a digest of what the figures are of, see ``shape_of``.
     """
 
     part: str
