@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_700,
+    "lines of the product": 46_200,
     "lines of tests": 43_500,
-    "words of pages": 50_400,
+    "words of pages": 50_800,
     "fields of a spec": 88,
     "conditions on an axis": 76,
 }
