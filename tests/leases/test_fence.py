@@ -9,7 +9,8 @@ import pytest
 from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases import fence
 from skewless_leases.fence import LONGEST_VALUE_CHARACTERS, Grant
-from skewless_leases.lease_tables import look_at
+from skewless_leases.lease import Beat
+from skewless_leases.lease_tables import WORKERS, look_at
 from skewless_leases.store import FencedOutError, LeaseError, Versioned
 
 PARTITION = "p"
@@ -108,3 +109,13 @@ def test_a_value_is_a_pointer_and_not_the_data(store: OvertakenOnce) -> None:
     with pytest.raises(LeaseError, match="expected a value of at most 65536 characters, but got 65537"):
         fence.commit(store, mine, "y" * (LONGEST_VALUE_CHARACTERS + 1))
     assert fence.read(store, PARTITION).value == "x" * LONGEST_VALUE_CHARACTERS
+
+
+def test_a_beat_whose_record_somebody_changed_or_removed_writes_over_what_is_there(store: OvertakenOnce) -> None:
+    beat, key = Beat(store, "one", 1), f"{WORKERS}one"
+    assert beat.once()
+    for meddle in (lambda version: store.put(key, b"other", version), lambda version: store.delete(key, version)):
+        seen = store.get(key)
+        assert seen
+        assert meddle(seen.version)
+        assert [beat.once(), beat.once()] == [False, True]
