@@ -100,7 +100,7 @@ def skewless(
 def check(spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour = None, root: Root = "data") -> None:
     """Check a spec and its input without running it: fields, schedule, aggregates, columns, expectations.
 
-    Spark starts only where nothing else knows the columns: for a table, a select list, or a result as CSV.
+    Spark starts only where nothing else knows: for a table, a select list, texts with types, or a result as CSV.
     Without Spark the check takes a second or two.
     """
     loaded = load_spec(spec, tuple(overrides or ()))

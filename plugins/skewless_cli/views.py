@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.documents.quality import State
 from skewless.documents.step_documents import AS_IT_RAN, ERROR_WORDS, Amounts
-from skewless.errors import PlanError, RunDirectoryError, SpecError, nearest
+from skewless.errors import PlanError, RunDirectoryError, SkewlessError, SpecError, nearest
 from skewless.planner.policies import POLICIES
 from skewless.publication.records import state_of
 from skewless.publication.retention import FoundRun, found_run, order_of
@@ -41,7 +42,10 @@ def list_runs(root: str, console: Console) -> None:
     fs, folders = folders_of_jobs(runs)
     for folder in folders:
         for one in runs_of(as_written(fs, runs, folder))[:10]:
-            state = state_of(one.run)
+            try:
+                state = state_of(one.run)
+            except SkewlessError as err:
+                state = State("failed", str(err))
             say(console, f"{folder.rpartition('/')[2]}, {one.part}: {state.sentence}; {one.run}", state.kind)
     if not folders:
         say(console, f"there is no run in {runs}")
