@@ -45,8 +45,8 @@ from skewless.run.folder import make_folder, sync_file
 from skewless.run.objects.location import as_written, open_location
 from skewless.spec.part import Part
 from skewless.spec.result import Output
+from skewless_lake.catalogs import METASTORES, Column, Located, Metastore
 from skewless_lake.formats import told_plainly
-from skewless_lake.metastores import METASTORES, Column, Located, Metastore
 from skewless_lake.staged_files import HOUR_COLUMN, OutputPart
 
 _TURN, _BY = "skewless.turn", "skewless.by"

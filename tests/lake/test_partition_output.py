@@ -26,7 +26,7 @@ from skewless.publication.records import Publication, identity_of, record_of
 from skewless.publication.retention import Limits
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
-from skewless_lake.metastores import Column
+from skewless_lake.catalogs import Column
 from skewless_lake.partition_output import PartitionOutput, Versions, columns_of
 from skewless_lake.pruning import prune_each
 from skewless_lake.publication import published_parts, publishing_run, roll_back
