@@ -1,7 +1,5 @@
 """Fixtures of the tiers that need Airflow: a real one on SQLite, in a home of its own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An Airflow that is up for some tests or benchmarks, and a client of its REST API."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import time

@@ -4,8 +4,6 @@ Airflow reads its configuration once, when it is first imported, so the environm
 import, and not in a fixture.
 """
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """A proxy before an S3 server that does to requests what networks and servers do: a thread, on a port of loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

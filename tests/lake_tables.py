@@ -4,8 +4,6 @@ pyiceberg writes no delete files, deltalake no deletion vectors: here their mani
 specifications say, and the libraries' own readers read them back.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

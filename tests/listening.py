@@ -1,7 +1,5 @@
 """Where processes listen, as the kernel has it; the processes of warm drivers."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable
 

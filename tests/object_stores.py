@@ -5,8 +5,6 @@ at once localbucket lets one win, as it links a file. It passes over ``If-Match`
 moto looks first and writes then; so here it answers one request at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

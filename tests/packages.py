@@ -1,7 +1,5 @@
 """Packages: the wheel, environments of their own to install it in, and somebody's own with aggregates or mappers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

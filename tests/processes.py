@@ -1,7 +1,5 @@
 """Processes of a test: none of them outlives it, so that a test that fails does not slow or break its neighbours."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ A season is ``NIGHTS`` nights of a made-up job: a weekly pattern, a trend, noise
 the band is made of all nights before it, and tonight's figure is held against it as it is, and with a fault in it.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 It is what ``make up`` starts, but with DAGs of the tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 ``tests/unit/test_sizes.py`` holds the figures below their ceilings.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections import Counter

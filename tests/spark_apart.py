@@ -4,8 +4,6 @@ Each worker is in a mount namespace of its own: over the folders of the tests an
 file system in memory, and all else it can only read: the checkout, too, which may be among temporary files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -4,8 +4,6 @@ It answers as Livy 0.8 does where the provider asks: a second batch of a name th
 pages. It is not Livy: who asks is not checked, and nothing is kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json

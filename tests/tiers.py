@@ -1,7 +1,5 @@
 """Which tests ``make test`` leaves to ``make test-long``: those with the marker ``long``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Real Airflow on SQLite, in a home of its own."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

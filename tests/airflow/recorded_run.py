@@ -1,7 +1,5 @@
 """The run directory that a Spark run would have left, from a run that was reduced by arithmetic alone."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The JSON API under schemathesis: whatever is asked, nothing breaks, and answers are what its schema says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The files for Docker Compose and Kubernetes are sound, hold no secret, and are what cluster tests start."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

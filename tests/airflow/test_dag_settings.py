@@ -1,7 +1,5 @@
 """What a spec says of its DAG, seen where it arrives: at the DAG and at spark-submit."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from pathlib import Path

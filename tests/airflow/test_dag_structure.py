@@ -1,7 +1,5 @@
 """What a spec's DAG looks like to Airflow."""
 
-from __future__ import annotations
-
 import datetime as dt
 from html import escape
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ``skewless doctor`` says of an Airflow that is here, and the DAG of a first spec in it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How a task that fails ends in Airflow: one line at level ERROR, the report's address beside it, no stack."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import quote
 

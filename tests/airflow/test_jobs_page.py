@@ -1,7 +1,5 @@
 """The page of all jobs: what failed and why, what is late, what it cost against its usual, what runs, what is next."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What OpenLineage is told of the columns and the checks of a real run."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Links on tasks, and their logs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What metrics say of a stage and of a result, as they arrive in OpenTelemetry and at a StatsD server; a dashboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

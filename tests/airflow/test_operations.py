@@ -1,7 +1,5 @@
 """Callbacks, retention and killing: what those who operate a job rely on."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os

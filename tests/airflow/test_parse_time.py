@@ -1,7 +1,5 @@
 """What Airflow's DAG processor pays for a DAG file of Skewless, each time it reads the file: imports, and copies."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

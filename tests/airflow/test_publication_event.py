@@ -1,7 +1,5 @@
 """What a publication's asset event says and who reads it, and what OpenLineage is told."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os

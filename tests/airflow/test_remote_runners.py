@@ -5,8 +5,6 @@ Serverless, a stand-in for Livy, and small ones for Databricks and Kubernetes th
 provider's client documents.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Run ids become folder names, runs have a day, and a DAG runs days again whose published results are out of date."""
 
-from __future__ import annotations
-
 import datetime as dt
 import grp
 import os

@@ -1,7 +1,5 @@
 """Who runs a step: its connection says so, and one more runner is one module and one line of a table. No Spark."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Cron expressions, ranges and partition keys, held to Airflow's own classes."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pendulum

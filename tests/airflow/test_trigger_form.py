@@ -1,7 +1,5 @@
 """The trigger form: Airflow's own params, made from the spec, and what becomes of what they are given."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from pathlib import Path

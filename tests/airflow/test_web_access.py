@@ -1,7 +1,5 @@
 """No one without a login can read the pages, and no user can read a DAG without permission."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the pages say at every moment of a run's life, and that keys stay data on all of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import io

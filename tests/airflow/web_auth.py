@@ -1,7 +1,5 @@
 """An auth manager with permissions of its own. Airflow imports it by name; it imports Airflow's whole API."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity

@@ -1,7 +1,5 @@
 """How answers are compared and aims are judged; no Spark needed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

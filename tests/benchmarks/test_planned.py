@@ -1,7 +1,5 @@
 """The planner over whole runs: near the ideal, never worse than standing still, and the table of the DPA paper."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from typing import Any

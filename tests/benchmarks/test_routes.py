@@ -1,7 +1,5 @@
 """Peers and the simulator: published figures, and the planner beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

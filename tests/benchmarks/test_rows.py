@@ -1,7 +1,5 @@
 """Each row and figure of the benchmarks runs at a small size, its peers agree, and a wrong answer fails it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -5,8 +5,6 @@ become free ones, and the folders of image and volumes become folders of the che
 Commands and environment stay the same otherwise.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

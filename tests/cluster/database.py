@@ -1,7 +1,5 @@
 """PostgreSQL and an object store of our own, in the place of those that the compose file has images of."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

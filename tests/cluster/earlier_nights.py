@@ -3,8 +3,6 @@
 They are real runs, in one Spark session and without Airflow; the pages show them beside Airflow's own.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ It lives in one folder. Every program leads a session of its own, so that one
 of them can be killed as a container can, with all that it started, and the others stay.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

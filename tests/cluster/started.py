@@ -1,7 +1,5 @@
 """A cluster for the tests of a module: in a home of its own, with the catalog of jobs that they bring."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping

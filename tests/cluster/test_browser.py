@@ -4,8 +4,6 @@ Airflow is the one of `make up`, Spark is real, and so is Chromium. One run is m
 look at the pages it left. ``SKEWLESS_SCREENSHOTS=1`` writes docs/screenshots.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

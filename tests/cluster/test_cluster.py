@@ -4,8 +4,6 @@ All of it is real: PostgreSQL, Spark's master and two workers, Airflow's four pa
 bring up, so it is brought up once, one run is made, and the tests look at what it left.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import json

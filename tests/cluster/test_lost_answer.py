@@ -1,7 +1,5 @@
 """A catalog whose answer to a commit is lost: PostgreSQL behind a wire that is cut just then."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

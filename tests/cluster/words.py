@@ -1,7 +1,5 @@
 """The input of the cluster's tests: words in no order, and how often each of them comes."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Folders of files by many writers with the same rows for every reader, which are a Delta table, too."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

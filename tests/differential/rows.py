@@ -1,7 +1,5 @@
 """Rows as plain values that can be compared: times as numbers, texts as bytes, floats by their digits."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The one way to open Parquet: what a file says is checked, and what pyarrow cannot read as Spark does is not cut."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whoever wrote a file, and however it is read, whole, cut, in workers or of a table: its rows are those of Spark."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from decimal import Decimal

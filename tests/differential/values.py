@@ -1,7 +1,5 @@
 """Tables of random values of each type, its extremes among them."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal

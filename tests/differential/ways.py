@@ -1,7 +1,5 @@
 """The ways of reading an input: through Spark's own scan, cut into ranges, or all of it in workers."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Those who write Parquet: each writes a table into a file as it pleases, the rows being the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

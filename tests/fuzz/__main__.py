@@ -8,8 +8,6 @@ Each trial depends on the seed and its number alone. One that fails prints both,
 keeps its folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Random calls of every aggregate, each with what plain Python says of its result."""
 
-from __future__ import annotations
-
 import bisect
 import datetime as dt
 import math

@@ -1,7 +1,5 @@
 """Rows as files of every format and layout, by other writers than ours."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

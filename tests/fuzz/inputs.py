@@ -1,7 +1,5 @@
 """Random inputs: columns, rows, and the files, folders or table that they are in."""
 
-from __future__ import annotations
-
 import datetime as dt
 import random
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ beforehand what a run has to read. The same sequences without Spark, by the thou
 ``tests/unit/test_standing_states.py``.
 """
 
-from __future__ import annotations
-
 import copy
 import datetime as dt
 import random

@@ -1,7 +1,5 @@
 """What is published, read by the libraries of each kind of output, and the rows of a result compared with an oracle."""
 
-from __future__ import annotations
-
 import base64
 import datetime as dt
 import json

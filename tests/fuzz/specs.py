@@ -1,7 +1,5 @@
 """Random specs over an input: what is mapped, which key, which engine, which routing, which output."""
 
-from __future__ import annotations
-
 import datetime as dt
 import random
 import re

@@ -1,7 +1,5 @@
 """Some random runs and sequences of nights; ``make fuzz`` plays as many as are wanted."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

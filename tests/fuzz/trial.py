@@ -1,7 +1,5 @@
 """One trial: a random input, a random spec, a run, and what came of it. A pure function of a seed and a number."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

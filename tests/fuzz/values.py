@@ -1,7 +1,5 @@
 """Kinds of columns: what is drawn for them, how texts spell it, and when two values are one."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import random

@@ -3,8 +3,6 @@
 ``python -m tests.lake.hive_catalog FOLDER`` serves one until its standard input ends.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

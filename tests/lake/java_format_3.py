@@ -4,8 +4,6 @@ pyiceberg does not write them. Standard input has, as JSON, the positions to del
 prints where the metadata is.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 It prints each row as a line of JSON: what ``toString`` gives for each column, by its name.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Servers of tests whose code is Java's: a JVM, and the process that it belongs to."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Runs that are ready to be published in a table, made without Spark, and what readers of the table see."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A PostgreSQL server of a test, as the catalog of Iceberg tables."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

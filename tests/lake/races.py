@@ -1,7 +1,5 @@
 """Races: publishers of several days, and of the same one, stage and publish in one table at once."""
 
-from __future__ import annotations
-
 import datetime as dt
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Libraries that read a day of a table while it is published again and again."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

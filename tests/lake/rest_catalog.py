@@ -4,8 +4,6 @@ Only HTTP is ours: a route for each handler, and the status that the protocol ha
 ``python -m tests.lake.rest_catalog WAREHOUSE`` serves one, with its tables in a folder, until its standard input ends.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Tables in catalogs of other kinds than SQL: of Iceberg's REST protocol, a Hive metastore, and moto's Glue."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Publication in tables, without Spark: a run counts once, whoever commits in between and whenever one is killed."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What the log of a Delta table says of the files that we write: the bounds by which readers skip them."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run directories on S3 servers: the first writer wins, a lost answer costs nothing, any other store is refused."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

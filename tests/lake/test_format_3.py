@@ -1,7 +1,5 @@
 """An Iceberg table of format 3, as Iceberg's Java core writes it: its deletion vectors are in Puffin files."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import subprocess

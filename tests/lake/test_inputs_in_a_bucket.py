@@ -1,7 +1,5 @@
 """Tables in a bucket as inputs, without Spark: their files, their deleted rows, their compactions."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tables on an S3 server: the same rows as in a folder, and publications that do not undo each other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

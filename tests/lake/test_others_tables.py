@@ -1,7 +1,5 @@
 """Tables that others have made: what they ask of a writer is held, or the table is refused before anything is done."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """The same job with a folder, an Iceberg and a Delta table as its output: readers of all kinds see the same rows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import io

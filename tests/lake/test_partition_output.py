@@ -1,7 +1,5 @@
 """Days as partitions of a metastore's table: Hive's, and Glue as moto has it; published, killed, raced, read."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import threading

@@ -1,7 +1,5 @@
 """Keys in quarantine beside a table: what the newest publication of a day names, whoever was killed between commits."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Going back to the version of a day before the published one."""
 
-from __future__ import annotations
-
 import datetime as dt
 import shutil
 from pathlib import Path

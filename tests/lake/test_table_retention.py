@@ -1,7 +1,5 @@
 """What prune keeps of runs that have published in a table, and which files of theirs it removes from the table."""
 
-from __future__ import annotations
-
 import datetime as dt
 import shutil
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """One more format of tables is one module and a line for the spec, for results and for inputs."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 

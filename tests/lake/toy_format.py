@@ -4,8 +4,6 @@ Lines that tell the product of it: one in ``skewless.spec.input.TABLES``, one in
 one in ``skewless_spark.sources.lake.table_inputs.READERS``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

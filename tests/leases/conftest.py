@@ -1,7 +1,5 @@
 """Real back ends: a folder each, and an object store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -6,8 +6,6 @@ Run as ``python holder.py ADDRESS``, with the package on the path. The lines it 
     leave           ends in good order
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 

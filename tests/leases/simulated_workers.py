@@ -1,7 +1,5 @@
 """Members on a store in memory, in virtual time: heartbeats that are on time, and a clock of our own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

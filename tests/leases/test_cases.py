@@ -1,7 +1,5 @@
 """The tables of cases.yaml: what one worker decides, and what comes of several."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Writes that only the holder of the last grant makes, whoever comes in between its look and its write."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """One lease on one partition, between real processes: who waits, who takes over, and who writes nothing any more."""
 
-from __future__ import annotations
-
 import math
 import signal
 import time

@@ -1,7 +1,5 @@
 """The store on an object store: late writers, lost answers, old versions, and a server that lets everybody win."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

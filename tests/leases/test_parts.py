@@ -1,7 +1,5 @@
 """The parts on their own: spans, shares, silence, fences, records, and no wall clock anywhere."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import math

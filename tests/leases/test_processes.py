@@ -1,7 +1,5 @@
 """What a worker of many partitions must survive, and what it must not."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

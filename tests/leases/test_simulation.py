@@ -1,7 +1,5 @@
 """Under load the original fails as its author says, and ours does not, however the load is spread over partitions."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.leases.simulation import COUNTED, LEASES, ORIGINAL, OWN_PACE, Setting, measure, page, simulate

@@ -1,7 +1,5 @@
 """Every store keeps the same promises; the real ones with several processes, and when one is killed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Turns are drawn once, claimed and finished in order, whoever comes late or comes again."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

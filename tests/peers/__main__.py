@@ -1,7 +1,5 @@
 """``python -m tests.peers FOLDER``: read files and tables that others wrote, in every way, and print what came."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

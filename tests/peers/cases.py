@@ -1,7 +1,5 @@
 """What lies in a folder of test files: Parquet files and Delta tables, and what others read in each."""
 
-from __future__ import annotations
-
 import json
 import re
 import tarfile

@@ -1,7 +1,5 @@
 """Files and tables that other projects test with: each is read as others read it, or refused in a sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How a file or a table is read in each way, beside what others read in it."""
 
-from __future__ import annotations
-
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Ends with 1 if a fault survives, no longer applies, or could not be judged.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """A copy of the code in which one fault at a time is planted, and the tests that are run on it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

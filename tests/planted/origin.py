@@ -3,8 +3,6 @@
 The package is installed editable, so that an import could find the checkout, where no fault is planted.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

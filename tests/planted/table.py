@@ -1,7 +1,5 @@
 """The planted faults: what each changes in the code, and the one test that must then fail."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A day to publish: runs that are ready for it, and what lies in its folder and beside it."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How four libraries read a published day: each lists it, and only then opens what it has listed."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any

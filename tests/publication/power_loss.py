@@ -5,8 +5,6 @@ tree as it would be found after the power came back at that moment. What was nev
 new entry of a folder that was not fsynced since may be there or not, as the file system had got round to it.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Days in a bucket: published, killed, raced and read; readers by ``_published`` get one version, whole."""
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -1,7 +1,5 @@
 """A power loss at any moment of a publication: if the record is there, the day is whole; and it is never a mix."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from skewless.publication.records import PUBLISHED

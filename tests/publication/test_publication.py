@@ -1,7 +1,5 @@
 """A result becomes visible at once and for good: versions of a day, their turns, what is left and what is kept."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

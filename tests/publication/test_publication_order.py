@@ -1,7 +1,5 @@
 """Runs of one day that are stopped, killed and woken at any step: the day is whole, and ends up the last turn's."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator

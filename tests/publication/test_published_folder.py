@@ -1,7 +1,5 @@
 """A published day: verified when it is cleared, durable before its record, open to those it is for; and versions."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import shutil

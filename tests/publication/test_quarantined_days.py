@@ -1,7 +1,5 @@
 """A day with keys in quarantine: both are published at once, or neither, whatever was killed."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

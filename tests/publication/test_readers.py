@@ -1,7 +1,5 @@
 """Readers of a day that is published under their hands get one version whole, or an error: never a mix."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import tempfile

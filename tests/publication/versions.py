@@ -1,7 +1,5 @@
 """Versions of one day to publish: eight files each, and every row says of which version and which file it is."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Generator, Iterable

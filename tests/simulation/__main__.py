@@ -3,8 +3,6 @@
 With ``--only "publication 17"`` one is played again, and each of its calls is told.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

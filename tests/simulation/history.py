@@ -1,7 +1,5 @@
 """A history of one of the protocols, from its seed: played, and shrunk if it breaks a promise."""
 
-from __future__ import annotations
-
 import random
 import traceback
 from collections.abc import Iterator, Mapping

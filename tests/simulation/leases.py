@@ -1,7 +1,5 @@
 """Workers that share partitions under leases and commit under them, and processes that draw turns, in one store."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

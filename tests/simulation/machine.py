@@ -1,7 +1,5 @@
 """One machine: its disk, its bucket, its clock and its random numbers are simulated, and the product is what it is."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -3,8 +3,6 @@
 A file of states lists the input files that it stands for, so that whoever reads states knows what they are of.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections import Counter

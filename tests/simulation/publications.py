@@ -1,7 +1,5 @@
 """Runs of one day that are prepared, published, tried again and pruned at once, and readers of the day meanwhile."""
 
-from __future__ import annotations
-
 import datetime as dt
 from functools import lru_cache, partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the histories of all protocols have in common: a machine, what must hold, and tasks that are tried again."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable
 from typing import Any

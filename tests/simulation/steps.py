@@ -1,7 +1,5 @@
 """Attempts of a run's steps, at once and one after the other: all see one job and one commit of each step for ever."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from skewless.run.directory import Fence, RunDirectory

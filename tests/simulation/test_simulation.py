@@ -1,7 +1,5 @@
 """Histories of publication, steps, leases and nights: whatever is killed, stopped or lost, the promises hold."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Clusters as processes: each a driver with a Spark of its own, which can be slowed, stopped and killed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the tests of the Spark face share: one small local session, with the settings we ship."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@
 Spark's Python workers look for installed ones when they start.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

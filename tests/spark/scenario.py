@@ -1,7 +1,5 @@
 """Small jobs over real Parquet files, run to their end in the test session's Spark."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json

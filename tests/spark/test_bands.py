@@ -1,7 +1,5 @@
 """What a run leaves for the nights after it, and how it is held against the nights before."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path

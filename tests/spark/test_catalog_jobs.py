@@ -3,8 +3,6 @@
 Over four of its packages; over all of it, which takes minutes, with ``SKEWLESS_WHOLE_CORPUS=1``.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics

@@ -1,7 +1,5 @@
 """The command ``skewless``: exit codes, one sentence each, JSON, resuming."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,7 +1,5 @@
 """A result is compared with one that others made: what differs is found, and nothing else."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import math

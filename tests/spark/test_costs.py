@@ -1,7 +1,5 @@
 """The bill of a run, beside the event log that Spark itself writes of the same jobs."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Files of a run that were damaged, or changed with every checksum right: one sentence, and nothing is committed."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The engines: the same answer wherever states are made, and a choice that says why."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Results that a stage evaluated: the same rows and the same kind of files as if the merge had evaluated them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """``skewless init``: whatever the input is, the spec that is written is good, and says what suits the columns."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Settings of the cluster's or the user's that would change a result: each is as we need it, or refused in a spec."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path

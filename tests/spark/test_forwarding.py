@@ -1,7 +1,5 @@
 """State forwarding: a key lives in one task, and sees its rows in the order of the input, whatever moved."""
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Names that are not data: what Spark reads of a folder is what is listed, and markers of folders are none of it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import random

@@ -1,7 +1,5 @@
 """Where the paths of a spec lead: below the data root if they are relative, whatever links are on the way."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A file of the input is the one that was pinned, or the run stops; what leaves its content alone does not stop it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Input splits: filled as Spark fills them, and so that no slot waits for a few splits that are left over."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

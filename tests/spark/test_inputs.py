@@ -1,7 +1,5 @@
 """Whole runs over every format, over one large file, over mapped rows: the answer of plain Spark, and a ledger."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import json

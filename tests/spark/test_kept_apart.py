@@ -1,7 +1,5 @@
 """Runs and states are kept apart from the input: what lay in it would be read by all runs to come."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Keys are counted by the driver where a run's states are few, and by Spark where they are many: both count alike."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 from collections.abc import Sequence

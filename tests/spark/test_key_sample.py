@@ -1,7 +1,5 @@
 """A sample of the keys, as it is read from files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

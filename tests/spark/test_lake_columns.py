@@ -1,7 +1,5 @@
 """Columns of tables that files have by another name, of another type, or not at all."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Files of a table that hold no row of ``map.where`` are left out, and no row is lost by it."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any

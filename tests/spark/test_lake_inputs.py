@@ -3,8 +3,6 @@
 # Spark gives Python times without a zone.
 # ruff: noqa: DTZ001
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections.abc import Iterator

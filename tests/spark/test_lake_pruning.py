@@ -3,8 +3,6 @@
 # Times are compared as Spark in UTC has them, without a zone.
 # ruff: noqa: DTZ001
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import operator

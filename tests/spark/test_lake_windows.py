@@ -1,7 +1,5 @@
 """Standing states of tables: what changed is found in their metadata, and compaction costs no row."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Keys of many megabytes: the right result, or one sentence that says what is too long."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

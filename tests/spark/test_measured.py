@@ -1,7 +1,5 @@
 """What is measured of input splits and told of a running step, and that the command says where nobody measured."""
 
-from __future__ import annotations
-
 import re
 import time
 import timeit

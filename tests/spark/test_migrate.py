@@ -1,7 +1,5 @@
 """The code of docs/migrate.md runs: before and after give the same answers, and a comparison sees what differs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The models that are made of what Python aggregates publish."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every native aggregate on one nasty input: what plain Spark's ``groupBy().agg`` says, whatever the policy."""
 
-from __future__ import annotations
-
 import bisect
 import datetime as dt
 import decimal

@@ -1,7 +1,5 @@
 """No rows left is a result: ``map.where`` may empty some waves of a run, or all of them."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any

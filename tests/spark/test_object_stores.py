@@ -1,7 +1,5 @@
 """Whole runs with input, run directory and states on an S3 server, where Spark has no file system for it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import random

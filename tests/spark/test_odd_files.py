@@ -1,7 +1,5 @@
 """What lies in an input and is no plain file: each gives a sentence, none is waited for, none is passed over."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """Aggregates that see their rows in order, over a window: sessions over midnight equal one thread's over all rows."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterable
 from pathlib import Path

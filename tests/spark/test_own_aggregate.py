@@ -3,8 +3,6 @@
 One that fails ends in one sentence with the key, and its traceback; nothing is committed.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

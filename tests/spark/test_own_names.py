@@ -1,7 +1,5 @@
 """Columns of the user's that have the names of columns inside: every such name, with every engine, mapped or not."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Types of partition columns: no two folders become one key, and the type stays the same from night to night."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import random

@@ -1,7 +1,5 @@
 """An input on an object store is listed, read and told of by the path that its user wrote. No Spark."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 from collections.abc import Iterator

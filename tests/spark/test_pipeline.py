@@ -1,7 +1,5 @@
 """Whole runs in one session: the answer of plain Spark, whatever the policy, the stages and the keys."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import random

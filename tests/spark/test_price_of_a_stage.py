@@ -1,7 +1,5 @@
 """What a stage costs in Spark whatever its rows: counts, which do not depend on the machine as seconds do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sketches as results: bytes that others read and merge, whatever the engine, and right after late data."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

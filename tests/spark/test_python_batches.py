@@ -1,7 +1,5 @@
 """States of Python aggregates, and the numbers of keys, do not depend on how rows and states are cut into batches."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from typing import Any

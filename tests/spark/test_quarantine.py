@@ -1,7 +1,5 @@
 """What an expectation does that does not hold: it fails the run, warns, or has keys published apart from all others."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

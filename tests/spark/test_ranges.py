@@ -1,7 +1,5 @@
 """Reading units with pyarrow: every row once wherever a file is cut, in the bytes that it has, or a sentence."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The nights after the first: plan 0 from the runs before, and ``skewless replay`` of a real run."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Trust in nights: published results that old parts have changed under, and kept states beside all rows."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable

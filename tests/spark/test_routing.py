@@ -1,7 +1,5 @@
 """Spark says of every row what the core says of it."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

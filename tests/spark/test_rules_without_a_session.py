@@ -1,7 +1,5 @@
 """Rules of the Spark face that take no session to try: loads of tasks, deleted rows, addresses of servers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

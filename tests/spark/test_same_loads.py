@@ -1,7 +1,5 @@
 """One scenario, two runtimes: the simulator and Spark send every row to the same task."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files whose schemas differ: only the columns that a job reads must fit, in a folder and from night to night."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from decimal import Decimal

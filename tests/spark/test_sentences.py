@@ -1,7 +1,5 @@
 """What a step says, also when the machine fails it, where it says it, and who may listen to its Spark."""
 
-from __future__ import annotations
-
 import errno
 import io
 import re

@@ -1,7 +1,5 @@
 """Several clusters share the stages of a run: the answer of one alone, whoever is slow, sleeps or dies."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

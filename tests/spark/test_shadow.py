@@ -1,7 +1,5 @@
 """A job with ``shadow`` in its spec: each result is compared with that of another job, and nothing is published."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import hashlib

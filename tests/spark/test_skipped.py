@@ -1,7 +1,5 @@
 """A night that was skipped is said by the next run."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``output.sort``: each file is sorted, the files follow each other, and the rows are those of an unsorted run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A step under its lease: who may commit, whoever was faster. No Spark is needed to see it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The histogram is the paper's, loses no value, and can be cut and merged anywhere."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

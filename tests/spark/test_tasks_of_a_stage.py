@@ -1,7 +1,5 @@
 """How many tasks of Spark a stage is cut into: few, whatever it reads, and whichever engine reads it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CSV, JSON lines, text and ORC: Spark reads them, as plain Spark does, with its own options; each row has a place."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

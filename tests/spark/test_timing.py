@@ -1,7 +1,5 @@
 """Which keys are timed apart, and when a task is slow and not its keys dear."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

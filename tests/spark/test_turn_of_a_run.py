@@ -1,7 +1,5 @@
 """``prepare`` draws the turn of a run, once, and before it lists the input."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import shutil

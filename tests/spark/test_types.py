@@ -1,7 +1,5 @@
 """A type, an aggregate, a role and an engine: what is called good is published, all else is refused in a sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

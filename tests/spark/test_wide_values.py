@@ -1,7 +1,5 @@
 """Values of many megabytes: as they come, among small ones, as keys, mapped, and in states."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 That a result is that of all rows of its window, whatever was reused, is in ``tests/fuzz/nights.py``.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import math

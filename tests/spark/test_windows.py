@@ -1,7 +1,5 @@
 """Several windows in one result, windows of all parts, and late data that is left out."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable

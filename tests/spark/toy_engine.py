@@ -1,7 +1,5 @@
 """An engine that sends all rows to one task: as much as an engine has to be."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -3,8 +3,6 @@
 A process of its own, since a JVM that such values kill is also that of the next tests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -5,8 +5,6 @@ the first night, undisturbed; and a second run of the same night whose driver is
 whose quality cannot hold.
 """
 
-from __future__ import annotations
-
 import collections
 import datetime as dt
 import hashlib

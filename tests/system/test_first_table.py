@@ -1,7 +1,5 @@
 """The lines of README's second section are run as they stand, from an Airflow that is there to a published table."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A PySpark that is too old, or has files of another one, is told in one sentence, before it is imported."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What is installed: extras ask for no more than they need, locks have it, and the command tells what is missing."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A submitted step ends with its task: the JVM, and the Python below it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Deaths at every other moment are played by ``tests/simulation``, which kills the same code at each of its file events.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter

@@ -5,8 +5,6 @@ root is a URL: no process of a run is told of a folder that it could use instead
 which neither the other one nor the driver sees (``tests.spark_apart``).
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json

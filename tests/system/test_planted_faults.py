@@ -1,7 +1,5 @@
 """The tables of planted faults fit the code; ``make mutants`` plants them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

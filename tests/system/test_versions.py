@@ -1,7 +1,5 @@
 """Skewless beside an Airflow that was there: at the ends of its range and of Python's it works, and Airflow stays."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

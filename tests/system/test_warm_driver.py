@@ -1,7 +1,5 @@
 """The driver of a run: one Spark for all of its steps, which lives and dies with the tasks that ask for them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The wheel is whole: installed beside its dependencies, in a folder that is no checkout, everything works."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What somebody who means no good, or a disk that means nothing, makes of a good document or spec."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Kept states without Spark: files that end as Parquet files do, versions that name them, and windows over these."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import os

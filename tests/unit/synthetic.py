@@ -1,7 +1,5 @@
 """Jobs, reports and whole runs without Spark: keys with exact counts, reduced by arithmetic alone."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """No placement beats a bound, and each bound is attained: against all placements of tiny instances."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 

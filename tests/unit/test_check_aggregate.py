@@ -1,7 +1,5 @@
 """The conformance test finds what breaks a law: one deliberately broken aggregate for each."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the pages say of documents and numbers is what the code has, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import doctest
 import re
 from importlib import import_module

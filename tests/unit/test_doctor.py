@@ -1,7 +1,5 @@
 """``skewless doctor``: each thing good or with its remedy, with the extras and without, and nothing left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Plan 0 from the last run or for an engine: what it is made of, when it is not made, and what it is worth."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stored documents that were cut, changed or made up, odd paths and keys: each is read as what it says, or refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 import html
 import json

@@ -1,7 +1,5 @@
 """Specs by somebody who means no good: each is read as what it says, or refused in one sentence, and soon."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """The table of the design's rooms is executed: lint-imports, and what it cannot see."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

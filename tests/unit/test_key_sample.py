@@ -1,7 +1,5 @@
 """Plan 0 from a sample of the keys: what it names, how much it admits, and what it is worth."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

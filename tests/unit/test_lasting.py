@@ -1,7 +1,5 @@
 """What a policy cannot take back is held to standing still to the end of the run; what is recent counts more."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bands of nights and how often they are left, when a day is final, and what a spec expects of its input."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import math

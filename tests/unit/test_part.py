@@ -1,7 +1,5 @@
 """Which day or hour a run computes: the day before, on every night of the year; and the paths that name it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import fnmatch
 from typing import Any

@@ -1,7 +1,5 @@
 """A replay on counts beside the run row by row."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

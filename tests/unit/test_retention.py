@@ -1,7 +1,5 @@
 """What prune takes away, and what it never touches."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import os

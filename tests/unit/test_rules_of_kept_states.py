@@ -1,7 +1,5 @@
 """Rules of kept states one by one, as tables: each row is a case that a wrong line would get wrong."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the log of a table says of files, rows and runs: rules that take no table to try."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 from typing import Any

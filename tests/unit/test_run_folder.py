@@ -1,7 +1,5 @@
 """Run directories: who may enter them, by which path they are named, and what they say of the times of steps."""
 
-from __future__ import annotations
-
 import datetime as dt
 import grp
 import os

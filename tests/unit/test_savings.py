@@ -1,7 +1,5 @@
 """What a night has cost, and what routing has saved, beside runs under plain hashing that were really played."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import sys

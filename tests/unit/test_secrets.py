@@ -1,7 +1,5 @@
 """Secrets are known by their meaning: a spec's settings have none, and no message shows one."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

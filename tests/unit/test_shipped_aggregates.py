@@ -1,7 +1,5 @@
 """What the shipped Python aggregates say, beside a reference that is one loop over the rows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import statistics

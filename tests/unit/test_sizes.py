@@ -1,7 +1,5 @@
 """What is to be read does not grow: each figure stays below its ceiling, and a ceiling follows what shrinks."""
 
-from __future__ import annotations
-
 from tests.sizes import sizes
 
 CEILINGS = {

@@ -1,6 +1,4 @@
 # ruff: noqa: E501 - sentences are held to whole, one row of the table each
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """docs/spec.md and docs/spec.schema.json say what the models say, and what they say is true."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

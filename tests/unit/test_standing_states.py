@@ -1,7 +1,5 @@
 """Nights over a changing lake, without Spark: whatever was kept, the result is that of all rows as they were pinned."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import os

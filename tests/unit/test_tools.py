@@ -1,7 +1,5 @@
 """What the tests themselves rely on: their time, and the processes that they start."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

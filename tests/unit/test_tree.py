@@ -1,7 +1,5 @@
 """The tree of merged states over the parts of a window: whatever was kept or lost, a result is that of all parts."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What is measured of a run with a window, which published results are stale, and when two sketches agree."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Sequence
 from itertools import pairwise
