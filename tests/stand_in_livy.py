@@ -54,13 +54,12 @@ class Livy:
 
     Attributes:
         program: what runs an entry.
-        watch: is told of each request of a task before it is answered, ``list``, ``posted`` or ``resumed``, and how
-            many batches there are.
+        watch: is told of each request of a task before it is answered: ``list``, ``posted`` or ``resumed``.
     """
 
     folder: Path
     program: Sequence[str] = SPARK
-    watch: Callable[[str, int], None] = lambda *_: None
+    watch: Callable[[str], None] = lambda *_: None
     address: str = ""
     batches: list[Batch] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -82,11 +81,11 @@ class Livy:
         url = urlsplit(path)
         if method == "POST":
             answer = self._post(body)
-            self.watch("posted", len(self.batches))
+            self.watch("posted")
             return answer
         assert method == "GET", method
         if not url.path.endswith(("/state", "/log")):  # which its trigger asks for
-            self.watch("list" if url.path == "/batches" else "resumed", len(self.batches))
+            self.watch("list" if url.path == "/batches" else "resumed")
         query = parse_qs(url.query)
         start, size = int(query.get("from", ["0"])[0]), int(query.get("size", ["100"])[0])
         if url.path == "/batches":
