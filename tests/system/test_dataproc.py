@@ -18,9 +18,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 #: What its operator imports, of all that the provider asks for.
 ASIDE = (
-    "apache-airflow-providers-google==22.8.0", "google-cloud-dataproc", "google-api-core", "google-auth", "proto-plus",
-    "pyasn1", "pyasn1-modules", "grpc-google-iam-v1", "google-auth-httplib2", "httplib2", "gcloud-aio-auth",
-    "google-api-python-client", "uritemplate", "google-cloud-secret-manager",
+    "apache-airflow-providers-google==22.8.0", "gcloud-aio-auth==5.6.0", "google-api-core==2.44.0",
+    "google-api-python-client==2.202.0", "google-auth==2.63.0", "google-auth-httplib2==0.4.4",
+    "google-cloud-dataproc==5.32.0", "google-cloud-secret-manager==2.32.0", "grpc-google-iam-v1==0.14.6",
+    "httplib2==0.32.1", "proto-plus==1.29.0", "pyasn1==0.6.5", "pyasn1-modules==0.4.2", "uritemplate==4.2.0",
 )  # fmt: skip
 
 
