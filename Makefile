@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages demo-nights demo-lake test peers mutants up down env test-all test-long test-cluster bench fuzz docs lint lock sbom setup setup-development setup-tests setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights demo-lake test peers mutants up down env test-all test-long test-versions test-cluster bench fuzz docs lint lock sbom setup setup-development setup-tests setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in a minute.
@@ -40,6 +40,10 @@ test-all: test test-long test-cluster ## Run all tests, with the cluster and the
 
 test-long: setup-tests ## Run the long tests, except those of test-cluster; hours
 	@$(call run_tests,$(PYTEST) -m long --ignore tests/cluster)
+
+test-versions: setup-tests ## Run the quick Spark tests on each version of Spark and Java; VERSIONS="3.5.9 4.0.5", JAVAS=21, SAMPLE=1 for minutes of two, ONLY=file
+	@$(IN_VENV) python -m tests.spark_versions $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(JAVAS),--javas $(JAVAS)) \
+	  $(if $(SAMPLE),--sample) $(if $(ONLY),--files $(ONLY))
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that no test catches (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from skewless_spark.aggregates import REGISTRY
-from skewless_spark.session.session import DEFAULTS, build_session
+from skewless_spark.session.session import DEFAULTS, build_session, jvm_of
 
 ROOT = Path(__file__).parents[2]
 #: Tasks side by side where the cost is what the processor does.
@@ -70,14 +70,13 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 def described(spark: SparkSession) -> dict[str, str | int | float]:
     """The machine and the versions; nothing that says whose machine it is."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    jvm = spark.sparkContext._jvm  # noqa: SLF001 - PySpark hands out no properties of its JVM
     return {
         "cores": os.cpu_count() or 0,
         "memory_gib": round(memory, 1),
         "system": platform.system(),
         "python": platform.python_version(),
         "spark": spark.version,
-        "java": str(jvm.java.lang.System.getProperty("java.version")) if jvm else "",
+        "java": str(jvm_of(spark).java.lang.System.getProperty("java.version")),
         "pyarrow": version("pyarrow"),
         "numpy": version("numpy"),
         "pandas": version("pandas"),

@@ -9,6 +9,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from skewless_spark.session.session import session_in_jvm
+
 
 @dataclass(frozen=True)
 class TaskWork:
@@ -108,10 +110,9 @@ def jobs_since(spark: SparkSession, first: int) -> list[JobWork]:
 
 def queries_since(spark: SparkSession, moment: float) -> list[QueryWork]:
     """The SQL queries that began at or after a moment, seconds since the epoch, in order."""
-    session = spark._jsparkSession  # noqa: SLF001 - PySpark hands out no list of queries
     _store(spark)
     found = []
-    for query in _listed(session.sharedState().statusStore().executionsList()):
+    for query in _listed(session_in_jvm(spark).sharedState().statusStore().executionsList()):
         started = query.submissionTime() / 1e3
         if started >= moment and query.completionTime().isDefined():
             seconds = query.completionTime().get().getTime() / 1e3 - started
@@ -126,7 +127,7 @@ def stages_of(jobs: Sequence[JobWork]) -> list[StageWork]:
 
 
 def _store(spark: SparkSession) -> Any:
-    context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark hands out no status of tasks
+    context = session_in_jvm(spark).sparkContext()
     context.listenerBus().waitUntilEmpty()
     return context.statusStore()
 

@@ -237,7 +237,9 @@ CAUSES = (
           "Python workers that live until their task ends", "one that was killed or crashed",
           "try again, with more memory if the kernel killed it for that"),
     # Class 22 of the SQL standard, errors of data: overflow, cast, division by zero; and what ``raise_error`` says.
-    Cause(InputError, r"(?:\[[A-Z_.0-9]+\] )([^\n]*?)\s*SQLSTATE: (?:22\w{3}|P0001)\b", "the rows",
+    # Spark 3.5 tells no SQLSTATE.
+    Cause(InputError, r"(?:\[[A-Z_.0-9]+\] )([^\n]*?)\s*SQLSTATE: (?:22\w{3}|P0001)\b"
+          r"|\[(?:\w*OVERFLOW|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|INVALID_ARRAY_INDEX\w*)\] ([^\n]*)", "the rows",
           "values that the job's expressions take", "",
           "leave such rows out by map.where, or use try_cast or try_divide in map.select"),
 )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources.formats.column_types import arrow_type_of
 from tests.differential.values import COMMON, KINDS, ROW, random_table
 from tests.differential.writers import SPARK_MODES, WRITERS, by_spark
@@ -51,7 +52,7 @@ def write_batch(spark: SparkSession, path: Path, seed: int, names: Sequence[str]
         table = random_table(rng, names, 20 * of_spark, first)
         by_spark(spark, table, declared, path / "_spark", kind, mode, of_spark)
         # It cuts microseconds off, and days that the old calendar does not have become others: what it wrote, it says.
-        tables.append(spark.read.schema(declared).parquet(str(path / "_spark")).toArrow())
+        tables.append(to_arrow(spark.read.schema(declared).parquet(str(path / "_spark"))))
         for file in sorted((path / "_spark").glob("*.parquet")):
             file.rename(path / file.name)
     rows = pa.concat_tables([_as_declared(table, names) for table in tables])

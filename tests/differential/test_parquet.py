@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
 from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.session.versions import to_arrow
 from tests.differential.batches import Batch, types_in, write_batch
 from tests.differential.rows import first_difference, rows_of
 from tests.differential.test_opener import job_over, with_a_secret
@@ -32,7 +33,7 @@ def require_equal(spark: SparkSession, batch: Batch, root: Path) -> None:
     readable = [str(file) for file in sorted(batch.path.glob("*.parquet")) if not _in_brotli(file)]
     if _FOREIGN.isdisjoint(batch.names):
         ddl = ", ".join(f"{name} {kind}" for name, kind in declared.items())
-        found = rows_of(spark.read.schema(ddl).parquet(*readable).toArrow(), batch.names)
+        found = rows_of(to_arrow(spark.read.schema(ddl).parquet(*readable)), batch.names)
         few = sum(pq.read_metadata(file).num_rows for file in readable)
         assert (found.total(), found - wanted) == (few, {}), first_difference(found, wanted, batch.names)
     for kind in ("parquet", "delta"):

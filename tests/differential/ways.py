@@ -16,6 +16,7 @@ from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.prepare.freezing import freeze
+from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources import cutting
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
 from skewless_spark.sources.lake.table_inputs import LakeTable
@@ -40,7 +41,7 @@ def types_of(given: dict[str, Any], root: Path) -> dict[str, str]:
 def whole(spark: SparkSession, job: Job, names: Sequence[str]) -> pa.Table:
     """As a stage reads it: what Spark can scan by Spark, everything else by workers."""
     frame = read_units(spark, job, range(len(job.units)), names)
-    return frame.drop("origin").toArrow().rename_columns(list(names))
+    return to_arrow(frame.drop("origin")).rename_columns(list(names))
 
 
 def in_workers(spark: SparkSession, job: Job, names: Sequence[str]) -> pa.Table:

@@ -21,6 +21,7 @@ import zstandard
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
+from skewless_spark.session.versions import local_frame
 from tests.fuzz.values import KINDS, Kind, Row, spelled
 
 #: The kinds of columns that each format can have, and that its readers in Spark agree on.
@@ -78,7 +79,7 @@ def _write_orc(path: Path, table: pa.Table, chance: random.Random) -> None:
     if chance.random() < 0.5:
         orc.write_table(table, path, compression=codec)
         return
-    rows = SparkSession.active().createDataFrame(table).coalesce(1)
+    rows = local_frame(SparkSession.active(), table).coalesce(1)
     with tempfile.TemporaryDirectory() as folder:
         rows.write.mode("overwrite").option("compression", codec).orc(folder)
         (written,) = Path(folder).glob("*.orc")

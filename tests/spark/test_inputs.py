@@ -23,6 +23,7 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources.unit_reading import read_units
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 
@@ -84,7 +85,7 @@ def test_every_format_is_read_and_published_with_the_answer_of_its_rows_and_a_le
     folder = Path(finished.publication.path)
     assert {file.suffix for file in folder.iterdir() if file.name != "_published"} == {f".{kind}"}
     schema = "k string, n bigint, total bigint"
-    read = spark.read.schema(schema).format(kind).option("header", value=True).load(str(folder)).toArrow()
+    read = to_arrow(spark.read.schema(schema).format(kind).option("header", value=True).load(str(folder)))
     assert as_rows(read) == as_rows(result_of(run)) == expected(rows())
 
 

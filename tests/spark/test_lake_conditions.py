@@ -15,6 +15,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.session.versions import local_frame
 from skewless_spark.sources.lake.delta import snapshot_of
 from skewless_spark.sources.lake.table_inputs import Condition, conditions_of
 from tests.lake_tables import iceberg_table
@@ -112,7 +113,7 @@ def test_conditions_leave_out_files_by_their_bounds_and_no_row(
     spark: SparkSession, tables: dict[str, tuple[Path, dict[str, Any]]], kind: str
 ) -> None:
     root, source = tables[kind]
-    whole = spark.createDataFrame(pa.concat_tables(rows(file) for file in range(FILES)))
+    whole = local_frame(spark, pa.concat_tables(rows(file) for file in range(FILES)))
     for number, (where, files) in enumerate(CONDITIONS):
         spec = spec_over(source, ["v"], map={"select": ["k", "v", "s"], "where": where})
         job = prepare(RunDirectory(str(root / "runs" / str(number))), spec, DATE, str(root))

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import finish_run, run_pipeline
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.session.versions import to_arrow
 from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
@@ -72,7 +73,7 @@ def test_waves_that_a_condition_empties_are_admitted_like_others(
     assert sum(report.processed_rows for report in reports) == run.committed("result").counts["rows"]
     wanted = [F.count("*"), F.sum("value")] if branch == "native" else [F.median("value")]
     rows = spark.read.parquet(str(source)).where(where).groupBy("key").agg(*wanted)
-    assert as_rows(result_of(run)) == as_rows(rows.toArrow())
+    assert as_rows(result_of(run)) == as_rows(to_arrow(rows))
     if (engine, kept) == ("combine", None):
         published = finish_run(spark, run).publication
         assert (published.rows, pq.read_table(published.path).column_names) == (0, ["key", *spec.aggregates])

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructField, StructType
 from skewless.aggregates import ENTRY_POINT_GROUP, RegisteredAggregates
 from skewless_spark.aggregates import AggregateRegistry, NativeAggregate
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
-from skewless_spark.session.versions import arrow_schema
+from skewless_spark.session.versions import arrow_schema, local_frame
 from tests.packages import install
 from tests.spark.scenario import write_input
 
@@ -118,7 +118,7 @@ def test_the_exact_median_is_that_of_spark(spark: SparkSession) -> None:
     for start in range(0, 3000, 700):
         made.update(column.slice(start, 700), keys[start : start + 700], 400)
     ours = dict(enumerate(made.evaluate().to_pylist()))
-    frame = spark.createDataFrame(pa.table({"key": keys, "value": column}))
+    frame = local_frame(spark, pa.table({"key": keys, "value": column}))
     theirs = frame.groupBy("key").agg(F.median("value").alias("median"), F.expr("percentile(value, 0.5)").alias("p"))
     rows = theirs.collect()
     assert len(rows) > 100

@@ -15,6 +15,7 @@ from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
 from skewless.standing.states_store import Fingerprint, StatesStore
 from skewless_spark.prepare.freezing import freeze
+from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources.formats.column_types import is_value
 from skewless_spark.sources.input_columns import types_of
 from skewless_spark.sources.unit_reading import read_units
@@ -65,7 +66,7 @@ def test_no_two_folders_are_one_key_to_spark(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         pa.table(dict(zip(("n", "kind", "p"), map(list, zip(*rows, strict=True)), strict=True)))
     )
-    found = frame.selectExpr("n", f"CASE kind {casts} END AS value").toArrow().to_pylist()
+    found = to_arrow(frame.selectExpr("n", f"CASE kind {casts} END AS value")).to_pylist()
     assert len({(row["n"], row["value"]) for row in found if row["value"] is not None}) == len(rows)
 
 

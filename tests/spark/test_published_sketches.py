@@ -29,7 +29,6 @@ from skewless_spark.comparison.other_side import OtherSide, other_side
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.expectations import check_expectations
-from skewless_spark.session.versions import lacking_aggregate
 from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
@@ -48,9 +47,6 @@ CALLS: dict[str, dict[str, Any]] = {
     "top_words": {"function": "approx_top_k", "column": "word", "max_items_tracked": 6000},
     "top_numbers": {"function": "approx_top_k", "column": "small"},
 }
-CALLS = {name: call for name, call in CALLS.items() if not lacking_aggregate(call["function"])}
-#: What a Spark before 4.3 cannot merge.
-TOP = "top_words"
 AGGREGATES = {name: {**call, "publish": "state"} for name, call in CALLS.items()}
 
 
@@ -165,8 +161,7 @@ def test_every_engine_publishes_what_the_own_library_makes_of_the_plain_values(
         require_kll(ds.kll_items_sketch.deserialize(row["kll_numbers"], ds.PyLongsSerDe()), of["big"], 75)
         require_kll(ds.kll_doubles_sketch.deserialize(row["kll_shares"]), shares, 75)
         require_kll(ds.kll_floats_sketch.deserialize(row["kll_halves"]), of["half"], 20)
-        if TOP in AGGREGATES:
-            require_items(row, of)
+        require_items(row, of)
     one_of_all = spark.createDataFrame(result.select(["hll_raws"]).to_pandas())
     words = len(set(table["raw"].to_pylist()) - {None, b""})
     (estimate,) = one_of_all.agg(F.hll_sketch_estimate(F.hll_union_agg("hll_raws"))).collect()[0]
@@ -188,7 +183,7 @@ def require_differences_are_told(spark: SparkSession, run: RunDirectory) -> None
     columns, result = JobColumns.of(run.job()), committed_result(spark, run)
     fresh = other_side(spark, FRESH, run.job(), compared_columns(run, spark))
     assert not compare(spark, run, fresh, 1e-9, 1).found
-    swapped = [name for name in ("hll_words", "theta_words", "kll_shares", TOP) if name in AGGREGATES]
+    swapped = ["hll_words", "theta_words", "kll_shares", "top_words"]
     key = F.col(columns.keys[0])
     (other,) = result.where(key == "key1").collect()
     for number in map(columns.result, swapped):
@@ -200,7 +195,7 @@ def require_differences_are_told(spark: SparkSession, run: RunDirectory) -> None
     told = str(next(one for one in comparison.examples if not one.state))
     assert re.search(r"hll_words 'a sketch of about \d{4} values' here, 'a sketch of about \d{4} values' there", told)
     assert re.search(r"kll_shares 'a sketch of \d+ values, their median about 0\.[45]\d+'", told)
-    assert TOP not in swapped or 'top_words \'a sketch with [{"item":"' in told
+    assert 'top_words \'a sketch with [{"item":"' in told
 
 
 OUTPUTS = {
@@ -218,7 +213,7 @@ OUTPUTS = {
 def test_sketches_are_published_in_every_format_but_csv(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     path = write_input(tmp_path / "in", pa.table({"key": ["a"] * 9, "word": [f"w{n}" for n in range(9)]}), files=2)
     place = "local.marts.clicks" if kind == "iceberg" else str(tmp_path / "out")
-    aggregates = {name: AGGREGATES[name] for name in ("hll_words", "theta_words", TOP) if name in AGGREGATES}
+    aggregates = {name: AGGREGATES[name] for name in ("hll_words", "theta_words", "top_words")}
     spec = spec_of(path, "key", aggregates, output={"path": place, "format": kind})
     run = RunDirectory(str(tmp_path / "run"))
     prepare(run, spec, DATE, str(tmp_path))

@@ -11,6 +11,7 @@ from skewless.routing.hashing import bucket_hash, encode_columns, key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless_spark.aggregates.keys import key_text
+from skewless_spark.session.versions import local_frame, to_arrow
 from skewless_spark.stage.routes import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
 from skewless_spark.stage.routes import bucket_hash as spark_bucket_hash
 from skewless_spark.stage.routes import key_hash as spark_key_hash
@@ -34,8 +35,8 @@ def unsigned(value: int) -> int:
 def test_spark_and_python_hash_ten_thousand_unicode_keys_alike(spark: SparkSession) -> None:
     keys = random_keys(12_000)
     assert {len(key.encode()) % 4 for key in keys} == {0, 1, 2, 3}
-    rows = spark.createDataFrame(pa.table({"key": keys}))
-    hashed = rows.selectExpr(spark_key_hash("key"), spark_bucket_hash("key")).toArrow()
+    rows = local_frame(spark, pa.table({"key": keys}))
+    hashed = to_arrow(rows.selectExpr(spark_key_hash("key"), spark_bucket_hash("key")))
     assert [unsigned(value) for value in hashed.column(0).to_pylist()] == [key_hash(key) for key in keys]
     assert [unsigned(value) for value in hashed.column(1).to_pylist()] == [bucket_hash(key) for key in keys]
 
@@ -43,7 +44,7 @@ def test_spark_and_python_hash_ten_thousand_unicode_keys_alike(spark: SparkSessi
 def test_spark_and_python_encode_several_columns_alike(spark: SparkSession) -> None:
     pairs = [("a", None), (None, "a"), (None, None), ("", ""), ("1:a,", "~,"), ("\u00e9", "\U0001f600"), ("a", "b,c")]
     rows = spark.createDataFrame(pairs, "first string, second string")
-    texts = rows.selectExpr(key_text(["first", "second"], ["string", "string"])).toArrow().column(0)
+    texts = to_arrow(rows.selectExpr(key_text(["first", "second"], ["string", "string"]))).column(0)
     assert texts.to_pylist() == [encode_columns(pair) for pair in pairs]
     assert len(set(texts.to_pylist())) == len(pairs)
 
@@ -66,8 +67,8 @@ def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession, placed_key
         share_salt=3,
     )
     origins = [(number % 7 << 40) | number for number in range(len(keys))]
-    rows = spark.createDataFrame(pa.table({"key": keys, "origin": origins}))
-    routed = route(rows, plan, "key", "origin").toArrow()
+    rows = local_frame(spark, pa.table({"key": keys, "origin": origins}))
+    routed = to_arrow(route(rows, plan, "key", "origin"))
     said = {row["origin"]: row["task"] for row in routed.to_pylist()}
     assert said == {origin: plan.task_of(key, origin) for key, origin in zip(keys, origins, strict=True)}
     assert len(set(said.values())) == len(plan.tasks)
@@ -84,7 +85,7 @@ def test_rows_that_are_added_up_first_go_to_the_tasks_of_the_plan(spark: SparkSe
         share_salt=3,
     )  # fmt: skip
     origins = [(number % 7 << 40) | number for number in range(len(keys))]
-    rows = spark.createDataFrame(pa.table({"key": keys, "origin": origins}))
+    rows = local_frame(spark, pa.table({"key": keys, "origin": origins}))
     assert (drawing_rows(plan, "key") is None) == (split_keys > LISTED_KEYS)
     states = draw(rows, plan, "key", "origin").groupBy("key", "drawn").count()
     counted = Counter((key, plan.task_of(key, origin)) for key, origin in zip(keys, origins, strict=True))

@@ -17,6 +17,7 @@ from skewless.errors import InputError, SpecError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import sample_keys
+from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.sources.worker_files import read_unit
 from tests.spark.scenario import DATE
@@ -88,7 +89,7 @@ def read(spark: SparkSession, job: Job, columns: str) -> list[dict[str, Any]]:
     """The rows of all units, in their order: by row groups, or as Spark reads whole files."""
     if job.source.format == "parquet":
         return cut(job, list(columns))
-    rows = read_units(spark, job, range(len(job.units)), list(columns)).orderBy("origin").drop("origin").toArrow()
+    rows = to_arrow(read_units(spark, job, range(len(job.units)), list(columns)).orderBy("origin").drop("origin"))
     return rows.rename_columns(list(columns)).to_pylist()
 
 
@@ -103,7 +104,7 @@ def ordered(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def scanned(spark: SparkSession, job: Job, columns: str) -> list[tuple[Any, ...]]:
-    return ordered(read_units(spark, job, range(len(job.units)), list(columns)).drop("origin").toArrow().to_pylist())
+    return ordered(to_arrow(read_units(spark, job, range(len(job.units)), list(columns)).drop("origin")).to_pylist())
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from skewless_spark.session.versions import LOWEST, unfit_spark
 
 ROOT = Path(__file__).parents[2]
-OLD = "pyspark: expected Spark 4.1 or newer, but got Spark 4.0.5; take a newer one."
+OLD = "pyspark: expected Spark 3.5.6 or newer, but got Spark 3.5.5; take a newer one."
 ENTRIES = sorted((ROOT / "jobs" / "skewless_spark" / "entries").glob("[a-z]*_*.py"))
 OVER = (
     "pyspark: expected the files of pyspark 4.3.0, but got those of 4.2.0, which pyspark-client has laid over them; "
@@ -39,9 +39,9 @@ def package(folder: Path, files: str, jar: str | None) -> Path:
         ("4.3.0.dev1", "4.3.0-preview1", ""),
         ("4.3.1+amzn.0", "4.3.1-amzn-0", ""),
         ("4.3.0", None, ""),
-        ("4.1.4", "4.1.4", ""),
-        ("4.0.5", "4.0.5", OLD),
-        ("4.0.5", None, OLD),
+        ("3.5.6", "3.5.6", ""),
+        ("3.5.5", "3.5.5", OLD),
+        ("3.5.5", None, OLD),
     ],
     ids=[
         "another version",
@@ -66,7 +66,7 @@ def test_the_pyspark_of_these_tests_is_whole_and_none_is_no_mixture(monkeypatch:
 
 def test_the_lowest_spark_is_that_of_the_extra() -> None:
     required = {Requirement(text).name: Requirement(text).specifier for text in requires("skewless") or ()}
-    assert f">={LOWEST[0]}.{LOWEST[1]}" in str(required["pyspark"])
+    assert f">={'.'.join(map(str, LOWEST))}" in str(required["pyspark"])
 
 
 @pytest.mark.parametrize("program", [*(one.name for one in ENTRIES), "skewless check"])

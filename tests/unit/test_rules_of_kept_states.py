@@ -75,17 +75,17 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def fingerprint(
-    changed: dict[str, Any] | None = None, types: str = "string", code: str = "0", engine: str = "4.3.0",
+    changed: dict[str, Any] | None = None, types: str = "string", code: str = "0",
     fields: dict[str, str] | None = None, inputs: dict[str, str] | None = None,
 ) -> Fingerprint:  # fmt: skip
     spec = parse_spec(yaml.safe_dump({**SPEC, **(changed or {})}, sort_keys=False))
-    return fingerprint_of(spec, {"page": types}, {"count": code}, engine, fields, inputs)
+    return fingerprint_of(spec, {"page": types}, {"count": code}, fields, inputs)
 
 
 def test_everything_that_shapes_a_state_is_in_its_fingerprint() -> None:
     found = {what: fingerprint(changed) for what, changed in SHAPES.items()}
     found |= {"nothing": fingerprint(), "a type": fingerprint(types="int"), "code": fingerprint(code="1")}
-    found |= {"Spark": fingerprint(engine="5.0.0"), "a column of the table": fingerprint(fields={"ms": "2"})}
+    found |= {"a column of the table": fingerprint(fields={"ms": "2"})}
     assert len({one.name for one in found.values()}) == len(found), found
     assert fingerprint() == found["nothing"]
 
@@ -94,21 +94,20 @@ def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
     first = fingerprint()
     assert first.shapes["the form of states"] == str(STATE_FORM)
     assert why_anew(str(tmp_path), first) == "no states were kept before"
-    for one in (first, fingerprint(types="date", code="9", engine="3.5.0")):  # the nearest one is told
+    for one in (first, fingerprint(types="date", code="9", inputs={"z": "int"})):  # the nearest one is told
         open_states(str(tmp_path), one).begin(one)
     changes = {
         "aggregate 'n'": fingerprint({"aggregates": {**SPEC["aggregates"], "n": {"function": "sum", "column": "ms"}}}),
         "the type of column 'page'": fingerprint(types="int"),
         "the code of 'count'": fingerprint(code="1"),
-        "the version of Spark": fingerprint(engine="4.4.0"),
         "the type of input column 'ms'": fingerprint(inputs={"ms": "int"}),
         "the names and order of aggregates": fingerprint(SHAPES["the order of aggregates"]),
     }
     for what, other in changes.items():
         assert why_anew(str(tmp_path), other) == f"its states begin anew, as this changed: {what}"
-    # What shapes no state: where the result goes, how rows are routed, how many parts there are, a patch of Spark.
+    # What shapes no state: where the result goes, how rows are routed, how many parts there are.
     alike = {"window": 9, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
-    assert fingerprint(alike, engine="4.3.1") == first
+    assert fingerprint(alike) == first
     assert len({Fingerprint(shapes={"n": str(number)}).name for number in range(3_000)}) == 3_000
     assert changes["the type of input column 'ms'"].types_of_input == {"ms": "int"}
     assert first.types_of_input == {"page": "string"}

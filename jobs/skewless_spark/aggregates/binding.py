@@ -130,7 +130,7 @@ def _definition_and_options(name: str, call: AggregateCall, where: str) -> tuple
     if definition is None:
         raise SpecError(at, "a known aggregate", repr(call.function), nearest(call.function, REGISTRY))
     if lacking := lacking_aggregate(call.function):
-        raise SpecError(at, *lacking, "take a newer Spark, or value_counts where a key has few different values")
+        raise SpecError(at, *lacking)
     if call.column is None and definition.needs_column:
         raise SpecError(at, f"a column for {call.function}", "none", "add 'column: ...'")
     if call.publish == "state":

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
+from skewless_spark.session.versions import local_frame, numbers_of, place_by
 from skewless_spark.stage.routes import TASK, Stage, share_cells, unrouted_queue
 from skewless_spark.states.python_reduction import ADMITTED
 
@@ -31,10 +32,10 @@ class Bypass(Engine):
         origins = columns.origins if columns.reads_origin else []
         arrival = ["arrival"] if plan.epoch else []
         placed = _placed(unrouted_queue(stage), stage).select(*columns.rows, *origins, *arrival, TASK)
-        placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
+        placed = place_by(placed, len(plan.tasks), TASK)
         # Without a backlog, all rows came with the wave.
         came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
-        return outcome_of_tasks(came, stage, in_order=False)
+        return numbers_of(outcome_of_tasks(came, stage, in_order=False), len(plan.tasks), TASK)
 
 
 def _placed(rows: DataFrame, stage: Stage) -> DataFrame:
@@ -46,7 +47,7 @@ def _placed(rows: DataFrame, stage: Stage) -> DataFrame:
     if plan.head:
         cells = pa.array(map(share_cells, plan.head.values()), pa.list_(pa.int32()))
         table = pa.table({"head_key": pa.array(plan.head, pa.string()), "cells": cells})
-        heads = F.broadcast(rows.sparkSession.createDataFrame(table))
+        heads = F.broadcast(local_frame(rows.sparkSession, table))
         rows = rows.join(heads, columns.routing_key == F.col("head_key"), "left")
         task = F.coalesce(F.get(F.col("cells"), _part(draw, F.size("cells"))), task)
     return rows.withColumn(TASK, F.when(columns.routing_key.isNull(), _part(draw, F.lit(tasks))).otherwise(task))

@@ -36,6 +36,7 @@ from skewless_spark.branches.native import Native, slot_of_key
 from skewless_spark.branches.python import Python
 from skewless_spark.engines.engine import Engine, few_partitions
 from skewless_spark.session.step_measures import SILENT, JobsSeen, Told
+from skewless_spark.session.versions import is_valid_utf8
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.measured_stage import key_histogram, report_of, split_loads
 from skewless_spark.stage.routes import SLOT, TASK, Stage, unrouted_queue
@@ -128,7 +129,7 @@ def _named(stage: Stage) -> list[str]:
     job, key = stage.columns.job, stage.columns.routing_sql()
     limit = job.spec.routing.head_limit
     least = -(-job.admitted_rows(stage.plan.waves) // limit) if limit else LARGEST_COUNT
-    heavy = f"is_valid_utf8({key}) AND length({key}) <= {LONGEST_HEAD_KEY} AND rows >= {least}"
+    heavy = f"{is_valid_utf8(key)} AND length({key}) <= {LONGEST_HEAD_KEY} AND rows >= {least}"
     return [slot_of_key(stage.columns, stage.plan), f"IF({heavy}, {key}, NULL) AS {HEAVY}"]
 
 

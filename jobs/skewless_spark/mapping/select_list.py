@@ -16,7 +16,7 @@ from skewless.documents.job import Selected
 from skewless.errors import SpecError, first_line, nearest
 from skewless.spec.calls import Map
 from skewless.spec.input import OWN_PREFIX
-from skewless_spark.session.session import session_in_jvm
+from skewless_spark.session.session import query_in_jvm, session_in_jvm
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 #: Functions that depend on the time, the user or the task, although Spark treats some of them as constant.
@@ -234,7 +234,7 @@ def _parts(one: Any) -> list[str]:
 def _refuse_unrepeatable(frame: DataFrame, explodes: bool, at: str) -> None:
     """Refuse what only the analyzer recognizes: further non-deterministic functions, aggregates, generators."""
     generators = 0
-    for node in _tree(cast("Any", frame)._jdf.queryExecution().analyzed()):  # noqa: SLF001  # the analyzed plan
+    for node in _tree(query_in_jvm(frame).analyzed()):
         kind = node.getClass().getSimpleName()
         generators += kind == "Generate"
         if kind in {"Aggregate", "Window"}:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import BinaryType, DataType, StructType
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
@@ -19,6 +19,7 @@ from skewless.spec.result import QUARANTINE_COLUMNS
 from skewless_spark.quality.expectations import great_expectations
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.output_formats import in_order, published_files
+from skewless_spark.session.versions import nested_types
 from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.states.committed_files import QUARANTINED, RESULT, read_files, write_files, written
 
@@ -167,6 +168,6 @@ def _text(name: str, kind: DataType) -> Column:
     column = F.col(quoted(name))
     if isinstance(kind, BinaryType):
         return F.base64(column)
-    if isinstance(kind, ArrayType | MapType | StructType | VariantType):
+    if isinstance(kind, nested_types()):
         return F.to_json(column, {"ignoreNullFields": "false"})
     return column.cast("string")

@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, DataFrameWriter, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, VariantType
+from pyspark.sql.types import BinaryType, DataType, StructType
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
@@ -22,7 +22,7 @@ from skewless.spec.spec import JobSpec
 from skewless_lake.staged_files import HELD, KEPT, OutputPart, TableRule
 from skewless_lake.staging import ResultFile, batches_of, stage_result
 from skewless_spark.session.session import require_writer
-from skewless_spark.session.versions import arrow_schema
+from skewless_spark.session.versions import arrow_schema, nested_types
 from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.states.committed_files import (
@@ -38,8 +38,8 @@ from skewless_spark.states.job_columns import JobColumns
 
 _FOLDER = "published"
 #: A field of a CSV is one text, which cannot represent values of these types.
-_NESTED = (ArrayType, MapType, StructType, VariantType)
-_NOT_IN_CSV = (*_NESTED, BinaryType)
+_NESTED = nested_types()
+_NOT_IN_CSV: tuple[type[DataType], ...] = (*_NESTED, BinaryType)
 
 
 def refuse_nested(schema: StructType, where: str) -> None:

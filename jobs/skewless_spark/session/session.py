@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object
 from skewless.spec.clusters import FIXED, is_fixed
+from skewless_spark.session.versions import own_logger, set_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,7 +164,7 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         if not configured.contains("spark.driver.extraJavaOptions"):
             builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_QUIET.as_uri()}")
     session = builder.getOrCreate().newSession()
-    for setting in filter(is_fixed, session.conf.getAll):
+    for setting in filter(is_fixed, set_names(session)):
         session.conf.unset(setting)
     for setting, value in ALWAYS.items():
         session.conf.set(setting, value)
@@ -177,7 +177,7 @@ def _quieten() -> None:
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write each error with its stack
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+        own_logger(name).setLevel(logging.CRITICAL)
 
 
 def start_soon(app: str, master: str | None) -> None:
@@ -215,6 +215,11 @@ def start_java() -> None:
 def jvm_of(spark: SparkSession) -> Any:
     """The JVM of a session, for what PySpark has no name for: Hadoop's file systems, Spark's parser and its records."""
     return cast("Any", spark)._jvm  # noqa: SLF001
+
+
+def query_in_jvm(rows: DataFrame) -> Any:
+    """A frame's ``QueryExecution``, which has its plans."""
+    return cast("Any", rows)._jdf.queryExecution()  # noqa: SLF001
 
 
 def session_in_jvm(spark: SparkSession) -> Any:

@@ -37,6 +37,7 @@ from skewless_spark.engines.stage import commit_stage, run_stage
 from skewless_spark.session.session import under_settings
 from skewless_spark.session.step_lease import address_of_leases, has_leases, once
 from skewless_spark.session.step_measures import JobsSeen
+from skewless_spark.session.versions import place
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import Tally, placing_settings
 from skewless_spark.stage.measured_stage import measure
@@ -86,7 +87,7 @@ def route_stage(stage: Stage, cluster: str) -> StepCommit:
     queue = routed_queue(stage)
     # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
     partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * stage.spark.sparkContext.defaultParallelism)
-    in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
+    in_tasks = place(queue, partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
     with under_settings(stage.spark, placing_settings(job, admitted)):
         write_files(in_tasks, attempt, _ROUTED, _FOLDER)
     # Once more after the rows were read, as in every stage.

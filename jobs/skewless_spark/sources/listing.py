@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,9 +15,10 @@ from pyspark.sql import SparkSession
 from skewless.document import sentence_of
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, first_line
-from skewless.run.objects.location import as_written, open_location
+from skewless.run.objects.location import as_written, inner_path, open_location
 from skewless.spec.input import COMPRESSED, FileFormat, Input
-from skewless_spark.session.session import build_session
+from skewless_spark.session.session import build_session, session_in_jvm
+from skewless_spark.session.versions import reader_options
 from skewless_spark.sources import input_columns
 from skewless_spark.sources.cutting import cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, declared_type, fields_within, type_within
@@ -307,13 +307,12 @@ def _column(name: str, kind: str, own: str, at: str) -> str:
 def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:
     place = unquote(location)
     fs, root = open_location(place)
-    found = [str(fs._strip_protocol(unquote(path))) for path in paths]  # noqa: SLF001  # fsspec's own name for it
+    found = [inner_path(fs, unquote(path)) for path in paths]
     return as_written(fs, place, root.rstrip("/")), found
 
 
 def _options(spark: SparkSession, name: str) -> Mapping[str, str]:
-    described = json.loads(spark.sql(f"DESCRIBE TABLE EXTENDED {name} AS JSON").collect()[0][0])
-    return {key.lower(): str(value) for key, value in described.get("storage_properties", {}).items()}
+    return {key.lower(): value for key, value in reader_options(spark, name, session_in_jvm(spark)).items()}
 
 
 def _as_files(provider: str, location: str, columns: Mapping[str, str], options: Mapping[str, str], at: str) -> Input:

@@ -20,6 +20,7 @@ from skewless.errors import InputError
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.session import jvm_of, map_in_batches, spark_reads
+from skewless_spark.session.versions import local_frame
 from skewless_spark.sources.cutting import LEAST_BYTES
 from skewless_spark.sources.formats.column_types import fields_within
 from skewless_spark.sources.formats.input_files import (
@@ -345,7 +346,8 @@ def _scanned(
     observed = rows.selectExpr(*inner, "_metadata.file_path AS file_path", f"{row} AS row_index")
     observed = observed.withColumn("path_hash", F.expr(looked_up))
     # As an Arrow table it needs no Python worker.
-    known = spark.createDataFrame(
+    known = local_frame(
+        spark,
         pa.table(
             {
                 "listed_path": pa.array([as_spark_says(unit.path) for unit in units], pa.string()),
@@ -355,10 +357,10 @@ def _scanned(
                     for n, one in enumerate(partitions)
                 },
             }
-        )
+        ),
     )
     # A left join: if Spark spells a path differently, the run must stop and not lose rows.
-    listed = known.selectExpr("* EXCEPT (listed_path)", "xxhash64(listed_path) AS listed_hash")
+    listed = known.selectExpr("*", "xxhash64(listed_path) AS listed_hash").drop("listed_path")
     joined = observed.join(F.broadcast(listed), F.expr("path_hash = listed_hash"), "left")
     unknown = "CAST(raise_error(concat('skewless: not a listed file: ', file_path)) AS BIGINT)"
     origin = f"shiftleft(coalesce(ordinal, {unknown}), {OFFSET_BITS}) | row_index"

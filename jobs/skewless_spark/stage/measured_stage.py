@@ -21,6 +21,7 @@ from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, SplitLo
 from skewless.errors import LedgerError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.session.versions import is_valid_utf8, to_arrow
 from skewless_spark.stage.routes import TASK, Stage, slot
 from skewless_spark.stage.state_counts import COUNTS, FOUND, SECONDS, CountedStage, CountsRead, head_and_slots_here
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, counting, of_kinds, read_files
@@ -167,7 +168,7 @@ def key_histogram(
     if found is None:
         per_key = _per_key(stage.spark, run, columns, stages)
         # As columns: a ring may have a million slots, and a Python object for each would take seconds.
-        found = head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).toArrow()
+        found = to_arrow(head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows))
     return _summed(found, plan, spent if timed else None)
 
 
@@ -265,6 +266,6 @@ def _head(per_key: DataFrame, head_limit: int, rows: tuple[int, int]) -> DataFra
     seen_rows, left_rows = rows
     share = F.greatest(F.col("seen") / seen_rows, F.col("left") / left_rows)
     # Filtered last: Spark would push an earlier filter down to the counts, and read them twice.
-    named = F.is_valid_utf8("key") & (F.length("key") <= LONGEST_HEAD_KEY)
+    named = F.expr(is_valid_utf8("key")) & (F.length("key") <= LONGEST_HEAD_KEY)
     heaviest = per_key.withColumn("share", F.when(named, share)).orderBy(F.desc_nulls_last("share"), "key")
     return heaviest.limit(head_limit).where(F.col("share").isNotNull())

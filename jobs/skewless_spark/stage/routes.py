@@ -23,6 +23,7 @@ from skewless.routing.hashing import BUCKET_SALT
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.aggregates.keys import bounded
+from skewless_spark.session.versions import local_frame
 from skewless_spark.sources.formats.input_files import text_literal
 from skewless_spark.sources.unit_reading import ORIGIN, Tally, read_units
 from skewless_spark.states.committed_files import BACKLOG, read_files
@@ -115,11 +116,11 @@ def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame
         return rows.selectExpr("*", f"CAST(CASE {without_key} {' '.join(cases)} END AS INT) AS {DRAWN}")
     cells = pa.array(map(share_cells, split.values()), pa.list_(pa.int32()))
     table = pa.table({"head_key": pa.array(split, pa.string()), "head_cells": cells})
-    heads = F.broadcast(rows.sparkSession.createDataFrame(table))
+    heads = F.broadcast(local_frame(rows.sparkSession, table))
     routed = rows.selectExpr("*", f"{key} AS route_key").join(heads, F.expr("route_key = head_key"), "left")
     of_key = _drawn_cell(drawn, "head_cells")
     task = f"CAST(CASE {without_key} WHEN head_key IS NOT NULL THEN {of_key} END AS INT) AS {DRAWN}"
-    return routed.selectExpr("* EXCEPT (route_key, head_key, head_cells)", task)
+    return routed.selectExpr("*", task).drop("route_key", "head_key", "head_cells")
 
 
 def split_keys(plan: RoutingPlan) -> dict[str, Weights]:
@@ -170,7 +171,7 @@ def _without_tables(
     factors = ["block_factors"] if plan.factors else []
     of_head = ["block_keys", "block_cells", "cells"] if head else []
     names = ["route_key", "slot", "block", "block_tasks", *factors, *of_head, *further]
-    return routed.selectExpr(f"* EXCEPT ({', '.join(names)})", task)
+    return routed.selectExpr("*", task).drop(*names)
 
 
 def _drawn_task(drawn: str, plan: RoutingPlan) -> str:
@@ -208,7 +209,7 @@ def _slot_table(spark: SparkSession, plan: RoutingPlan, head: Mapping[str, Weigh
         cells = [[share_cells(head[key]) for key in known] for known in of_blocks]
         columns["block_keys"] = pa.array(of_blocks, pa.list_(pa.string()))
         columns["block_cells"] = pa.array(cells, pa.list_(pa.list_(pa.int32())))
-    return spark.createDataFrame(pa.table(columns))
+    return local_frame(spark, pa.table(columns))
 
 
 def _in_blocks(by_slot: npt.NDArray[np.int32], size: int) -> pa.ListArray:
@@ -349,15 +350,13 @@ def _backlog(stage: Stage) -> DataFrame | None:
     if not files:
         return None
     rows = read_files(stage.spark, stage.run, files)
-    rows = rows.selectExpr(*columns.names, *columns.parted, *columns.origins, f"{TASK} AS last_task")
-    return _renumbered(rows, stage.run.plan(stage.plan.epoch - 1), stage.plan)
+    had = _in_numbers_of(stage.plan, stage.run.plan(stage.plan.epoch - 1))
+    return rows.selectExpr(*columns.names, *columns.parted, *columns.origins, f"{had} AS last_task")
 
 
-def _renumbered(backlog: DataFrame, last: RoutingPlan, plan: RoutingPlan) -> DataFrame:
-    """The last plan's task numbers translated to this plan's; -1 for a task that does not exist any more."""
+def _in_numbers_of(plan: RoutingPlan, last: RoutingPlan) -> str:
+    """The last plan's task numbers translated to this plan's, in SQL; -1 for a task that does not exist any more."""
     if last.tasks == plan.tasks:
-        return backlog
+        return TASK
     now = {task: number for number, task in enumerate(plan.tasks)}
-    numbers = [now.get(task, -1) for task in last.tasks]
-    listed = f"array({', '.join(map(str, numbers))})"
-    return backlog.selectExpr("* EXCEPT (last_task)", f"get({listed}, last_task) AS last_task")
+    return f"get(array({', '.join(str(now.get(task, -1)) for task in last.tasks)}), {TASK})"

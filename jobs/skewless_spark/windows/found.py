@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import pyspark
-
 from skewless.aggregates.python_aggregate import ENTRY_POINT_GROUP
 from skewless.documents.job import Source, Unit
 from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, WindowSpan
@@ -190,7 +188,7 @@ class WindowInput:
         spec = self.spec
         fields = self.table.snapshot.fields(read.names) if self.table else None
         inputs = read.shaping if spec.map else {}
-        fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__, fields, inputs)
+        fingerprint = fingerprint_of(spec, types, _code_of(spec), fields, inputs)
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
         parts, missing, units = list[WindowPart](), set[str](), list[Unit]()
@@ -327,7 +325,7 @@ def states_location(spec: JobSpec, root: str) -> str:
 
 def _kept_types(spec: JobSpec, root: str) -> list[dict[str, str]]:
     """The types of input columns in states of the same job, one mapping for each fingerprint that can be read."""
-    now = fingerprint_of(spec, {}, _code_of(spec), pyspark.__version__)
+    now = fingerprint_of(spec, {}, _code_of(spec))
     with suppress(DocumentError, RunDirectoryError):
         return [one.types_of_input for one in other_fingerprints(states_location(spec, root), "") if one.is_like(now)]
     return []

@@ -81,16 +81,15 @@ def fingerprint_of(
     spec: JobSpec,
     types: Mapping[str, str],
     code: Mapping[str, str],
-    engine: str,
     fields: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> Fingerprint:
     """The fingerprint of the states of a job.
 
     ``types`` are the Spark SQL types of the columns that are keys or arguments, ``inputs``, with a map, of those that
-    it reads. ``code`` has a checksum of the code of each aggregate and mapper; the ``engine`` is the version of Spark,
-    whose functions make native states, without its patch release. Of a table, ``fields`` tell what each column is that
-    is read: a name may come to stand for another column.
+    it reads. ``code`` has a checksum of the code of each aggregate and mapper. Of a table, ``fields`` tell what each
+    column is that is read: a name may come to stand for another column. The version of Spark is no part of it: each
+    reads the states of all others (``tests/system/test_spark_versions.py``).
     """
     given = spec.input
     # The types of what is read stand for themselves. Without a header, names say where in a line a column is.
@@ -98,7 +97,6 @@ def fingerprint_of(
     read = {"format": given.format, "options": given.reader_options, "columns": places}
     shapes: dict[str, object] = {
         "the form of states": str(STATE_FORM),
-        "the version of Spark": ".".join(engine.split(".")[:2]),
         "the unit of parts": spec.schedule.unit,
         "the key": spec.key,
         "how the input is read": read,

@@ -35,6 +35,7 @@ from skewless_cli.first_spec.layout import (
 from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.prepare.prepare import SAMPLED_ROWS, spread_over
 from skewless_spark.session.session import build_session
+from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, fields_within, type_within
 from skewless_spark.sources.formats.input_files import open_input
 from skewless_spark.sources.lake.table_inputs import LakeTable
@@ -249,7 +250,7 @@ def _sample(fields: dict[str, Any], source: Source, units: Sequence[Unit], names
         spec=spec, units=tuple(units), source=source, input_path=units[0].path, key_types={}, column_types={}
     )
     rows = source_rows(spark, job, range(len(units)), names, located=False).drop(ORIGIN).limit(SAMPLED_ROWS)
-    return rows.toArrow().rename_columns(list(names))
+    return to_arrow(rows).rename_columns(list(names))
 
 
 def _first_rows(source: Source, units: Sequence[Unit], names: Sequence[str]) -> pa.Table:

@@ -117,7 +117,7 @@ COLLECT_SET = NativeAggregate(
     accepts=orderable_required,
     # Spark treats all NaN as one value, and negative zero as zero, here and in the union.
     update=lambda arguments, _: (F.collect_set(arguments.columns[0]),),
-    merge=merged_by(collect_union()),
+    merge=merged_by(collect_union),
     evaluate=of_state(F.sort_array),  # so that equal sets are equal arrays
     state_bytes=64,
 )

@@ -22,6 +22,7 @@ from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.keys import canonical_text
 from skewless_spark.aggregates.native.sums import Options, of_state, publishing
+from skewless_spark.session.versions import combine_top_k
 
 #: Argument types that Spark's sketches take without hashing.
 _SKETCH_TYPES = ("int", "bigint")
@@ -32,9 +33,11 @@ def _hashed(arguments: Arguments) -> Column:
     (value,), (spark_type,) = arguments.columns, arguments.spark_types
     if spark_type in _SKETCH_TYPES:
         return value
+    # A number by its bits, of which zero has one form: Java 21 writes some numbers otherwise than Java 17.
+    bits = spark_type in {"float", "double"}
+    hashed = value if bits else F.expr(canonical_text(arguments.names[0], spark_type))
     # Spark hashes null to a number like any other, but null is not a value.
-    text = F.expr(canonical_text(arguments.names[0], spark_type))
-    return F.when(value.isNotNull(), F.xxhash64(text))
+    return F.when(value.isNotNull(), F.xxhash64(hashed))
 
 
 def as_is(arguments: Arguments) -> Column:
@@ -108,8 +111,9 @@ def _same_values_theta(result: Column, states: Sequence[Column], *_: object) -> 
     return reduce(Column.__and__, (F.theta_sketch_estimate(F.theta_difference(*pair)) == 0 for pair in pairs))
 
 
-def _shown_by(estimate: Callable[[Column], Column]) -> Callable[[Column, object, str], Column]:
-    return lambda result, _, __: F.concat(F.lit("a sketch of about "), estimate(result), F.lit(" values"))
+def _shown_by(estimate: str) -> Callable[[Column, object, str], Column]:
+    about = "a sketch of about "
+    return lambda result, _, __: F.concat(F.lit(about), F.call_function(estimate, result), F.lit(" values"))
 
 
 APPROX_COUNT_DISTINCT = NativeAggregate(
@@ -128,7 +132,7 @@ APPROX_COUNT_DISTINCT = publishing(
     accepts=one_of_required("string", "binary"),
     update=lambda arguments, options: (F.hll_sketch_agg(as_is(arguments), options.lg_k),),
     agrees=_same_values_hll,
-    shown=_shown_by(F.hll_sketch_estimate),
+    shown=_shown_by("hll_sketch_estimate"),
 )
 THETA_SKETCH_ESTIMATE = NativeAggregate(
     "theta_sketch_estimate",
@@ -146,7 +150,7 @@ THETA_SKETCH_ESTIMATE = publishing(
     accepts=one_of_required("float", "double", "string", "binary"),
     update=lambda arguments, options: (F.theta_sketch_agg(as_is(arguments), options.lg_nom_entries),),
     agrees=_same_values_theta,
-    shown=_shown_by(F.theta_sketch_estimate),
+    shown=_shown_by("theta_sketch_estimate"),
 )
 
 
@@ -179,9 +183,7 @@ def _update(arguments: Arguments, options: ItemsOptions) -> tuple[Column]:
 
 
 def _merge(states: Sequence[str], options: ItemsOptions, spark_type: str) -> tuple[Column]:
-    del spark_type
-    (state,) = states
-    return (F.expr(f"approx_top_k_combine({state}, {options.max_items_tracked}) FILTER (WHERE {state} IS NOT NULL)"),)
+    return (F.expr(combine_top_k(states[0], options.max_items_tracked, spark_type)),)
 
 
 def _evaluate(states: Sequence[Column], options: TopKOptions, spark_type: str) -> Column:
@@ -276,6 +278,7 @@ APPROX_TOP_K = publishing(
     APPROX_TOP_K,
     accepts=one_of_required("string"),
     update=_update_plain,
+    merge=lambda states, options, spark_type: _merge(states, options, _kind(spark_type)),
     evaluate=_bytes,
     options=ItemsOptions,
     agrees=_like_items,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 from pyspark.sql import Column
@@ -98,31 +98,25 @@ def _measure(spark_type: str) -> _Measure:
 #: Every decimal of at most this many digits, as a whole number of its last digit, fits into a bigint.
 _DIGITS_OF_BIGINT = 18
 
-_AGG = {"bigint": F.kll_sketch_agg_bigint, "double": F.kll_sketch_agg_double, "float": F.kll_sketch_agg_float}
-_MERGE_AGG = {"bigint": F.kll_merge_agg_bigint, "double": F.kll_merge_agg_double, "float": F.kll_merge_agg_float}
-_ROWS = {
-    "bigint": F.kll_sketch_get_n_bigint, "double": F.kll_sketch_get_n_double, "float": F.kll_sketch_get_n_float,
-}  # fmt: skip
-_QUANTILE = {
-    "bigint": F.kll_sketch_get_quantile_bigint,
-    "double": F.kll_sketch_get_quantile_double,
-    "float": F.kll_sketch_get_quantile_float,
-}
+
+def _kll(function: str, kind: str, *arguments: Column | str | int) -> Column:
+    """A function of Spark's that has a variant for each kind of number; before Spark 4.1 there are none."""
+    return cast("Column", getattr(F, f"kll_{function}_{kind}")(*arguments))
 
 
 def _update(arguments: Arguments, options: PercentileOptions) -> tuple[Column]:
     measure = _measure(arguments.spark_types[0])
-    return (_AGG[measure.sketch](measure.measured(arguments.columns[0]), options.k),)
+    return (_kll("sketch_agg", measure.sketch, measure.measured(arguments.columns[0]), options.k),)
 
 
 def _merge(states: Sequence[str], options: PercentileOptions, spark_type: str) -> tuple[Column]:
-    return (_MERGE_AGG[_measure(spark_type).sketch](states[0], options.k),)
+    return (_kll("merge_agg", _measure(spark_type).sketch, states[0], options.k),)
 
 
 def _evaluate(states: Sequence[Column], options: PercentileOptions, spark_type: str) -> Column:
     """Null for a key without values, for which Spark's function would raise an error."""
     measure = _measure(spark_type)
-    found = F.when(_ROWS[measure.sketch](states[0]) > 0, _restored(states[0], options.shares, measure))
+    found = F.when(_kll("sketch_get_n", measure.sketch, states[0]) > 0, _restored(states[0], options.shares, measure))
     return found if options.percentages is not None else found[0]
 
 
@@ -138,7 +132,7 @@ def _agree(
     measure = _measure(spark_type)
     found = result if options.percentages is not None else F.array(result)
     inside = _inside(found, options.shares, options.accuracy, lambda shares: _restored(states[0], shares, measure))
-    return F.when(_ROWS[measure.sketch](states[0]) > 0, inside).otherwise(result.isNull())
+    return F.when(_kll("sketch_get_n", measure.sketch, states[0]) > 0, inside).otherwise(result.isNull())
 
 
 def _inside(
@@ -150,7 +144,7 @@ def _inside(
 
 
 def _quantiles(sketch: Column, shares: Sequence[float], kind: str) -> Column:
-    return _QUANTILE[kind](sketch, F.array(*map(F.lit, shares)))
+    return _kll("sketch_get_quantile", kind, sketch, F.array(*map(F.lit, shares)))
 
 
 def _restored(sketch: Column, shares: Sequence[float], measure: _Measure) -> Column:
@@ -171,17 +165,18 @@ def _like_rows(
 ) -> Column:
     del rows
     (state,), kind = states, _plain(spark_type)
-    count = _ROWS[kind]
+    counted = _kll("sketch_get_n", kind, state)
     found = _quantiles(result, _COMPARED, kind)
     inside = _inside(found, _COMPARED, options.accuracy, lambda shares: _quantiles(state, shares, kind))
-    return F.when(count(result) != count(state), False).when(count(state) > 0, inside).otherwise(True)
+    return F.when(_kll("sketch_get_n", kind, result) != counted, False).when(counted > 0, inside).otherwise(True)
 
 
 def _shown(result: Column, options: SketchOptions, spark_type: str) -> Column:
     del options
     kind = _plain(spark_type)
-    median = F.when(_ROWS[kind](result) > 0, _QUANTILE[kind](result, F.lit(0.5)))
-    told = (F.lit("a sketch of "), _ROWS[kind](result), F.lit(" values"))
+    counted = _kll("sketch_get_n", kind, result)
+    median = F.when(counted > 0, _kll("sketch_get_quantile", kind, result, F.lit(0.5)))
+    told = (F.lit("a sketch of "), counted, F.lit(" values"))
     return F.concat(*told, F.coalesce(F.concat(F.lit(", their median about "), median), F.lit("")))
 
 
@@ -199,8 +194,10 @@ APPROX_PERCENTILE = NativeAggregate(
 APPROX_PERCENTILE = publishing(
     APPROX_PERCENTILE,
     accepts=one_of_required("float", "double"),
-    update=lambda arguments, options: (_AGG[_plain(arguments.spark_types[0])](arguments.columns[0], options.k),),
-    merge=lambda states, options, spark_type: (_MERGE_AGG[_plain(spark_type)](states[0], options.k),),
+    update=lambda arguments, options: (
+        _kll("sketch_agg", _plain(arguments.spark_types[0]), arguments.columns[0], options.k),
+    ),
+    merge=lambda states, options, spark_type: (_kll("merge_agg", _plain(spark_type), states[0], options.k),),
     options=SketchOptions,
     agrees=_like_rows,
     shown=_shown,

@@ -247,13 +247,18 @@ def _decimal_mean(total: Column, count: Column, precision: int, scale: int) -> C
     plain = F.try_divide(total, rows)
     if precision <= _PLAIN_PRECISION or scale > _EXACT_SCALE:
         return plain.cast(mean_type)
-    remainder = (total % rows).try_cast(f"decimal({scale + 9},{scale})")
+    remainder = _within(total % rows, 9, scale)
     fraction = F.try_divide(remainder, rows)
     # The quotient is the whole part plus the fraction, except for its last digits.
-    whole = F.round(plain.try_cast("decimal(38,6)") - fraction.cast("decimal(10,6)"), 0)
-    exact = whole.try_cast(f"decimal({33 - scale},0)") + fraction.cast(f"decimal({scale + 5},{scale + 4})")
+    whole = F.round(plain.cast("decimal(38,6)") - fraction.cast("decimal(10,6)"), 0)
+    exact = _within(whole, 33 - scale, 0) + fraction.cast(f"decimal({scale + 5},{scale + 4})")
     # Each has its own cast: the common type of the two would have fewer decimal places.
     return F.coalesce(exact.cast(mean_type), plain.cast(mean_type))
+
+
+def _within(number: Column, digits: int, scale: int) -> Column:
+    """A number as a decimal of so many digits before its point and ``scale`` behind it; null if it has more."""
+    return F.when(F.abs(number) < F.lit(Decimal(10) ** digits), number).cast(f"decimal({digits + scale},{scale})")
 
 
 SUM = NativeAggregate(

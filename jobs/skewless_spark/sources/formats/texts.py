@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import zstandard
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -141,7 +141,7 @@ def json_types(spark: SparkSession, path: str, sample: bytes, options: Mapping[s
             return {}
         # A row that is made of constants needs no Spark job.
         listed = spark.sql("VALUES 1").select(F.schema_of_json(F.lit("[" + ",\n".join(lines) + "\n]"), dict(options)))
-        kind = DataType.fromDDL(str(listed.collect()[0][0]))
+        kind = spark.createDataFrame(cast("list[Row]", []), f"found {listed.collect()[0][0]}").schema["found"].dataType
     except (PySparkException, Py4JJavaError) as err:
         raise InputError(f"input file {path}", "a JSON object in each line", first_line(
             err.java_exception.getMessage() if isinstance(err, Py4JJavaError) else err),

@@ -21,6 +21,7 @@ from skewless.errors import InputError, SpecError
 from skewless.run.objects.location import open_location
 from skewless.spec.input import Input
 from skewless.spec.part import Part
+from skewless_spark.session.session import query_in_jvm
 from skewless_spark.sources.cutting import piece_bytes
 from skewless_spark.sources.formats.column_types import DECIMAL, UNSUPPORTED
 from skewless_spark.sources.formats.input_files import in_threads, quoted
@@ -67,7 +68,7 @@ def conditions_of(spark: SparkSession | None, where: str | None, kinds: Mapping[
     columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items() if not kind.startswith(UNSUPPORTED))
     try:
         rows = spark.createDataFrame(cast("list[Row]", []), columns).where(where)
-        plan = cast("Any", rows)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public name
+        plan = query_in_jvm(rows).optimizedPlan()
     except PySparkException:  # which is told by who checks the map
         return ()
     if _class(plan) != "Filter":

@@ -53,6 +53,11 @@ def plain_path(location: str) -> str:
     return location
 
 
+def inner_path(fs: fsspec.AbstractFileSystem, location: str) -> str:
+    """A location as a path in its file system."""
+    return str(fs._strip_protocol(location))  # noqa: SLF001  # fsspec's own name for it
+
+
 def as_written(fs: fsspec.AbstractFileSystem, location: str, inner: str) -> str:
     """The path of a file, spelled like the location by which its file system was opened; a local one without a scheme.
 
@@ -67,7 +72,7 @@ def as_written(fs: fsspec.AbstractFileSystem, location: str, inner: str) -> str:
         return inner
     scheme, _, rest = location.partition("://")
     place = f"{scheme}://{rest.partition('/')[0]}"
-    base = str(fs._strip_protocol(place)).rstrip("/")  # noqa: SLF001  # fsspec's own name for it
+    base = inner_path(fs, place).rstrip("/")
     if not f"{inner}/".startswith(f"{base}/"):
         raise RunDirectoryError(place, "a path in it", repr(inner)[:200], "name the place by its own scheme and host")
     below = inner.removeprefix(base).lstrip("/")

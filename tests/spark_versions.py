@@ -1,0 +1,92 @@
+"""``make test-versions``: the quick Spark tests on each version of Spark and each Java, and a table of outcomes."""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conftest import UNTIL
+
+ROOT = Path(__file__).parents[1]
+VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1", "4.3.0")
+JAVAS = ("17", "21")
+#: What a sample may take of CI's time: two versions, in turn by day.
+SAMPLE_SECONDS = 270
+_REFUSED = "from skewless_spark.session.versions import refused; print(', '.join(refused()))"
+#: PySpark 3.5 and 4.0 leave sockets to the collector, and ask `distutils` for versions.
+_WARNINGS = ("-W", "ignore::pytest.PytestUnraisableExceptionWarning", "-W", "ignore:distutils:DeprecationWarning")
+
+
+class Outcome(NamedTuple):
+    """What the tests of a version came to, and the aggregates that it refuses."""
+
+    passed: int
+    failed: int
+    skipped: int
+    refused: str
+
+
+def with_spark(version: str, java: str, *words: object) -> list[str]:
+    """A command in the environment of a version, which is made if it is not there."""
+    return [str(ROOT / ".ci" / "with-spark.sh"), version, java, *map(str, words)]
+
+
+def tested(version: str, java: str, files: list[str], until: float) -> Outcome:
+    """Run the quick Spark tests, or those of some files, and print what they print; what fails once more, alone."""
+    cache = f"cache_dir={ROOT / '.spark-versions' / version / 'cache'}"
+    command = ["python", "-m", "pytest", "-m", "not long", "-q", "-o", cache, *_WARNINGS, *(files or ["tests/spark"])]
+    counts, code = _counted(
+        version, java, *command, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", until=until
+    )
+    failed = counts["failed"] + counts["error"]
+    if failed:
+        again, code = _counted(version, java, *command, "--last-failed", until=float("inf"))
+        counts["passed"] += again["passed"]
+        failed = again["failed"] + again["error"]
+    said = subprocess.run(
+        with_spark(version, java, "python", "-c", _REFUSED), capture_output=True, text=True, check=True
+    )
+    return Outcome(counts["passed"], failed or int(code != 0), counts["skipped"], said.stdout.strip())
+
+
+def _counted(version: str, java: str, *command: str, until: float) -> tuple[dict[str, int], int]:
+    last, environment = "", os.environ | {UNTIL: str(until)}
+    with subprocess.Popen(
+        with_spark(version, java, *command), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stdout or ():
+            sys.stdout.write(line)
+            last = line
+    counts = dict.fromkeys(("passed", "failed", "skipped", "error"), 0)
+    return counts | {what: int(number) for number, what in re.findall(r"(\d+) ([a-z]+?)s?\b", last)}, process.returncode
+
+
+def main() -> int:
+    """Test, and print the table; 1 if a test failed, or if nothing was tested."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--versions", nargs="*", default=VERSIONS)
+    parser.add_argument("--javas", nargs="*", default=JAVAS)
+    parser.add_argument("--sample", action="store_true", help="two versions, in turn by day, for a few minutes")
+    parser.add_argument("--files", nargs="*", default=[])
+    arguments = parser.parse_args()
+    cells = [(version, java) for java in arguments.javas for version in arguments.versions]
+    if arguments.sample:
+        turn = 2 * int(time.time() // 86_400)
+        cells = [cells[(turn + number) % len(cells)] for number in range(2)]
+    for cell in cells:
+        subprocess.run(with_spark(*cell, "true"), check=True)
+    began, outcomes = time.time(), {}
+    for number, cell in enumerate(cells, start=1):
+        until = began + SAMPLE_SECONDS * number / len(cells) if arguments.sample else float("inf")
+        outcomes[cell] = tested(*cell, arguments.files, until)
+    lines = [("Spark", "Java", *Outcome._fields), *((*cell, *map(str, outcome)) for cell, outcome in outcomes.items())]
+    sys.stdout.writelines("".join(f"{word:<9}" for word in line) + "\n" for line in lines)
+    return int(any(outcome.failed or not outcome.passed for outcome in outcomes.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
