@@ -41,17 +41,6 @@ def package(folder: Path, files: str, jar: str | None) -> Path:
         ("4.3.0", None, ""),
         ("3.5.6", "3.5.6", ""),
         ("3.5.5", "3.5.5", OLD),
-        ("3.5.5", None, OLD),
-    ],
-    ids=[
-        "another version",
-        "its own",
-        "a preview",
-        "a vendor's",
-        "jars elsewhere",
-        "the lowest",
-        "old",
-        "old, jars elsewhere",
     ],
 )
 def test_what_cannot_be_ours_is_found(tmp_path: Path, files: str, jar: str | None, sentence: str) -> None:
