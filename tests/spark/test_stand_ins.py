@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 HERE = {
     "collect_union": hasattr(F, "collect_union"),
     "repartitionById": hasattr(DataFrame, "repartitionById"),
-    "toArrow": hasattr(DataFrame, "toArrow"),
     "is_valid_utf8": hasattr(F, "is_valid_utf8"),
     "VariantType": hasattr(types, "VariantType"),
     "approx_percentile": hasattr(F, "kll_sketch_agg_double"),
@@ -60,7 +59,6 @@ def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def test_unions_of_sets_and_texts_that_are_utf_8(spark: SparkSession) -> None:
     sets = "VALUES (array(1d, -0d)), (array(double('nan'), 0d)), (array(double('nan'), 2d)), (NULL) AS t(s)"
     (row,) = spark.sql(f"SELECT * FROM {sets}").agg(F.sort_array(versions.collect_union("s"))).collect()
-    # Spark 3.5 tells zeros apart by their signs in an array, as its own collect_set does.
     assert list(dict.fromkeys(str(abs(value)) for value in row[0])) == ["0.0", "1.0", "2.0", "nan"]
     texts = spark.sql(
         "SELECT CAST(x AS STRING) AS t FROM VALUES (X'61'), (X'C3A4'), (X'FF'), (X'EDA080'), (NULL) AS t(x)"
