@@ -194,6 +194,7 @@ def test_yarn_has_one_application_for_two_tries_and_another_after_its_end(
         found = [{"id": name, "state": killed.get(name, "RUNNING"), "finalStatus": "KILLED"} for name in names]
         return 200, {"apps": {"app": found} if found else None}
 
+    monkeypatch.setenv("SKEWLESS_SPARK_HISTORY", "http://history/{app_id}")
     submit = {"runner": "yarn", "yarn_queue": "night", "package": PACKAGE}
     with json_server(answer) as address:
         connection = {"conn_type": "spark", "host": "yarn", "extra": {"yarn_resourcemanager_webapp_address": address}}
@@ -201,6 +202,7 @@ def test_yarn_has_one_application_for_two_tries_and_another_after_its_end(
         first = deferred(stepped(run, submit, {"spark.a": "b"})).trigger
         assert deferred(stepped(run, submit)).trigger.serialize() == first.serialize()
         ((application, said),) = words().items()
+        assert f"http://history/{application}" in Try.pushed.values()
         tag = said[said.index("--name") + 1]
         assert NAME.fullmatch(tag)
         python = "PYSPARK_PYTHON=./environment/bin/python"

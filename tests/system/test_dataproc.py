@@ -1,9 +1,4 @@
-"""A step by Dataproc, against a stand-in for its gRPC: Google's own provider and client, laid aside for this test.
-
-The provider holds back packages that the lock has newer, so it is no part of the environment of the tests.
-"""
-
-from __future__ import annotations
+"""A step by Dataproc, against a stand-in for its gRPC: Google's own provider, which holds back others, laid aside."""
 
 import os
 import subprocess

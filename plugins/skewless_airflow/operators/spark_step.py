@@ -182,11 +182,12 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         for line in lines:
             found = application_of(line)
             if found is not None:
-                self._link(found, context)
+                self.link_to(*found, context=context)
             yield line
 
-    def _link(self, found: Application, context: Context) -> None:
-        self.spark_application, self.spark_address = found
+    def link_to(self, ident: str, address: str = "", *, context: Context) -> None:
+        """Push the link to a Spark application."""
+        self.spark_application, self.spark_address = ident, address
         link = SparkUiLink()
         context["ti"].xcom_push(key=link.xcom_key, value=link.get_link(self, ti_key=context["ti"]))
 

@@ -13,8 +13,9 @@ import importlib
 import inspect
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -47,6 +48,7 @@ class Application:
 
     Attributes:
         attempt: by which the step names its failure.
+        link: of the task, to an application of Spark's by its id.
         seconds: that it may take.
         package: the folder that ``skewless package`` has written; empty where Skewless is installed on the cluster.
     """
@@ -57,6 +59,7 @@ class Application:
     conf: Mapping[str, str]
     seconds: float
     package: str
+    link: Callable[[str], None]
 
     def packaged(self, file: str) -> str:
         """The address of a file of the package."""
@@ -160,11 +163,12 @@ class RemoteStep:
         self._defer(trigger, number, method)
 
     def _defer(self, trigger: BaseTrigger, number: int, method: str) -> None:
-        kept = {"number": number, "method": method}
+        kept = {"number": number, "method": method, "application": self._task.spark_application}
         self._task.defer(trigger=trigger, method_name="resume", kwargs=kept, timeout=self._task.execution_timeout)
 
-    def resumed(self, event: Any, number: int, method: str) -> Iterator[str]:
+    def resumed(self, event: Any, number: int, method: str, application: str) -> Iterator[str]:
         """Take the event of a trigger: the application has ended, or it can be submitted now."""
+        self._task.spark_application = application  # for its link
         app = self._application(number)
         if method == "execute":
             yield from self.lines()
@@ -209,7 +213,8 @@ class RemoteStep:
         words = [*map(str, task.application_args or ()), "--failure-name", attempt]
         conf = {**task.spark.conf, **(task.conf or {})}
         seconds = (task.execution_timeout or _LONGEST).total_seconds()
-        return Application(f"skewless-{shown}-{digest}-{number}", attempt, tuple(words), conf, seconds, self._package)
+        name, link = f"skewless-{shown}-{digest}-{number}", partial(task.link_to, context=self._context)
+        return Application(name, attempt, tuple(words), conf, seconds, self._package, link)
 
     def _operator_of(self, app: Application) -> BaseOperator:
         """The provider's operator, built outside of any DAG.

@@ -87,8 +87,11 @@ def begin(operator: Any, app: Application, fields: Mapping[str, Any], context: C
         raise SpecError(f"connection {name}, extra", f"{SERVER}, by which drivers are followed", "none", hint)
     if (found := _application(server, app.name)) is None:
         operator.execute(context)
+        found = _application(server, app.name)
     elif not _runs(found):
         raise EndedError
+    if found is not None:
+        app.link(str(found["id"]))
     return YarnTrigger(server, app.name)
 
 
