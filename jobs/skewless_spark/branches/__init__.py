@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches.native import Native
 from skewless_spark.branches.python import Python
+from skewless_spark.session.versions import numbers_of
 from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.stage.routes import TASK, Stage
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED
@@ -68,20 +69,21 @@ def evaluate(states: DataFrame, columns: JobColumns, *, told: bool = False) -> D
 _POSITION_MASK = (1 << 33) - 1
 
 
-def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True) -> DataFrame:
+def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True, placed: int = 0) -> DataFrame:
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
     Args:
         stage: what they are queued for. Where it evaluates, states become results if a key has one state.
         in_order: whether to reduce rows in the order of their origin; otherwise as they come, without a budget.
+        placed: in how many partitions ``place_by`` has placed the rows by their tasks; 0 if it has not.
     """
     columns, budget = stage.columns, stage.plan.budget_rows
     rows = _in_order(queue, columns, budget) if in_order else _all_kept(queue)
     branches = _branches(stage)
-    parts = [branch.states(rows, stage, counts=branch is branches[0]) for branch in branches]
+    parts = [branch.states(rows, stage, counts=branch is branches[0], placed=placed) for branch in branches]
     if budget is not None:
         left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
-        parts.append(left_over.withColumn("kind", F.lit(BACKLOG)))
+        parts.append(numbers_of(left_over, placed, TASK).withColumn("kind", F.lit(BACKLOG)))
     return branches[-1].with_results(parts[0], stage) if stage.evaluates else union_of(parts)
 
 

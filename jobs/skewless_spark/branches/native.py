@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
+from skewless_spark.session.versions import numbers_of
 from skewless_spark.stage.routes import SLOT, TASK, Stage, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
 from skewless_spark.states.committed_files import NATIVE
@@ -64,11 +65,11 @@ class Native:
         updates = self._by_state(made)
         return rows.groupBy(*by).agg(*(F.expr(f"{sql[name]} AS {name}") for name in counts), *updates, *also)
 
-    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool) -> DataFrame:
+    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool, placed: int = 0) -> DataFrame:
         """States of the rows of a task that are ``kept``, with the counts of the ledger; without a stage all are."""
         del counts
         made = self.made(rows, self.order, all_kept=stage is None or stage.plan.budget_rows is None)
-        return made.withColumn("kind", F.lit(NATIVE))
+        return numbers_of(made, placed, TASK).withColumn("kind", F.lit(NATIVE))
 
     def _by_state(self, of: Callable[[BoundAggregate[NativeAggregate]], Sequence[Column]]) -> list[Column]:
         columns = self.columns

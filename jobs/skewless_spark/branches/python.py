@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from skewless_spark.session.session import map_in_batches
+from skewless_spark.session.versions import numbers_of
 from skewless_spark.stage.routes import TASK, Stage, split_keys
 from skewless_spark.states.committed_files import PYTHON, ROUTE_KEY, StatesAtRest, states_at_rest
 from skewless_spark.states.job_columns import JobColumns
@@ -28,9 +29,10 @@ class Python:
     def __init__(self, columns: JobColumns) -> None:
         self.columns = columns
 
-    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool) -> DataFrame:
+    def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool, placed: int = 0) -> DataFrame:
         """States of the rows of a task that are ``kept``; where the stage evaluates, whole keys have results."""
-        return self.made(rows.where("kept"), stage, counted=counts).withColumn("kind", F.lit(PYTHON))
+        kept = numbers_of(rows.where("kept"), placed, TASK)
+        return self.made(kept, stage, counted=counts).withColumn("kind", F.lit(PYTHON))
 
     def made(
         self, rows: DataFrame, stage: Stage | None = None, *, apart: bool = True, counted: bool = False

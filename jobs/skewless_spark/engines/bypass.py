@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless_spark.branches import outcome_of_tasks
 from skewless_spark.engines.engine import Engine
-from skewless_spark.session.versions import local_frame, numbers_of, place_by
+from skewless_spark.session.versions import local_frame, place_by
 from skewless_spark.stage.routes import TASK, Stage, share_cells, unrouted_queue
 from skewless_spark.states.python_reduction import ADMITTED
 
@@ -35,7 +35,7 @@ class Bypass(Engine):
         placed = place_by(placed, len(plan.tasks), TASK)
         # Without a backlog, all rows came with the wave.
         came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
-        return numbers_of(outcome_of_tasks(came, stage, in_order=False), len(plan.tasks), TASK)
+        return outcome_of_tasks(came, stage, in_order=False, placed=len(plan.tasks))
 
 
 def _placed(rows: DataFrame, stage: Stage) -> DataFrame:

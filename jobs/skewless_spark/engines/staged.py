@@ -20,7 +20,7 @@ from skewless.documents.commit import CommittedFile
 from skewless_spark.branches import branches_of, outcome_of_tasks
 from skewless_spark.branches.native import Native
 from skewless_spark.engines.engine import Engine, few_partitions
-from skewless_spark.session.versions import numbers_of, place_by
+from skewless_spark.session.versions import place_by
 from skewless_spark.sources.unit_reading import placing_settings
 from skewless_spark.stage.routes import DRAWN, TASK, Stage, drawn_queue, route_drawn, routed_queue
 from skewless_spark.states.committed_files import NATIVE
@@ -34,7 +34,7 @@ class Staged(Engine):
         if _combines_early(stage):
             return _early_states(stage)
         tasks = len(stage.plan.tasks)
-        return numbers_of(outcome_of_tasks(place_by(routed_queue(stage), tasks, TASK), stage), tasks, TASK)
+        return outcome_of_tasks(place_by(routed_queue(stage), tasks, TASK), stage, placed=tasks)
 
     def partitions(self, stage: Stage) -> int:
         """One for each task; of states that are sent in place of rows there may be few."""

@@ -175,10 +175,13 @@ def place_by(rows: DataFrame, partitions: int, name: str) -> DataFrame:
 
 
 def numbers_of(placed: DataFrame, partitions: int, name: str) -> DataFrame:
-    """What became of rows that ``place_by`` has placed, with the numbers of their partitions in the column again."""
+    """What became of rows that ``place_by`` has placed, with the numbers of their partitions in the column again.
+
+    With 0 partitions rows were placed by no column.
+    """
     from pyspark.sql import functions as F  # noqa: PLC0415  # see above
 
-    if _has("repartitionById"):
+    if not partitions or _has("repartitionById"):
         return placed
     listed = f"array({', '.join(map(str, _integers(partitions)))})"
     return placed.withColumn(name, F.expr(f"CAST(array_position({listed}, {name}) - 1 AS INT)"))
