@@ -14,7 +14,6 @@ Fault = Literal["none", "lose answer", "cut answer", "lose request", "late", "50
 Faults = Callable[[int, str], Fault]
 
 _LATE_SECONDS = 0.5
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _ERRORS = {
     "500": "500 Internal Server Error\nInternalError",
     "503": "503 Slow Down\nSlowDown",
@@ -82,7 +81,7 @@ async def _serve(
         fault = wire.faults(len(wire.seen), request)
         wire.seen.append((request, fault))
         if b"\r\nexpect: 100-continue" in head.lower():
-            writer.write(_CONTINUE)
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await _body(reader, head)
         if fault in _ERRORS:
             status, code = _ERRORS[fault].split("\n")

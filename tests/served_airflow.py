@@ -59,7 +59,7 @@ def served_airflow(
         dags: for each DAG that is there from the beginning the text of its file.
     """
     home, root = _laid_out(folder)
-    given = {**own_settings(home, root), **settings}
+    given = {**SETTINGS, "SKEWLESS_ROOT": str(root), "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"), **settings}
     for dag_id, text in (dags or {}).items():
         (home / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
     with airflow_rest.up(home, given, seconds=PATIENCE_SECONDS) as client:
@@ -75,10 +75,6 @@ def _laid_out(folder: Path) -> tuple[Path, Path]:
     (home / "dags").mkdir(parents=True, exist_ok=True)
     root.mkdir(exist_ok=True)
     return home, root
-
-
-def own_settings(home: Path, root: Path) -> dict[str, str]:
-    return {**SETTINGS, "SKEWLESS_ROOT": str(root), "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags")}
 
 
 def dag_of(spec: Path) -> str:

@@ -122,11 +122,8 @@ def test_examples_in_docstrings_of_this_side_are_true() -> None:
     assert wrong_examples("plugins/skewless_airflow") == {}
 
 
-SHARED = {**SPEC, "sharing": {"connections": ["spark_east", "spark_west"]}}
-
-
 def test_each_stage_of_a_shared_run_has_a_task_for_each_further_cluster(small: Path) -> None:
-    small.write_text(yaml.safe_dump(SHARED))
+    small.write_text(yaml.safe_dump({**SPEC, "sharing": {"connections": ["spark_east", "spark_west"]}}))
     dag = build_dag(small)
     stages = {task.task_id: task for task in dag.tasks if isinstance(task, ShareStageOperator)}
     assert set(stages) == {

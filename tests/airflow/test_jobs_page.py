@@ -30,8 +30,6 @@ from tests.airflow.web_scenario import (
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
-_NIGHTS = ("night_1", "night_2", "night_3")
-
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) -> Iterator[dict[str, TestClient]]:  # noqa: ARG001
@@ -40,7 +38,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) ->
     run = synthetic_run()
     with served(folder) as found:
         make_dags(folder)
-        for night in _NIGHTS:
+        for night in ("night_1", "night_2", "night_3"):
             trigger(found["admin"], DAG, night, "success")
             Moments(run_location(DAG, night), run).prepare().stages().merge().validate().publish()
         trigger(found["admin"], DAG, "night_4", "failed")

@@ -23,7 +23,6 @@ from tests.airflow_setting import PROJECT
 from tests.unit.synthetic import simulated, zipf_rows
 
 _PREFIX = "airflow."
-_PUBLISHED = Publication(path="marts/small", rows=5_000, keys=200, turn=1)
 
 
 class Decided(NamedTuple):
@@ -57,7 +56,7 @@ def received() -> Iterator[InMemoryMetricReader]:
 
 def test_a_stage_and_a_result_are_told_with_their_tags(decided: Decided, received: InMemoryMetricReader) -> None:
     decided.emit()
-    emit_result(_PUBLISHED, "small")
+    emit_result(Publication(path="marts/small", rows=5_000, keys=200, turn=1), "small")
     data = received.get_metrics_data()
     assert data is not None
     found = {

@@ -26,8 +26,7 @@ from tests.airflow.web_scenario import (
     trigger,
 )
 
-_WEB = Path(str(web.__file__)).parent
-STATIC = _WEB / "static"
+STATIC = Path(str(web.__file__)).parent / "static"
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 

@@ -108,10 +108,6 @@ def test_the_number_of_choices_is_the_least_that_fulfils_the_condition(exponent:
     assert choices_needed(head, tasks, TOLERANCE) == fewest
 
 
-def hottest_share(keys: np.ndarray) -> float:
-    return float(np.bincount(keys).max() / keys.size)
-
-
 @pytest.mark.parametrize("exponent", [0.0, 0.8, 1.2, 2.0])
 def test_a_zipf_key_comes_as_often_as_its_rank_says(exponent: float) -> None:
     drawn = np.bincount(zipf(50, exponent, 500_000, seed=1), minlength=51)[1:] / 500_000
@@ -127,7 +123,7 @@ def test_the_log_normal_workloads_are_those_of_the_paper(
     drawn = draw(seed=0)
     assert drawn.size == 10_000_000
     assert np.count_nonzero(np.bincount(drawn)) == pytest.approx(keys, rel=0.01)
-    assert hottest_share(drawn) == pytest.approx(hottest, rel=0.01)
+    assert float(np.bincount(drawn).max() / drawn.size) == pytest.approx(hottest, rel=0.01)
 
 
 KEYS = zipf(300, 1.3, 20_000, seed=5)

@@ -81,7 +81,7 @@ def night(home: Path, cluster: Cluster) -> Night:
         # The attempt has begun to write: its tasks are running on the workers.
         begun = home / "data" / "runs" / JOB / safe_run_id(run_id) / "stages" / "0001" / "attempts"
         _await(lambda: begun.is_dir() and any(begun.iterdir()), 480, lambda: f"stage 1; {_told(home, rest, run_id)}")
-        working = [app for app in _master(cluster)["activeapps"] if app["name"].startswith(JOB)]
+        working = [app for app in _get(cluster.address(8090), "/json/")["activeapps"] if app["name"].startswith(JOB)]
         cluster.kill("spark-worker-1")
         _await(
             lambda: rest.run_state(JOB, run_id) in FINISHED_RUN, 600, lambda: f"the end; {_told(home, rest, run_id)}"
@@ -212,10 +212,6 @@ def _told(home: Path, rest: AirflowRest, run_id: str) -> str:
     logs = sorted((home / "logs").glob(f"dag_id={JOB}/*/*/*.log"), key=lambda file: file.stat().st_mtime)
     last = logs[-1].read_text(errors="replace").splitlines()[-25:] if logs else []
     return "\n".join([", ".join(tasks), *last])
-
-
-def _master(cluster: Cluster) -> dict[str, Any]:
-    return _get(cluster.address(8090), "/json/")
 
 
 def _history(cluster: Cluster, path: str) -> list[dict[str, Any]]:

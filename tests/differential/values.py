@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-_DAYS = [-719_162, -141_428, -141_427, -25_568, -1, 0, 1, 106_752, 2_932_896]
 _MICROSECONDS = [
     -62_135_596_800_000_000, -12_219_292_800_000_001, -12_219_292_800_000_000, -2_208_988_800_000_001, -1, 0, 1,
     1_790_000_000_123_456, 9_223_372_800_123_456, 253_402_300_799_999_999,
@@ -58,7 +57,7 @@ COMMON: dict[str, Kind] = {
     "huge": _decimal(38, 10),
     "word": Kind("string", pa.string(), ["", " ", "\x00", "a" * 300, "\u00e9\U0001f600", "NULL", "-"]),
     "raw": Kind("binary", pa.binary(), [b"", b"\x00", b"\xff\xfe", b"a" * 70]),
-    "day": Kind("date", pa.date32(), _DAYS, pa.int32()),
+    "day": Kind("date", pa.date32(), [-719_162, -141_428, -141_427, -25_568, -1, 0, 1, 106_752, 2_932_896], pa.int32()),
     "instant": Kind("timestamp", pa.timestamp("us", "UTC"), _MICROSECONDS, pa.int64()),
     "local": Kind("timestamp_ntz", pa.timestamp("us"), _MICROSECONDS, pa.int64()),
     "many": Kind("array<int>", pa.list_(pa.int32()), [[], [None], [1, 2**31 - 1, None], [-(2**31)]]),

@@ -27,7 +27,6 @@ def _quoted(name: str) -> str:
 
 
 _Computed = dict[str, tuple[str, Kind, Callable[[Row], Any]]]
-_NONE = 'it\'s {} "none"'
 
 
 def _of_column(chance: random.Random, name: str, kind: Kind, at: str) -> _Computed:
@@ -41,7 +40,7 @@ def _of_column(chance: random.Random, name: str, kind: Kind, at: str) -> _Comput
     if kind.spark == "string" and chance.random() < 0.6:
         made[f"{at}l"] = (f"length({quoted})", KINDS["int"], lambda row: None if row[name] is None else len(row[name]))
         sure = f"coalesce({quoted}, 'it\\'s {{}} \"none\"')"
-        made[f"{at}s"] = (sure, kind, lambda row: _NONE if row[name] is None else row[name])
+        made[f"{at}s"] = (sure, kind, lambda row: 'it\'s {} "none"' if row[name] is None else row[name])
     if chance.random() < 0.15:
         made[f"{at}n"] = (f"{quoted} IS NULL", KINDS["boolean"], lambda row: row[name] is None)
     return made

@@ -11,7 +11,6 @@ from skewless.publication.records import QUARANTINE, manifest_of
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from tests.publication.days import DAY, NOW, published, turns_of, validated
 
-BEFORE = {"a.txt": "old 1", "b.txt": "old 2"}
 #: What readers of an ending see, and what lies in quarantine.
 OLD, NEW = ({"old 1", "old 2"}, set[str]()), ({"kept"}, {"held"})
 
@@ -45,7 +44,7 @@ def test_a_publication_that_ends_after_any_step_shows_both_or_neither_and_both_w
 ) -> None:
     for stop in itertools.count(1):
         out = tmp_path / str(stop) / "out"
-        published(validated(tmp_path / str(stop) / "old", out, BEFORE))
+        published(validated(tmp_path / str(stop) / "old", out, {"a.txt": "old 1", "b.txt": "old 2"}))
         run = apart(tmp_path / str(stop) / "new", out, 2)
         steps = publishing(run, FolderOutput(run, NOW), turns_of(out))
         done = [name for _, name in zip(range(stop), steps, strict=False)]

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from skewless.publication.folder_output import FolderOutput
 from skewless.publication.places import beside
 from skewless.publication.publish import publishing
-from skewless.publication.records import Publication, published_path
+from skewless.publication.records import published_path
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_leases import Turns, open_store
 from tests.publication.days import NOW, commit_result, prepared
@@ -41,12 +41,8 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
     return run
 
 
-def publishing_version(run: RunDirectory) -> Generator[str, None, Publication]:
-    return publishing(run, FolderOutput(run, NOW), Turns(open_store(f"{beside(run.job().output_path)}/turns")))
-
-
 def publish_version(run: RunDirectory) -> list[str]:
-    return list(publishing_version(run))
+    return list(publishing(run, FolderOutput(run, NOW), Turns(open_store(f"{beside(run.job().output_path)}/turns"))))
 
 
 def digests(contents: Iterable[bytes]) -> list[str]:

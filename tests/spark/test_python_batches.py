@@ -18,7 +18,6 @@ from skewless_spark.states.python_calls import PythonCall, checked, guarded
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches
 
 WORDS = PythonCall("words", "value_counts", {}, ("string",), "a_s0_0", "s0_0", "r0")
-CUTS = st.lists(st.integers(0, 40), max_size=6)
 KEYS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=40)
 
 
@@ -38,7 +37,7 @@ def reduced(batches: list[pa.RecordBatch], *, apart: bool = False) -> pa.Table:
 
 
 @settings(deadline=None)
-@given(keys=KEYS, cuts=CUTS, apart=st.booleans())
+@given(keys=KEYS, cuts=st.lists(st.integers(0, 40), max_size=6), apart=st.booleans())
 def test_states_are_those_of_one_batch(keys: list[str | None], cuts: list[int], apart: bool) -> None:
     rows = rows_of(keys)
     with pytest.MonkeyPatch.context() as patched:

@@ -16,8 +16,6 @@ from skewless_airflow.operators import HOPELESS
 from skewless_spark.entries.pipeline import STEPS, main
 from skewless_spark.session.spark_errors import exit_code_of, is_unforeseen, sentence_for
 
-_PROJECT = Path(__file__).parents[2]
-
 
 def test_a_log_that_lacks_a_character_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
@@ -61,7 +59,7 @@ def test_no_module_is_started_with_the_current_folder_on_its_path() -> None:
     started = [
         file.name
         for folder in ("plugins", "jobs")
-        for file in (_PROJECT / folder).rglob("*.py")
+        for file in (Path(__file__).parents[2] / folder).rglob("*.py")
         if re.search(r"sys\.executable,\s+\"-m\"", file.read_text())
     ]
     assert not started

@@ -51,7 +51,7 @@ def mutated(draw: st.DrawFn, good: Any, most: int = 3) -> Any:
         if not places:
             break
         holder, name = draw(st.sampled_from(places))
-        tree_change = draw(st.sampled_from(_CHANGES))
+        tree_change = draw(st.sampled_from([_change, _nudge, _take_away, _add, _double, _bury]))
         tree_change(draw, holder, name)
     return tree
 
@@ -113,9 +113,6 @@ def _bury(draw: st.DrawFn, holder: Any, name: Any) -> None:
     for _ in range(draw(st.sampled_from([1, 3, 250]))):
         deep = [deep]
     holder[name] = deep
-
-
-_CHANGES: list[Callable[[st.DrawFn, Any, Any], None]] = [_change, _nudge, _take_away, _add, _double, _bury]
 
 
 def as_json(tree: Any) -> bytes:

@@ -336,11 +336,10 @@ def test_one_more_policy_is_a_module_and_a_line_for_planner_and_spec(monkeypatch
 
 #: Tokens of reducers that need not be numbered without gaps.
 TOKENS = st.dictionaries(st.integers(0, 40), st.integers(1, 30), min_size=1, max_size=8)
-POWERS = st.dictionaries(st.integers(0, 40), st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=8)
 BITS = st.integers(4, 10)
 
 
-@given(POWERS, BITS, st.data())
+@given(st.dictionaries(st.integers(0, 40), st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=8), BITS, st.data())
 def test_halving_moves_slots_only_away_from_the_reducer(tokens: dict[int, int], bits: int, data: st.DataObject) -> None:
     ring, reducer = Ring(ring_bits=bits, tokens=tokens), data.draw(st.sampled_from(sorted(tokens)))
     after = halved(ring, reducer)

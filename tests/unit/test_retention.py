@@ -30,7 +30,7 @@ def _run(
     root: Path, name: str, day: int, age: int, *, finished: bool = True, published: bool = True, engine: str = "staged"
 ) -> RunDirectory:
     """A run of a day, last touched so many days ago."""
-    frozen = job([10], output_path=str(_out(root))).model_copy(
+    frozen = job([10], output_path=str(root.with_name(f"{root.name}-out"))).model_copy(
         update={"date": dt.date(2026, 9, day), "turn": next(_TURNS)}
     )
     run = RunDirectory(str(root / "clicks" / name))
@@ -62,10 +62,6 @@ def _run(
 def _touch(run: RunDirectory, age: dt.timedelta) -> None:
     for path in Path(str(run)).rglob("*"):
         os.utime(path, ((NOW - age).timestamp(),) * 2)
-
-
-def _out(root: Path) -> Path:
-    return root.with_name(f"{root.name}-out")
 
 
 def _beside(root: Path) -> Path:

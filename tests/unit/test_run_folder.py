@@ -24,7 +24,6 @@ from skewless_cli import run_view
 from tests.unit.synthetic import job
 
 NOBODY, GROUP = 65534, "users"
-only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     assert mode(tmp_path / "mine") == 0o755
 
 
-@only_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
 def test_the_group_of_a_setting_reads_and_writes_below_it_and_nobody_else_does(place: Path) -> None:
     ident, run = grp.getgrnam(GROUP).gr_gid, RunDirectory(str(place / "runs" / "one"), GROUP)
     run.write_once("job.json", document())
