@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from examples import whole
+from skewless.publication.records import published_path
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.spec.reading import load_spec
@@ -32,8 +33,8 @@ def published(spark: SparkSession, name: str, root: Path, overrides: Sequence[st
     where = root / "runs" / name / f"model__{now:%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
     run = RunDirectory(str(where), os.environ.get(RUN_GROUP, ""))
     prepare(run, spec, now.date(), str(root))
-    finished = run_pipeline(spark, run)
-    return pq.read_table(finished.publication.path, partitioning=None)
+    run_pipeline(spark, run)
+    return pq.read_table(published_path(run.job()), partitioning=None)
 
 
 def write_parts(folder: Path, parts: Iterable[pa.Table]) -> int:

@@ -24,7 +24,7 @@ from skewless_spark.comparison.other_side import OtherSide
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session
-from tests.spark.scenario import DATE, Quiet
+from tests.spark.scenario import DATE, Quiet, finished
 
 PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text(encoding="utf-8")
 #: What the page calls the old result of each of its specs.
@@ -63,7 +63,8 @@ def _compared(spark: SparkSession, root: Path, text: str, names: dict[str, Any])
         began = time.monotonic()
         run = RunDirectory(str(root / "runs" / spec.name / mode))
         prepare(run, one, DATE, str(root))
-        published = run_pipeline(spark, run, Quiet()).publication.path
+        run_pipeline(spark, run, Quiet())
+        published = finished(run).publication.path
         new = spark.read.parquet(published)
         plans = [run.plan(stage) for stage in range(run.committed_stages())]
         found[mode] = {

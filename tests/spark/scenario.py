@@ -14,14 +14,16 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
+from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import Decision, StageReport
 from skewless.documents.window import JobWindow
+from skewless.publication.records import Publication, record_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless.spec.routing import Routing
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_view
-from skewless_spark.entries.pipeline import Finished, run_pipeline, run_stages
+from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from tests.object_stores import as_client
@@ -85,10 +87,25 @@ def prepared(folder: Path, spec: JobSpec, name: str = "run", *, date: dt.date = 
     return run
 
 
+class Finished(NamedTuple):
+    """A run to its end: its verdict, and what it has published."""
+
+    quality: QualityReport
+    publication: Publication
+
+
+def finished(run: RunDirectory) -> Finished:
+    quality, record = run.quality(), record_of(run)
+    assert quality is not None
+    assert record is not None
+    return Finished(quality, record)
+
+
 def run_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirectory, Finished, list[StageReport]]:
     run, watcher = RunDirectory(str(run_dir)), Quiet()
     prepare(run, spec, DATE, str(run_dir.parent))
-    return run, run_pipeline(spark, run, watcher), watcher.reports
+    run_pipeline(spark, run, watcher)
+    return run, finished(run), watcher.reports
 
 
 def reduce_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirectory, list[StageReport]]:

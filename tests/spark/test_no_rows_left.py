@@ -14,7 +14,7 @@ from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import finish_run, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.versions import to_arrow
-from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, write_input
+from tests.spark.scenario import as_rows, finished, prepared, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
 ROUTING = {"reducers": 3, "waves": [1, 1, 1], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
@@ -75,7 +75,8 @@ def test_waves_that_a_condition_empties_are_admitted_like_others(
     rows = spark.read.parquet(str(source)).where(where).groupBy("key").agg(*wanted)
     assert as_rows(result_of(run)) == as_rows(to_arrow(rows))
     if (engine, kept) == ("combine", None):
-        published = finish_run(spark, run).publication
+        finish_run(spark, run)
+        published = finished(run).publication
         assert (published.rows, pq.read_table(published.path).column_names) == (0, ["key", *spec.aggregates])
 
 
@@ -92,7 +93,8 @@ def test_a_night_without_rows_is_a_part_of_its_window(spark: SparkSession, tmp_p
     for day in values:
         run = RunDirectory(str(tmp_path / "runs" / day))
         prepare(run, spec, dt.date.fromisoformat(day), str(tmp_path))
-        rows = run_pipeline(spark, run).publication.rows
+        run_pipeline(spark, run)
+        rows = finished(run).publication.rows
         read = sum(report.source_rows or 0 for report in run.reports())
         found[day] = (rows, read, result_of(run).sort_by("key").to_pylist())
     both: list[dict[str, Any]] = [

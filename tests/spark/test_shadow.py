@@ -75,7 +75,8 @@ def begun(root: Path, name: str, spec: str) -> RunDirectory:
 
 def done(spark: SparkSession, root: Path, name: str, spec: str) -> tuple[RunDirectory, Any]:
     run = begun(root, name, spec)
-    return run, run_pipeline(spark, run).outcome
+    run_pipeline(spark, run)
+    return run, run.comparison()
 
 
 def theirs(root: Path, **changed: Any) -> str:

@@ -25,13 +25,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from skewless.documents.job import SentSpec
-from skewless.documents.quality import Comparison, QualityReport
 from skewless.documents.stage_report import Decision, StageReport
 from skewless.documents.step_documents import Failure
 from skewless.errors import SkewlessError, SpecError
 from skewless.planner.planner import plan_next_stage
 from skewless.publication.publish import require_passed
-from skewless.publication.records import Publication
 from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.run.step_names import last_step_of
@@ -58,28 +56,14 @@ if TYPE_CHECKING:  # a PySpark that is not whole is told by our own package, whi
 Watcher = Callable[[StageReport, Decision], None]
 
 
-class Finished(NamedTuple):
-    """The outcome of a run: what its last step has made."""
-
-    quality: QualityReport
-    outcome: Publication | Comparison
-
-    @property
-    def publication(self) -> Publication:
-        """The outcome of a run that publishes."""
-        if not isinstance(self.outcome, Publication):
-            raise TypeError(f"this run has compared its result, and published none: {self.outcome.verdict}")
-        return self.outcome
-
-
-def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher = lambda *_: None) -> Finished:
+def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher = lambda *_: None) -> None:
     """Run a prepared job to its end, starting after its last commit."""
     import_soon()
     run_stages(spark, run, watcher)
-    return finish_run(spark, run)
+    finish_run(spark, run)
 
 
-def finish_run(spark: SparkSession, run: RunDirectory) -> Finished:
+def finish_run(spark: SparkSession, run: RunDirectory) -> None:
     """Merge and validate a run whose stages are committed, and do its last step: publish it, or compare it."""
     import_soon()
     with spark_step(run, "merge"), spark_jobs(spark):
@@ -90,9 +74,10 @@ def finish_run(spark: SparkSession, run: RunDirectory) -> Finished:
     last = last_step_of(run.job().spec)
     with spark_step(run, last.name):
         if last.publishes:
-            return Finished(quality, publish_now(run))
-        with spark_jobs(spark):
-            return Finished(quality, compare_shadow(spark, run))
+            publish_now(run)
+        else:
+            with spark_jobs(spark):
+                compare_shadow(spark, run)
 
 
 def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher = lambda *_: None) -> None:
