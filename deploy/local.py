@@ -6,8 +6,6 @@ It lives in one folder and nowhere else, by default in ``<checkout>/.airflow``: 
 clones do not see each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -4,8 +4,6 @@ An installed package, also an editable one, has an entry point for the plugin. A
 the plugin here a second time, so this file offers it only where no entry point does.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import entry_points
 
 if not entry_points(group="airflow.plugins", name="skewless"):

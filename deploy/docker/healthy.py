@@ -4,8 +4,6 @@ Without a component any successful answer counts; with one, Airflow's health pag
 checks of containers run it, hence standard library only.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import urllib.request

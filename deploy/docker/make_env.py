@@ -4,8 +4,6 @@ A name that has a value there already keeps it, so it may be run after every upg
 by its owner only. Standard library only: it runs before anything is installed.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import secrets

@@ -4,8 +4,6 @@ Both are named in the environment of ``docker-compose.yml``. The catalog has a u
 Airflow's database, and who has the password of the environment from then on.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from urllib.parse import SplitResult, urlsplit

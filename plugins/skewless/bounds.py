@@ -13,8 +13,6 @@ its slots, or the heaviest key where it may not be split. The makespan of a stag
 order, each where one ends first (``skewless.bounds``). Stages follow each other: these add up.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass

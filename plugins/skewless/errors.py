@@ -1,7 +1,5 @@
 """What can go wrong, each in one sentence: where, what was expected, what was found, what to do."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ A package registers its mappers as entry points of the group ``skewless.mappers`
 and gives options. Nothing in a spec is ever imported or evaluated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points

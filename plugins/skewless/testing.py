@@ -4,8 +4,6 @@ In a test of yours, call ``check_aggregate(MINE, values)``. It needs no Spark. I
 of random numbers, so a failure repeats.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

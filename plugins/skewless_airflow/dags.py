@@ -1,7 +1,5 @@
 """From job specs to DAGs, one by one and by folder; or as a group of tasks for a DAG of your own."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping

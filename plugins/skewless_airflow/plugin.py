@@ -4,8 +4,6 @@ Every process of Airflow loads plugins, but only the API server serves pages. So
 Airflow's own API: the app is built at the first request.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

@@ -4,8 +4,6 @@ Its defaults are those of the spec, so a scheduled run, and an untouched form, r
 options of ``skewless.spec.reading`` and a date; nothing in it can name code, SQL or a path.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

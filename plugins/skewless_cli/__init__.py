@@ -1,7 +1,5 @@
 """The command `skewless`: it imports Spark only where a command needs it."""
 
-from __future__ import annotations
-
 from textwrap import fill
 
 from rich.console import Console

@@ -3,8 +3,6 @@
 A new check is a function with its findings, and a line in ``examine``. None needs an extra.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

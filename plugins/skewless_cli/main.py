@@ -1,7 +1,5 @@
 """``skewless``: check a spec, run it in one Spark session, show a run, replay it under other policies, prune runs."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import logging

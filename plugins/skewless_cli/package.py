@@ -3,8 +3,6 @@
 The folder is named by the version and by the checksum of its content, so that a spec goes on with the one it names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

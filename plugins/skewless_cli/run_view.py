@@ -1,7 +1,5 @@
 """A run from its documents: one object for programs; on a terminal hottest keys, stages, ledger, verdict, paths."""
 
-from __future__ import annotations
-
 import datetime as dt
 import heapq
 import json

@@ -1,7 +1,5 @@
 """The commands that read input or compute: all that they need of Spark is imported here, and here only."""
 
-from __future__ import annotations
-
 import datetime as dt
 import errno
 import os

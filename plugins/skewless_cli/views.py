@@ -1,7 +1,5 @@
 """What commands show of a job and its runs: the bills of nights, a run under other policies, the standing states."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby

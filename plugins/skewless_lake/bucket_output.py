@@ -6,8 +6,6 @@ earlier versions go. Who lists the prefix in between sees files of two versions 
 files that ``_published`` names never does. The manifest is the fence: one of a later turn is never replaced.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

@@ -1,7 +1,5 @@
 """What each table format offers to publishing, and the errors of table libraries as one sentence of ours."""
 
-from __future__ import annotations
-
 import datetime as dt
 import random
 import re

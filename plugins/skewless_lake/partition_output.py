@@ -8,8 +8,6 @@ its version over that of a later turn. So each run looks after it, and each try 
 version that the store of turns says is the last one, and lets it show that.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Generator, Iterator, Mapping

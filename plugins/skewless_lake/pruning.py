@@ -6,8 +6,6 @@ run is pruned, just these files are looked up in the table, and those that it do
 the table is listed, so files of other writers are never touched.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterator
 from typing import NamedTuple

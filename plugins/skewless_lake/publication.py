@@ -3,8 +3,6 @@
 Whatever asks a table raises UnreachableError if its store or its catalog does not answer.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import logging
 from collections.abc import Callable, Generator, Mapping

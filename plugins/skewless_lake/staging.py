@@ -1,7 +1,5 @@
 """A committed result as data files of a table: on the disk, or in the bucket, before the commit that names them."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

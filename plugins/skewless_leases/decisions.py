@@ -5,8 +5,6 @@ It follows the algorithm for balancing without a coordinator by leases (a blog p
 enacts them, and the store refuses those that are too late.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence

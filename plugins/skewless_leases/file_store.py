@@ -14,8 +14,6 @@ Bounds: a key is at most 200 bytes long, quoted. On NFS a rename whose answer wa
 reported as failed although it happened; the writer then looks for its own head before it gives up.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

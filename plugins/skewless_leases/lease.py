@@ -3,8 +3,6 @@
 The heartbeat is a thread that writes the worker's presence as long as its process runs.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

@@ -13,8 +13,6 @@ are left, nobody can say, and the call fails as one whose answer was lost: calle
 A version that was seen as the highest is never read again, as it cannot change while it is the highest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import posixpath

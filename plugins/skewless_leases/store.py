@@ -4,8 +4,6 @@ Every write is conditional on the version that the writer has read, so that nobo
 what it has not seen. A version is never used twice, not even after a deletion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A worker among others: what it decides it enacts, and with real time its heartbeat and its looks are threads."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

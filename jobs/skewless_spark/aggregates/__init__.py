@@ -1,7 +1,5 @@
 """The aggregates a spec can name, and their binding to the columns of an input."""
 
-from __future__ import annotations
-
 from skewless.aggregates.python_aggregate import PythonAggregate, RegisteredAggregates
 from skewless_spark.aggregates.definition import Aggregate, AggregateRegistry, NativeAggregate
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES

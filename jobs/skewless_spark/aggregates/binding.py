@@ -1,7 +1,5 @@
 """Binding a spec's aggregate calls to registered aggregates and to typed input columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -6,8 +6,6 @@ The text routes a row and names a key in plans and reports. Grouping and results
 columns themselves.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ Within a task, rows are processed in the order of their origin, whatever order t
 same rows fit the budget and the same bytes are written each time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """Native aggregates: states are typed columns, made, merged and evaluated by Spark itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame

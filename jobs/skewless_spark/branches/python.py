@@ -1,7 +1,5 @@
 """Python aggregates: states are made, merged and evaluated by ``GroupsAccumulator``s in Spark's workers."""
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type

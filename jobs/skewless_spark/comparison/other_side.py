@@ -1,7 +1,5 @@
 """What a result is compared with, as a user names it: files, a table, a query, or a fresh computation of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import reduce
 from typing import Any, NamedTuple

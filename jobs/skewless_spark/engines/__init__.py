@@ -1,7 +1,5 @@
 """The engines, a module each: where the states of a stage are made, and what it reports. ``stage`` runs one."""
 
-from __future__ import annotations
-
 from skewless_spark.engines.bypass import Bypass
 from skewless_spark.engines.combine import Combine
 from skewless_spark.engines.engine import Engine

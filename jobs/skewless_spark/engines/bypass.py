@@ -7,8 +7,6 @@ where a hash of Spark's sends them, which costs less than looking a key up on th
 nothing but key, arguments and task.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

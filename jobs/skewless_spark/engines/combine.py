@@ -14,8 +14,6 @@ takes 50 % longer. But every Spark task reports how many rows it read and how ma
 partial states. These counts are used only if their rows add up to the rows of the states.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

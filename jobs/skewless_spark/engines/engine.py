@@ -1,7 +1,5 @@
 """What a stage asks of its engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame

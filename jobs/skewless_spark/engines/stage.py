@@ -1,7 +1,5 @@
 """One stage: admit a wave, re-route the backlog, reduce within the budget, commit."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from functools import partial

@@ -10,8 +10,6 @@ aggregates, for states that are larger than a row, and for results that depend o
 (a sum of floating-point numbers is rounded at each step).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame

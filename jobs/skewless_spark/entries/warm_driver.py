@@ -8,8 +8,6 @@ the step has ended. As long as the step runs, the connection is its life line: w
 driver ends at once with all that it started, so that nothing runs beside the next attempt.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """The map step: one row in, any number out, before rows are routed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession

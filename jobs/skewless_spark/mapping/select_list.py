@@ -1,7 +1,5 @@
 """A map as a Spark SQL select list: Spark parses and analyzes it, and what a task could not repeat is refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce

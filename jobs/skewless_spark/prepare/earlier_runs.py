@@ -3,8 +3,6 @@
 Results are listed by the manifests of published folders, or by the history of a table.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import json

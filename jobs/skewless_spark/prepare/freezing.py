@@ -1,7 +1,5 @@
 """A job from a spec: the input listed, its columns checked, the waves cut."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Prepares a run: freezes the job, draws its turn, samples keys, and writes the first decision and plan 0."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from collections.abc import Sequence

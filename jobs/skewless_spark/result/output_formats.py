@@ -3,8 +3,6 @@
 The run directory always has the result as Parquet, which is what is validated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """One sentence for the error that ended a step, whether it is our own or wrapped in a Java stack trace."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from urllib.parse import unquote

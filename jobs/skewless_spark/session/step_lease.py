@@ -1,7 +1,5 @@
 """A step under a lease: one attempt at a time works on it, and an attempt that lost its lease cannot commit."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

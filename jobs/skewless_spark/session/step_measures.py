@@ -4,8 +4,6 @@ The record is the status store of the session's JVM, which exists with and witho
 are named as in Spark's REST interface. The bill has the core-seconds that were held, used and lost to skew.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Cuts large Parquet files into units, along their row groups; and how large Spark's own input splits are."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ file has an inode, and a change time, which no user can set. But these also chan
 permissions, a backup's hard link, a restored copy. Then a checksum decides, which ``prepare`` computed for small files.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The columns of an input: those of files that differ, and those that the names of folders tell."""
 
-from __future__ import annotations
-
 import datetime as dt
 import posixpath
 import re

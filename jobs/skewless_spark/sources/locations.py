@@ -1,7 +1,5 @@
 """Where a job's input and output are: paths of the spec, bound to the data root, with input and output kept apart."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase

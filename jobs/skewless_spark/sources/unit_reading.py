@@ -1,7 +1,5 @@
 """Reads a wave in a stage: whole files by Spark's own scans, row groups and some files of tables by pyarrow."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

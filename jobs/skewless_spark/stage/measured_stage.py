@@ -4,8 +4,6 @@ Only a few columns of counts are read back, neither input nor backlog: by the dr
 and otherwise by Spark. Then only the head and the slots of the ring reach the driver.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

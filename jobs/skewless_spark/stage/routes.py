@@ -5,8 +5,6 @@ a tree call by call. What is said here in Spark SQL, ``skewless.routing.plan.Rou
 parity test holds the two to each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -7,8 +7,6 @@ The outcome is the table that ``skewless_spark.stage.measured_stage.head_and_slo
 states.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

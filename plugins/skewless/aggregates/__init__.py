@@ -4,8 +4,6 @@ What somebody writes who brings an aggregate is all here; see ``docs/write_an_ag
 Nothing in here knows Spark.
 """
 
-from __future__ import annotations
-
 from skewless.aggregates.accumulator import (
     Accumulator,
     ArrowTypes,

@@ -4,8 +4,6 @@ A function that is an ``accepts`` gives "" if a type will do. All are allow-list
 Spark adds, or one with rules of its own for what is equal, such as a string with a collation.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator

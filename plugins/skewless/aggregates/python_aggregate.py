@@ -1,7 +1,5 @@
 """The definition of an aggregate in Python: its algebra, its options, its arguments, its types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

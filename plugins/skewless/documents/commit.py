@@ -1,7 +1,5 @@
 """The manifest by which a step's output counts: ``COMMIT.json``, first writer wins."""
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator

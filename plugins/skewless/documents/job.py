@@ -1,7 +1,5 @@
 """The frozen job of one run: ``job.json``, written once by ``prepare``."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Self
 

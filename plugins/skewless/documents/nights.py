@@ -1,7 +1,5 @@
 """What is kept of the nights of a job, and what they tell about one: bands of its figures, and when a day is final."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Annotated, Literal
 

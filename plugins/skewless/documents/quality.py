@@ -1,7 +1,5 @@
 """The verdict on a result; and how it differs from another one, key by key, and the same in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self

@@ -1,7 +1,5 @@
 """The window of a run: its parts, the units that each is made of, and what is reduced of each tonight."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self

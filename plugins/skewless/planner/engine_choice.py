@@ -8,8 +8,6 @@ for rows that cost time, more for some keys than for others. The choice is made 
 first stage, and again after it, from exact counts. Few rows are combined without a sample.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -10,8 +10,6 @@ A first plan from a sample may admit more than the first wave, which is small on
 How much more depends on what is known of the cost of rows.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Literal, NamedTuple

@@ -3,8 +3,6 @@
 A pure function of the documents of a run; the Spark job enacts the decision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import chain

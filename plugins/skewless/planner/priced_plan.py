@@ -7,8 +7,6 @@ Never worse than standing still: that is always a candidate, and another plan is
 lower.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ The draft is the fence: who has a say over a later turn moves the drafts of earl
 its draft moves nothing.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import secrets
 from collections.abc import Generator, Iterator

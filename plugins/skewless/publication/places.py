@@ -10,8 +10,6 @@ It is a sibling and no part of the output folder, as globs of DuckDB and polars 
 a dot, too; and it is on the same file system, so that folders can be exchanged.
 """
 
-from __future__ import annotations
-
 import ctypes
 import datetime as dt
 import errno

@@ -9,8 +9,6 @@ not. Runs that failed, and runs whose day was published again since, are removed
 removed after ``output.grace_hours``, and what killed attempts left behind when it is old.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import os

@@ -1,7 +1,5 @@
 """What a run has saved beside plain hashing, and where the items of a replay go under a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

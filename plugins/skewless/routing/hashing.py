@@ -5,8 +5,6 @@ it where the length in bytes is not a multiple of four (SPARK-23381), so both si
 parity test compares the two, value by value.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 

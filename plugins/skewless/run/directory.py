@@ -15,8 +15,6 @@ only a COMMIT makes its files count. Beside the attempts of a step lie the recor
 the step has committed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ users, the folder belongs to a group. All files below it then belong to the grou
 open to the group, whatever the umask.
 """
 
-from __future__ import annotations
-
 import errno
 import grp
 import os

@@ -1,7 +1,5 @@
 """The names of steps in a run directory. DAG files need them when they are read, and not the directory itself."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from skewless.spec.spec import JobSpec

@@ -1,7 +1,5 @@
 """The time and the bill of each step, and those of whole runs."""
 
-from __future__ import annotations
-
 import datetime as dt
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence

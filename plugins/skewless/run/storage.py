@@ -1,7 +1,5 @@
 """Documents below a folder, at a local path or a URL that fsspec reads: read whole, written once, with checksums."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

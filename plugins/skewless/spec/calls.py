@@ -1,7 +1,5 @@
 """What a job calls by its name, with options beside it: its aggregates, and its mapper or select list."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator

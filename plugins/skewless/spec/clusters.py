@@ -1,7 +1,5 @@
 """The Spark clusters of a job: how steps are submitted, and how several of them share a run by leases."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """What a job reads: files or a table."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 

@@ -5,8 +5,6 @@ is a closed list of fields, none of which names code, SQL or a path. They are he
 they are given and once more in the job: there is no second list of limits.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

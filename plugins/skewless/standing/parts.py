@@ -1,7 +1,5 @@
 """What changed in a part since its states or a result were made, and what a run does about it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

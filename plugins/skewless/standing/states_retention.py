@@ -6,8 +6,6 @@ then removes files. So whichever comes first: the run finds that a version is go
 the pin, and leaves the files.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -10,8 +10,6 @@ window of a night are made, unless they are kept: all windows use them, and thos
 A node only saves time. One that is damaged, or whose files are gone, is forgotten, and made anew of its parts.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet

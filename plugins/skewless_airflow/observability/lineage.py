@@ -5,8 +5,6 @@ by OpenLineage's naming conventions (spec/Naming.md), so that they are the same 
 key and no other value of a row is told. The provider is an extra: this module is imported only when it calls.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -4,8 +4,6 @@ A link is pushed when a task begins, so that it is there while the task runs and
 Airflow are paths: the browser that shows them knows the host.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 from urllib.parse import quote, urlsplit

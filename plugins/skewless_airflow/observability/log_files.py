@@ -4,8 +4,6 @@ Log servers listen on all addresses of a machine, and no setting restricts them.
 read the folder of logs, on a laptop or on a shared volume, none is needed: they are neither started nor asked.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import import_module

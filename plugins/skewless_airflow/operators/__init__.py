@@ -1,7 +1,5 @@
 """The kinds of tasks, and how each ends when something goes wrong: with one sentence, and tried again if that helps."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

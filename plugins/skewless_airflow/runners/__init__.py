@@ -1,7 +1,5 @@
 """Who runs a Spark step: a module for each way, which the spec's ``spark.submit`` names, or the Airflow connection."""
 
-from __future__ import annotations
-
 from skewless.errors import SpecError
 from skewless.spec.clusters import SUBMIT
 from skewless_airflow.runners import on_one_machine as warm_driver

@@ -1,7 +1,5 @@
 """A step by Databricks: a one-time job run, which its token starts once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any

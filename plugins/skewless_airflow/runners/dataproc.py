@@ -1,7 +1,5 @@
 """A step by Dataproc: a batch, whose id is its name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A step by EMR Serverless: a job run, found by its name, and started once by its client token."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any

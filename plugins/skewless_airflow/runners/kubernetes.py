@@ -3,8 +3,6 @@
 Until the driver's pod runs the operator waits in the worker; then it defers.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A step by Livy: a batch, whose name is unique while the server remembers it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A process stays in its session through all forks. So whatever a server started i
 server itself was killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

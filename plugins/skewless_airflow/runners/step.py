@@ -1,7 +1,5 @@
 """A Spark step as its task asks for it, and what runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """A step by spark-submit, with its driver on this machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A step by spark-submit whose driver runs on YARN: an application, found by its tag by the resource manager's REST."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any

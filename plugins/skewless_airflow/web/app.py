@@ -1,7 +1,5 @@
 """The app: pages and ``/api/v1``, their facts as JSON, behind a login; every error is answered in one sentence."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Awaitable, Callable
 from functools import cache

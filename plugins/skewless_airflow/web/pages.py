@@ -1,7 +1,5 @@
 """The pages: each route reads its view and renders it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from typing import Annotated, Any, NamedTuple

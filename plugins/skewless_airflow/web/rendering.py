@@ -3,8 +3,6 @@
 Everything is escaped. Charts are numbers for SVG, because a strict content policy forbids styles in a page.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Airflow mounts a plugin's app without authentication. Here every route requires 
 plugins, and every route about a DAG the permission to read that DAG.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """A first spec of an input, and the file of its DAG: comments say what each line does, and what else it could be."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +47,6 @@ output: {output}  # in a table: {{format: delta, path: ...}}, or iceberg
 _DAG = '''\
 """The DAG of {name}.yaml, which lies beside this file: put both into Airflow's DAG folder, or write them there."""
 
-from __future__ import annotations
 
 from pathlib import Path
 

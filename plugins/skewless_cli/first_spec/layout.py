@@ -1,7 +1,5 @@
 """How an input lies there: what its files are, and the folders or file names in which it has its days."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import io

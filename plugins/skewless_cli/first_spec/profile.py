@@ -1,7 +1,5 @@
 """The profile of an input: its columns, their types and, in a sample of its rows, their values and heaviest value."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import re

@@ -1,7 +1,5 @@
 """The Delta table of an output: it is made, held to what a result needs, and published in."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import uuid

@@ -1,7 +1,5 @@
 """The log of a Delta table: its commits, each by the number of its file, and what it says of the columns of a file."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The Iceberg table of an output: it is made, held to what a result needs, and published in."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

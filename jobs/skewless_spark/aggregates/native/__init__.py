@@ -4,8 +4,6 @@ Names and options are those of Spark SQL. Every update sees null for a row that 
 the budget. Every function here ignores nulls or is told which rows count.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from skewless_spark.aggregates.definition import NativeAggregate

@@ -1,7 +1,5 @@
 """Quantiles by KLL sketches: Karnin, Lang, Liberty (2016), "Optimal quantile approximation in streams"."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce

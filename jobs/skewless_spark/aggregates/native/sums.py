@@ -1,7 +1,5 @@
 """Counts, sums, averages and histograms: states that Spark itself merges."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

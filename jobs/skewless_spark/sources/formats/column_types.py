@@ -1,7 +1,5 @@
 """Types of columns in Spark SQL and in Arrow, and their values from texts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Finds, opens and names the files of an input."""
 
-from __future__ import annotations
-
 import bisect
 import errno
 import fnmatch

@@ -3,8 +3,6 @@
 Spark's own scan and pyarrow must give equal rows, whichever of them reads a file.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress

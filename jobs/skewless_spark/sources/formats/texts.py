@@ -1,7 +1,5 @@
 """What the driver looks at in texts before Spark reads them: headers of CSV, fields of JSON, the length of a line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

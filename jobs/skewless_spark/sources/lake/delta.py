@@ -1,7 +1,5 @@
 """Delta tables, by deltalake: one version, with the files that its log names."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import posixpath

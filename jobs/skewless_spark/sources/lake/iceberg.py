@@ -1,7 +1,5 @@
 """Iceberg tables, by pyiceberg: one snapshot, with the files that its manifests name."""
 
-from __future__ import annotations
-
 import datetime as dt
 import struct
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A snapshot of a table, whatever made it: its columns, and its files as the table's own metadata has them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import zlib
 from collections.abc import Iterable, Mapping, Sequence

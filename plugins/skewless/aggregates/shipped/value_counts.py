@@ -4,8 +4,6 @@ Counting words per class, or classes per word, is one of the three uses that M. 
 Both Choices" (ICDE 2015), names for splitting hot keys: the counts of a word add up wherever they were made.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ plan is made once for a stage, from counts. So whole counts are placed at once, 
 fill its choices up to one level, on top of the load they have already.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 import struct

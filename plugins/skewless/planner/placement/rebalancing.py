@@ -4,8 +4,6 @@ Rows draw the numbers that they drew before. So what is left of a split key stay
 got through with it; and a task that has too much gives away the end of a segment of its share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import islice

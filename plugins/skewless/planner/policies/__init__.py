@@ -1,7 +1,5 @@
 """The policies: each proposes plans for a forecast; the planner chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -12,8 +12,6 @@ slots have no task, or where a stage only drains and a task is too full, and mer
 prices all proposals.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -6,8 +6,6 @@ has keys of one size and places them as they come; here they have sizes, so the 
 first, and one that fits nowhere goes to the least loaded reducer. No key is ever split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -13,8 +13,6 @@ its tasks, since each choice may cost a state. Those of ``w_choices`` may go to 
 three, for the most partial states. All others have two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

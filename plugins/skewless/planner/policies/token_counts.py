@@ -8,8 +8,6 @@ out as halving does, but slots move between the other reducers as well. In the p
 which is the least even ring there is: so they do with ``strict``, and else with as many as under any policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from skewless.documents.job import Job

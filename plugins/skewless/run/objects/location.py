@@ -1,7 +1,5 @@
 """Which file system a path is on, and how it is spelled: object stores by our client, everything else by fsspec."""
 
-from __future__ import annotations
-
 from typing import IO, Any
 
 import fsspec

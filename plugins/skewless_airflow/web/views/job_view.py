@@ -1,7 +1,5 @@
 """What a run computes, from what: its job in short, and the parts of its window."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

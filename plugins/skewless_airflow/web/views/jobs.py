@@ -1,7 +1,5 @@
 """All jobs on one page, by their days: what failed or is missing, what is late or runs, what it cost, what is next."""
 
-from __future__ import annotations
-
 import datetime as dt
 import time
 from collections.abc import Callable, Iterable, Sequence

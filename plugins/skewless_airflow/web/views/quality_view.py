@@ -1,7 +1,5 @@
 """The quality report of a run, check by check, with the history of each check."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

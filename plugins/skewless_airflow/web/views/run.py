@@ -1,7 +1,5 @@
 """A whole run: steps, stages, decisions, balance, ledger, quality, and why it did not finish."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The stages of a run, the load of their tasks and their hottest keys, and the decision before each."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
