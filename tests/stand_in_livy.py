@@ -66,12 +66,10 @@ class Livy:
 
     @property
     def connection(self) -> str:
-        """For ``AIRFLOW_CONN_...``."""
         url = urlsplit(self.address)
         return json.dumps({"conn_type": "livy", "schema": "http", "host": url.hostname, "port": url.port})
 
     def hold(self) -> None:
-        """Let drivers wait before they begin."""
         (self.folder / "hold").touch()
 
     def release(self) -> None:

@@ -37,7 +37,6 @@ _ROUTES = (
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) -> Iterator[dict[str, TestClient]]:  # noqa: ARG001
-    """Airflow's API app, with runs at several moments of their lives."""
     folder = tmp_path_factory.mktemp("api")
     with served(folder) as found:
         make_dags(folder)

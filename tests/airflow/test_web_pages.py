@@ -168,7 +168,6 @@ def clients(
     simulation: Simulation,
     airflow_database: None,  # noqa: ARG001  # it must be there first
 ) -> Iterator[dict[str, TestClient]]:
-    """The users, before Airflow with a run at every moment of its life."""
     folder = tmp_path_factory.mktemp("web")
     with served(folder) as clients:
         make_dags(folder)

@@ -214,8 +214,6 @@ def test_a_codec_that_spark_lacks_is_left_to_pyarrow(tmp_path: Path, codec: str,
 
 
 class _Open(pe.KmsClient):
-    """A keeper of keys that hides nothing."""
-
     def __init__(self, _: pe.KmsConnectionConfig) -> None:
         super().__init__()
 

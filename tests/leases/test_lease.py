@@ -84,8 +84,6 @@ def test_one_that_was_stopped_and_wakes_writes_nothing(begin: Begin, address: st
 
 
 class AwayFor:
-    """A real store that does not answer the first looks at its tables."""
-
     def __init__(self, store: KeyValueStore, looks: float) -> None:
         self._store, self._looks = store, looks
         self.get, self.put, self.delete = store.get, store.put, store.delete

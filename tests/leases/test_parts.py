@@ -154,8 +154,6 @@ def test_who_is_named_but_has_no_record_is_dead_in_the_end() -> None:
 
 
 class Deaf(MemoryStore):
-    """A store that writes, once, and whose answer is lost."""
-
     loses_answers = True
 
     def put(self, key: str, value: bytes, expected: str | None) -> str | None:

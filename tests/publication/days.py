@@ -49,7 +49,6 @@ def commit_result(
     run: RunDirectory, result: Attempt, files: Sequence[CommittedFile], *, rows: int, keys: int, success: bool = True,
     columns: Mapping[str, str] | None = None,
 ) -> None:  # fmt: skip
-    """Commit a result, and the quality report that lets it be published."""
     result.commit(files, {"rows": rows, "keys": keys})
     commit_quality(run, columns, success=success)
 

@@ -100,11 +100,9 @@ class ClusterProcess:
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """To its driver, its Spark, their Python workers, and its heartbeat."""
         os.killpg(self.process.pid, number)
 
     def kill_driver(self) -> None:
-        """Its heartbeat sees that; what was started below it ends by itself."""
         self.process.kill()
         self.process.wait()
 
@@ -142,7 +140,6 @@ def await_that(condition: Callable[[], bool], *clusters: ClusterProcess) -> None
 
 
 def shares(run: RunDirectory) -> dict[str, int]:
-    """How many virtual tasks each cluster did, in all stages together."""
     found: dict[str, int] = {}
     for stage in range(run.committed_stages()):
         commit = run.committed(stage_step(stage))

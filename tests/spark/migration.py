@@ -41,7 +41,6 @@ def specs() -> dict[str, str]:
 
 
 def main(root: Path) -> None:
-    """Run all of it, and write ``outcome.json``."""
     spark = build_session("migrate", "local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     names: dict[str, Any] = {"spark": spark, "root": str(root), "day": DATE.isoformat()}

@@ -29,7 +29,6 @@ SKETCHES: dict[str, Any] = {
 
 
 def name_of(case: str) -> str:
-    """The column of a case, the same on each version."""
     return f"a{zlib.crc32(case.encode())}"
 
 

@@ -32,8 +32,6 @@ DATE = dt.date(2026, 11, 20)
 
 
 class Told(NamedTuple):
-    """What a command printed, and its exit code."""
-
     returncode: int
     stdout: str
     stderr: str
@@ -88,8 +86,6 @@ def prepared(folder: Path, spec: JobSpec, name: str = "run", *, date: dt.date = 
 
 
 class Finished(NamedTuple):
-    """A run to its end: its verdict, and what it has published."""
-
     quality: QualityReport
     publication: Publication
 

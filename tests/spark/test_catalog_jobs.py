@@ -37,7 +37,6 @@ def corpus_files() -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A part of the demo's corpus, as the demo copies it; the data root."""
     root = tmp_path_factory.mktemp("corpus")
     for name, path in corpus_files().items():
         target = root / "corpus" / SOURCES / name

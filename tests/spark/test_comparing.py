@@ -50,7 +50,6 @@ def rows() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def theirs(rows: pd.DataFrame) -> pd.DataFrame:
-    """What pandas makes of the rows: exact where ours are approximate."""
     grouped = rows.groupby(["site", "page"], dropna=False)
     found = grouped.agg(
         n=("amount", "size"), total=("amount", "sum"), mean=("ratio", "mean"), latest=("day", "max"),
@@ -96,7 +95,6 @@ def written(folder: Path, frame: pd.DataFrame) -> str:
 
 
 def seeded(theirs: Any) -> pd.DataFrame:
-    """A value, two floats, a missing key, one more, and a row twice."""
     frame = theirs.drop(columns=["visitors", "middle"]).copy()
     frame.loc[3, "total"] += 1
     frame.loc[5, "mean"] *= 1 + 1e-6

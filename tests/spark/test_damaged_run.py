@@ -29,7 +29,6 @@ AGGREGATES = {
 
 @pytest.fixture(scope="module")
 def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that stopped before its last stage."""
     place = tmp_path_factory.mktemp("damage")
     keys = np.random.default_rng(1).zipf(1.3, 4_000) % 300
     rows = pa.table({"key": [f"key-{number}" for number in keys], "value": np.arange(4_000)})

@@ -55,7 +55,6 @@ def expected(table: pa.Table, gap: float = 5.0) -> dict[Any, dict[str, Any]]:
 
 
 def moved_keys(run: RunDirectory, reports: list[StageReport]) -> list[int]:
-    """How many head keys each plan sends elsewhere than the one before."""
     moved = []
     for stage in range(1, len(reports)):
         before, plan = run.plan(stage - 1), run.plan(stage)

@@ -17,7 +17,6 @@ from tests.spark.scenario import DATE, spec_of
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A data root with an input, and somebody else's folder beside it."""
     for folder in ("root/input", "secret"):
         (tmp_path / folder).mkdir(parents=True)
         pq.write_table(pa.table({"key": ["a", "b"]}), tmp_path / folder / "part.parquet")

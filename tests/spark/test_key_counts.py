@@ -60,7 +60,6 @@ def input_of(columns: dict[str, pa.Array], folder: Path) -> Path:
 def both_ways(
     spark: SparkSession, run: RunDirectory, stage: int, tasks: Sequence[TaskLoad], patch: pytest.MonkeyPatch
 ) -> tuple[Histogram, Histogram]:
-    """The histogram after a stage, by the driver and by Spark."""
     columns, files = JobColumns.of(run.job()), run.committed(stage_step(stage)).files
     here = Stage(spark, run, columns, run.plan(stage))
     admitted = run.report(stage).admitted_rows

@@ -44,7 +44,6 @@ def rows(file: int) -> pa.Table:
 
 
 def make(kind: str, root: Path, *, parted: bool = False) -> dict[str, Any]:
-    """A table of the six files; the input section that names it."""
     if kind == "delta":
         for file in range(FILES):
             write_deltalake(str(root / "t"), rows(file), mode="append", partition_by=["day"] if parted else None)

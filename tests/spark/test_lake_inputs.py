@@ -53,7 +53,6 @@ KV = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
 
 def spec_over(source: dict[str, Any], columns: list[str], **fields: Any) -> JobSpec:
-    """A job that reads the column ``k`` as its key, and others."""
     raw = {
         "name": "lake", "input": source, "key": "k",
         "aggregates": {"n": "count", **{f"max_{one}": {"function": "max", "column": one} for one in columns}},
@@ -304,7 +303,6 @@ def test_an_older_snapshot_is_read_with_the_schema_it_was_committed_with(spark: 
 
 
 def partitioned(root: Path) -> tuple[Table, PartitionSpec]:
-    """A table with an identity, a day and a bucket partition."""
     schema = Schema(
         NestedField(1, "k", StringType()), NestedField(2, "site", StringType()),
         NestedField(3, "at", TimestamptzType()), NestedField(4, "day", DateType()),

@@ -24,7 +24,6 @@ ROWS = 12_000
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a run of the whole page found."""
     root = tmp_path_factory.mktemp("migrate")
     write_input(root / "clicks", _clicks(), files=10)
     packages = _installed(tmp_path_factory.mktemp("packages"))

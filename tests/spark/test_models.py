@@ -52,7 +52,6 @@ def test_naive_bayes_counts_are_those_of_one_process_and_tell_held_out_files(
 
 
 def xor_samples(count: int = 6000) -> Samples:
-    """Classes that two features decide together and a third one blurs."""
     rng = np.random.default_rng(9)
     left, right, noise = (rng.integers(0, GRID, count).astype(np.float64) for _ in range(3))
     odd = (left > 20) & ((right > 40) | (noise > 55))

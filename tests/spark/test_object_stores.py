@@ -48,7 +48,6 @@ def place(spark: SparkSession, server: ObjectServer, tmp_path: Path) -> Iterator
 
 
 def put_input(server: ObjectServer, place: str, table: pa.Table, files: int = 6) -> str:
-    """A table as Parquet files in the bucket; their folder."""
     step = -(-table.num_rows // files)
     for number in range(files):
         out = io.BytesIO()

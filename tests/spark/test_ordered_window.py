@@ -54,7 +54,6 @@ class Days:
         self._rows[day, name] = table.to_pylist()
 
     def night(self, day: int, window: int) -> tuple[list[dict[str, Any]], RunDirectory]:
-        """The result of a day, and its run."""
         self._runs += 1
         run = RunDirectory(str(self._folder / "runs" / str(self._runs)))
         output = {"path": str(self._folder / "published"), "files": 2}

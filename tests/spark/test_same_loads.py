@@ -34,7 +34,6 @@ def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def simulated(run: RunDirectory) -> Simulation:
-    """The simulator's run over the files that the Spark run has listed."""
     job = run.job()
     columns = [pq.read_table(unit.path).column("key").to_pylist() for unit in job.units]
     texts = sorted({key for column in columns for key in column if key is not None})

@@ -80,7 +80,6 @@ def done(spark: SparkSession, root: Path, name: str, spec: str) -> tuple[RunDire
 
 
 def theirs(root: Path, **changed: Any) -> str:
-    """What another job has made of the day; of page p3, other values."""
     grouped = rows(DAY).group_by("page").aggregate([("page", "count"), ("price", "sum"), ("ms", "mean")]).to_pylist()
     found = []
     for one in grouped:

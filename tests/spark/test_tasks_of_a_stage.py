@@ -36,8 +36,6 @@ def write_rows(folder: Path) -> None:
 
 
 def go_on(run: RunDirectory, engine: str) -> Decision:
-    """The decision about stage 1, with an engine for all that is left."""
-
     def planner(job: Any, plan: Any, report: Any, earlier: Any) -> Decision:
         decision = plan_next_stage(job, plan, report, earlier)
         if engine == "staged":

@@ -37,7 +37,6 @@ def job_of(path: Path, kind: str, key: str = "k", value: str = "v", **given: Any
 
 
 def rows_of(spark: SparkSession, job: Job, names: Sequence[str]) -> Rows:
-    """All rows, in the order of their origins."""
     rows = read_units(spark, job, range(len(job.units)), names).orderBy("origin")
     return [tuple(row)[: len(names)] for row in rows.collect()]
 
@@ -145,7 +144,6 @@ BYTES: dict[str, tuple[bytes, str]] = {
 
 
 def plainly(spark: SparkSession, path: Path, schema: str) -> Rows | None:
-    """What plain Spark reads, strictly; None if it refuses."""
     kind = "json" if ".json" in path.name else "csv"
     options = {
         "mode": "FAILFAST",

@@ -87,7 +87,6 @@ class Lake:
         return spec_of(self.folder / "lake" / "date={date}", "key", aggregates, **given)
 
     def night(self, day: int, spec: JobSpec | None = None, *, publish: bool = False) -> RunDirectory:
-        """Run the job of a day to its merged result, or to its publication."""
         run = self.prepared(day, spec or self.spec())
         if publish:
             run_pipeline(self.spark, run)
@@ -103,7 +102,6 @@ class Lake:
         return run
 
     def whole(self, days: range, aggregates: dict[str, Any] | None = None, **fields: Any) -> list[tuple[Any, ...]]:
-        """The result of a run without a window over some days."""
         folder = self.folder / f"whole{self._runs}"
         for day in days:
             source = self.path(day, "x").parent

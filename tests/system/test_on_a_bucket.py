@@ -47,8 +47,6 @@ SPEC = {
 
 
 class Nights(NamedTuple):
-    """Two nights, right after the second one, with everything still up."""
-
     states: list[str]
     tasks: list[dict[str, str]]
     runs: list[RunDirectory]

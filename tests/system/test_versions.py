@@ -52,7 +52,6 @@ def joined(
 
 
 def frozen(environment: Environment) -> Path:
-    """What ``pip freeze`` says, as a file."""
     (path := environment.home / "theirs.txt").write_text(
         "".join(f"{name}=={number}\n" for name, number in environment.versions().items() if name != "skewless")
     )

@@ -46,7 +46,6 @@ RAW = {name: small(json.loads(document.to_json())) for name, document in SAMPLES
 
 
 def read(kind: type[Document], text: bytes) -> Document | None:
-    """What a text is read as, if it is one; what is read goes both ways."""
     try:
         found = kind.from_json(text, where="run/x.json")
     except DocumentError as err:

@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 46_200,
+    "lines of the product": 45_830,
     "lines of tests": 43_500,
     "words of pages": 50_800,
     "fields of a spec": 88,

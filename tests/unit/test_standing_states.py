@@ -420,7 +420,6 @@ def test_prunes_at_once_end_well_and_remove_together_what_one_would(tmp_path: Pa
 
 
 def _pinned_by_runs_that_are_gone(folder: Path) -> Storage:
-    """States that nobody needs, with as many pins that nobody needs."""
     store = _store_with(folder / "states", 20, dt.timedelta(days=99))
     for number in range(20):
         run = _begun(folder, str(number))
