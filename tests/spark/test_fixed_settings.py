@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import SpecError
 from skewless.spec.clusters import FIXED
 from skewless_spark.session.session import build_session, session_in_jvm
+from skewless_spark.session.versions import here
 from tests.spark.scenario import spec_of
 
 OLD = dt.datetime(1200, 1, 1)  # noqa: DTZ001
@@ -95,7 +96,7 @@ def test_what_a_cluster_sets_changes_no_result_and_a_spec_may_not_set_it(
         plainly, ours = outcome(spark.newSession(), query, tmp_path), build_session("another")
     finally:
         of_cluster.remove(f"spark.sql.{name}")
-    assert plainly != expected  # the case bites
+    assert plainly != expected or here() < (4, 3)  # the case bites; an older Spark may lack a setting
     assert outcome(ours, query, tmp_path) == expected
     with pytest.raises(SpecError, match=f"no spark.sql.{name}, which is left as it is, since it can change a result"):
         spec_of(Path("in"), "k", {"n": "count"}, spark={"conf": {f"spark.sql.{name}": value}})

@@ -15,7 +15,7 @@ from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
 from skewless.standing.states_store import Fingerprint, StatesStore
 from skewless_spark.prepare.freezing import freeze
-from skewless_spark.session.versions import to_arrow
+from skewless_spark.session.versions import local_frame, to_arrow
 from skewless_spark.sources.formats.column_types import is_value
 from skewless_spark.sources.input_columns import types_of
 from skewless_spark.sources.unit_reading import read_units
@@ -63,9 +63,8 @@ def test_no_two_folders_are_one_key_to_spark(spark: SparkSession) -> None:
     assert kinds == {"int", "bigint", "double", "date", "string"}
     # Spark's own words for each value: they are as different as the folders.
     casts = " ".join(f"WHEN '{kind}' THEN CAST(CAST(p AS {kind}) AS string)" for kind in sorted(kinds))
-    frame = spark.createDataFrame(
-        pa.table(dict(zip(("n", "kind", "p"), map(list, zip(*rows, strict=True)), strict=True)))
-    )
+    columns = dict(zip(("n", "kind", "p"), map(list, zip(*rows, strict=True)), strict=True))
+    frame = local_frame(spark, pa.table(columns))
     found = to_arrow(frame.selectExpr("n", f"CASE kind {casts} END AS value")).to_pylist()
     assert len({(row["n"], row["value"]) for row in found if row["value"] is not None}) == len(rows)
 
