@@ -55,7 +55,7 @@ STAND_INS = {
     "approx_top_k_combine of nulls": Gap((4, 3), "an empty sketch in place of null"),
     "repartitionById": Gap((4, 1), "integers whose hashes are the partitions"),
     "createDataFrame of an Arrow table": Gap((4, 0), "its rows"),
-    "toArrow": Gap((4, 0), "Arrow's stream from mapInArrow"),
+    "toArrow": Gap((4, 0), "Arrow's stream from Python workers"),
     "is_valid_utf8": Gap((4, 0), "regexp_replace, which keeps nothing else"),
     "DESCRIBE TABLE ... AS JSON": Gap((4, 0), "the catalog's record"),
     "RuntimeConfig.getAll": Gap((4, 0), "SET"),
@@ -218,8 +218,10 @@ def to_arrow(frame: DataFrame) -> pa.Table:
     """The rows of a frame, on the driver."""
     if _has("toArrow"):
         return cast("pa.Table", frame.toArrow())
+    from skewless_spark.session.session import map_in_batches  # noqa: PLC0415  # which imports this module
+
     schema = arrow_schema(frame.schema)
-    parts = [pa.ipc.open_stream(row[0]).read_all() for row in frame.mapInArrow(_streamed, "part binary").collect()]
+    parts = [pa.ipc.open_stream(row[0]).read_all() for row in map_in_batches(frame, _streamed, "part binary").collect()]
     return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
 
