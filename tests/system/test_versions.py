@@ -43,9 +43,9 @@ def joined(
     airflow, python = request.param
     made = new_environment(tmp_path_factory.mktemp("joined"), interpreter(python))
     made.install("--exclude-newer", AIRFLOWS[airflow], f"apache-airflow=={airflow}")
-    before = made.versions()
+    before, theirs = made.versions(), frozen(made)
     for extra in ("airflow", "spark"):
-        made.install("--constraint", frozen(made), f"{wheel}[{extra}]")
+        made.install("--constraint", theirs, f"{wheel}[{extra}]")
         assert before.items() - made.versions().items() == set()
     yield made
     shutil.rmtree(made.home.parent)
