@@ -1,5 +1,8 @@
 """A type, an aggregate, a role and an engine: what is called good is published, all else is refused in a sentence."""
 
+import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,11 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from skewless.errors import SkewlessError
+from skewless.errors import InputError, SkewlessError, SpecError
+from skewless.spec.spec import JobSpec
+from skewless_spark.aggregates import REGISTRY
+from skewless_spark.aggregates.binding import check_types
+from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.prepare.freezing import freeze
 from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
 from tests.tiers import mostly_long
@@ -17,6 +24,7 @@ from tests.tiers import mostly_long
 #: A value of each type, which follows from ``i``.
 VALUES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("values.yaml").read_text())["types"]
 NESTED = list(VALUES)[-7:]
+SELECT = ["k", "i", *(f"{value} AS `{name}`" for name, value in VALUES.items())]
 CALLS = [("max_by", one) for one in VALUES] + [("first", one) for one in VALUES] + [
     (function, one) for one in NESTED
     for function in ("min_by", "last", "count", *(() if "map" in one else ("max", "collect_list", "count_distinct")))
@@ -33,12 +41,11 @@ def test_each_type_is_an_argument_and_a_result_of_each_engine(spark: SparkSessio
     table = pa.table({"k": [f"k{n % 2}" for n in range(24)], "i": list(range(24))})
     source, by = write_input(tmp_path / "in", table, files=2), {"max_by": {"by": "i"}, "min_by": {"by": "i"}}
     calls = {f"{call}_{name}": {"function": call, "column": name, **by.get(call, {})} for call, name in CALLS}
-    select = ["k", "i", *(f"{value} AS `{name}`" for name, value in VALUES.items())]
-    spec = spec_of(source, "k", calls, map={"select": select}, **ENGINES[engine])
+    spec = spec_of(source, "k", calls, map={"select": SELECT}, **ENGINES[engine])
     run, finished, _ = run_job(spark, spec, tmp_path / "run")
     assert finished.quality.success, [check.sentence for check in finished.quality.checks if not check.success]
     found = {row.pop("k"): row for row in result_of(run).to_pylist()}
-    spark.read.parquet(str(source)).selectExpr(*select).selectExpr("struct(*) AS row").write.parquet(
+    spark.read.parquet(str(source)).selectExpr(*SELECT).selectExpr("struct(*) AS row").write.parquet(
         str(tmp_path / "plain")
     )
     plain = [one["row"] for one in pq.read_table(tmp_path / "plain").to_pylist()]
@@ -49,6 +56,34 @@ def test_each_type_is_an_argument_and_a_result_of_each_engine(spark: SparkSessio
             expected = {"count": 12, "count_distinct": 12, "collect_list": values}
             ends = values[0] if function in {"min_by", "first"} else values[-1]
             assert found[key][f"{function}_{name}"] == expected.get(function, ends), (function, name)
+
+
+FORMATS = ["parquet", "orc", "json", "csv", "delta", "iceberg"]
+
+
+def is_good(check: Callable[[], object]) -> bool:
+    """Whether a check takes a spec; if it does not, it says why in one sentence."""
+    try:
+        check()
+    except (SpecError, InputError) as err:
+        return "\n" in str(err)  # which no run would pass
+    return True
+
+
+@pytest.mark.parametrize("kind", mostly_long(FORMATS, "delta"))
+def test_what_a_check_takes_is_published_in_each_format(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    source = write_input(tmp_path / "in", pa.table({"k": ["a", "b"], "i": [0, 1]}), files=1)
+    output = {"format": kind, "path": "local.db.types" if kind == "iceberg" else str(tmp_path / "out")}
+
+    def spec(*names: str) -> JobSpec:
+        calls = {one: {"function": "max_by", "column": one, "by": "i"} for one in names}
+        return spec_of(source, "k", calls, map={"select": SELECT}, output=output)
+
+    names = [one for one in VALUES if is_good(partial(freeze, spec(one), DATE, str(tmp_path), "spec"))]
+    assert set(VALUES) - set(names) == ({"binary", *NESTED} if kind == "csv" else set())
+    run, finished, _ = run_job(spark, spec(*names), tmp_path / "run")
+    assert finished.quality.success
+    assert (len(result_of(run)), result_of(run).column_names) == (2, ["k", *names])
 
 
 def test_types_of_files_that_spark_has_not_are_what_they_are_stored_as_or_refused(
