@@ -1,6 +1,5 @@
 """A type, an aggregate, a role and an engine: what is called good is published, all else is refused in a sentence."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,6 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import InputError, SkewlessError, SpecError
 from skewless.spec.spec import JobSpec
-from skewless_spark.aggregates import REGISTRY
-from skewless_spark.aggregates.binding import check_types
-from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.prepare.freezing import freeze
 from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
 from tests.tiers import mostly_long
