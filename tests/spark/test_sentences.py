@@ -15,6 +15,7 @@ from skewless.errors import InputError, explained_here
 from skewless_airflow.operators import HOPELESS
 from skewless_spark.entries.pipeline import STEPS, main
 from skewless_spark.session.spark_errors import exit_code_of, is_unforeseen, sentence_for
+from skewless_spark.session.versions import here
 
 
 def test_a_log_that_lacks_a_character_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +39,8 @@ def test_the_sentence_for_an_error_of_a_library_has_no_password() -> None:
 def test_an_error_of_data_that_spark_raises_is_not_tried_again(
     spark: SparkSession, tmp_path: Path, column: str
 ) -> None:
+    if here() < (4, 0) and "raise_error" in column:
+        pytest.skip("Spark 3.5 gives it no name")
     rows = spark.range(2).selectExpr("id", "'x' || id as word").selectExpr(f"{column} as value")
     for act in (rows.collect, lambda: rows.selectExpr("cast(value as string)").write.parquet(str(tmp_path / "out"))):
         with pytest.raises(Exception, match=r"SQLSTATE|aborted|TASK_WRITE_FAILED") as raised:

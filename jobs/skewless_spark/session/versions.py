@@ -60,6 +60,7 @@ STAND_INS = {
     "DESCRIBE TABLE ... AS JSON": Gap((4, 0), "the catalog's record"),
     "RuntimeConfig.getAll": Gap((4, 0), "SET"),
     "pyspark.binaryAsBytes": Gap((4, 1), "none: Great Expectations shows no bytes"),
+    "tags of queries": Gap((4, 0), "none: executions of a stage are 0"),
     "PySparkLogger": Gap((4, 0), "logging"),
     "VariantType": Gap((4, 0), "none"),
     "arrow.maxBytesPerBatch": Gap((4, 0), "none: Python takes 65,536 rows at a time, however wide"),
