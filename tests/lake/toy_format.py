@@ -34,8 +34,6 @@ def _folder(target: OutputPart) -> Path:
     return Path(target.path.removeprefix("toy+file://"))
 
 
-# Results.
-
 NUMBERED = "version"
 LOST, CHANGED, UNANSWERED = (FileExistsError,), (), ()
 
@@ -124,9 +122,6 @@ def unnamed(table: list[State], others: Collection[str], staged: Collection[str]
 def remove(target: OutputPart, paths: Collection[str]) -> None:
     for path in paths:
         (_folder(target) / path).unlink(missing_ok=True)
-
-
-# Inputs.
 
 
 def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: object) -> Snapshot:

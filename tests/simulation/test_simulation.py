@@ -92,9 +92,6 @@ def test_what_is_careless_is_found_and_shrunk_to_the_decisions_that_matter() -> 
     assert sum(len(one.decisions) for one in few) < sum(len(one.decisions) for one in failed)
 
 
-# The simulated disk is as the real one.
-
-
 def _calls(draws: random.Random, root: Path) -> list[Callable[[], Any]]:
     """Some calls of file systems on some paths; each gives what it finds."""
     names = [root / "a", root / "b", root / "a" / "c", root / "b" / "c", root / "a" / "c" / "d"]

@@ -18,8 +18,6 @@ from skewless_spark.stage.measured_stage import task_loads
 from skewless_spark.windows.part_files import sees_order
 from tests.unit import synthetic
 
-# Loads of tasks, from the sums of their counts.
-
 
 def counts(rows: int = 1000, **fields: Any) -> dict[str, Any]:
     return {"rows": rows, "left_over": 0, "states": 7, "task_seconds": None, "setup_seconds": None, **fields}
@@ -52,9 +50,6 @@ def test_seconds_are_told_where_they_are_more_than_the_noise(
         rows + 5,
     )
     assert (other.queued_rows, other.states, other.busy_seconds) == (0, 0, None)
-
-
-# Rows that a table has deleted.
 
 
 def test_a_deletion_vector_comes_back_as_it_was() -> None:

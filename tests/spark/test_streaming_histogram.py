@@ -107,9 +107,6 @@ def cdf_error(histogram: Histogram, values: npt.NDArray[np.float64]) -> float:
     return float(np.max(np.maximum(said - upper, upper - counts - said)) / len(values))
 
 
-# --- what always holds ------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("pending_rows")
 def test_values_lose_nothing_however_they_are_cut() -> None:
     @UNHURRIED
@@ -151,8 +148,6 @@ def test_the_laws_hold_where_points_are_merged_and_no_count_is_lost() -> None:
     check_aggregate(STREAMING_HISTOGRAM, values, {"bins": 4}, equal=same_counts, seeds=[1])
 
 
-# --- the paper's procedure --------------------------------------------------------------------------------
-
 POINTS = st.dictionaries(NUMBERS, st.integers(1, 10) | st.integers(1, 10**15), min_size=1, max_size=80)
 GRIDS = st.builds(
     lambda size, power, ys: {float(i) ** power: ys[i % len(ys)] for i in range(size)},
@@ -182,8 +177,6 @@ def test_values_are_merged_as_the_paper_does_where_the_buffer_has_not_been_full(
     points = [(x + 0.0, y) for x, y in Counter(values).items()]
     assert lists(of_values(np.array(values, np.float64), bins).state()) == [paper_merge(points, bins)]
 
-
-# --- how far off ------------------------------------------------------------------------------------------
 
 RANDOM = np.random.default_rng(20240607)
 SAMPLES = {
@@ -229,9 +222,6 @@ def test_infinite_points_are_counted_as_a_whole() -> None:
     x, y = np.array([-np.inf, 1.0, np.inf]), np.array([3, 4, 3])
     assert cumulative_count(x, y, np.array([-np.inf, 0.0, 1.0, np.inf])).tolist() == [3, 3, 7, 10]
     assert uniform(x, y, 10).tolist() == [-np.inf, -np.inf, 1, 1, 1, 1, 1, np.inf, np.inf]
-
-
-# --- odd values and odd calls -----------------------------------------------------------------------------
 
 
 def test_negative_zero_is_zero() -> None:

@@ -41,9 +41,6 @@ def rows_of(spark: SparkSession, job: Job, names: Sequence[str]) -> Rows:
     return [tuple(row)[: len(names)] for row in rows.collect()]
 
 
-# The place of a row.
-
-
 def write(kind: str, path: Path, ids: range) -> None:
     if kind == "orc":
         orc.write_table(pa.table({"k": [f"k{n % 7}" for n in ids], "v": ids}), str(path), stripe_size=1 << 14)
@@ -227,8 +224,6 @@ def test_bytes_that_are_no_utf_8_end_a_run_unless_the_encoding_is_said(spark: Sp
     job = job_of(tmp_path / "x.csv", "csv", options={"encoding": "ISO-8859-1"})
     assert rows_of(spark, job, ["k"]) == [("café",)]
 
-
-# Spark's own options, and nested columns.
 
 OPTIONS: dict[str, tuple[str, bytes, dict[str, Any], Rows]] = {
     "German numbers": (

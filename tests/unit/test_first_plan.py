@@ -100,9 +100,6 @@ def test_what_a_row_cost_in_the_last_run_spares_the_probe(seconds: float | None)
     assert ("nobody knows yet what a row costs" in plan.sentence) == (seconds is None)
 
 
-# How far keys differ.
-
-
 def test_keys_of_one_source_do_not_differ_beyond_chance() -> None:
     assert drift(seen(1), seen(1)) == 0.0
     samples = [histogram(np.random.default_rng(seed).zipf(1.3, 20_000) % 500) for seed in (1, 2)]

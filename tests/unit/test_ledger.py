@@ -162,8 +162,6 @@ def test_rows_are_not_all_processed_while_a_wave_is_left() -> None:
             require_all_processed(JOB, reports, "merge")
 
 
-# Of rows that no footer counts.
-
 MAPPED = JOB.model_copy(update={"spec": JOB.spec.model_copy(update={"map": Map(select=("value AS key",))})})
 
 

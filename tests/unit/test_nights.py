@@ -62,9 +62,6 @@ def _left(band: Usual | None, *values: float) -> list[bool]:
     return [left(band, value) for value in values]
 
 
-# Bands.
-
-
 def test_a_band_needs_three_nights_of_the_weekday_and_eight_in_all() -> None:
     assert usual(_figures(_weekly(20)), FIRST + 20) is None
     assert usual(_figures(_weekly(21)), FIRST + 21) is not None
@@ -124,9 +121,6 @@ def test_the_rates_on_the_page_hold_in_seasons_that_are_played_again() -> None:
             # Nights of one season are alike: a noisy one leaves all of its bands.
             spread = 4 * math.sqrt(max(rate, 0.002) * (1 - min(rate, 0.998)) / of) + 0.05 * (rate > 0.05)
             assert abs(count / of - rate) <= spread, (what, count, of, rate)
-
-
-# The nights of a job.
 
 
 def _job(day: int = 0, turn: int = 1, bands: str = "warn", rows: dict[int, int] | None = None, **window: Any) -> Job:
@@ -263,9 +257,6 @@ def test_a_reader_of_a_document_that_was_removed_since_it_was_listed_looks_again
     (tmp_path / "0009.json").symlink_to("nothing")
     with pytest.raises(RunDirectoryError, match=r"0009\.json"):
         store.newest()
-
-
-# Final days.
 
 
 def _told(kept: JobNights, job: Job, rows: dict[int, int], clock: int | None = None) -> tuple[JobNights, Finality]:

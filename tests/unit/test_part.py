@@ -157,8 +157,6 @@ def test_a_window_beyond_the_calendar_is_a_sentence(part: Part, count: int) -> N
     assert parts_until(Part(dt.date(1, 1, 2)), 2, "UTC")[0].date == dt.date.min
 
 
-# Paths that name a part.
-
 DAY = Part(dt.date(2026, 1, 31))
 SECOND_TWO = Part(dt.date(2026, 10, 25), "02b")
 REFUSED = "(expected .*, but got|there is no field)"

@@ -83,9 +83,6 @@ def reported(policy: str, data: st.DataObject, **routing: Any) -> tuple[Job, Rou
     return job, plan, synthetic.report(plan, seen, backlog, named)
 
 
-# All of them.
-
-
 def test_policies_are_what_their_pages_say_but_for_two() -> None:
     assert [*POLICIES] == [*POLICY_FIELDS]
     assert [name for name, policy in POLICIES.items() if not policy.replans] == ["static"]
@@ -119,9 +116,6 @@ def test_a_decision_is_never_worse_than_standing_still_and_loses_no_row(policy: 
         for shares in valid.head.values():
             assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
             assert algebra is MERGEABLE or len(shares) == 1
-
-
-# Halving and doubling.
 
 
 def test_halving_takes_half_of_the_tokens_of_the_longest_queue() -> None:
@@ -182,9 +176,6 @@ def test_relief_that_is_due_and_cannot_be_given_says_why(
     assert decision.next_plan.ring == ring
 
 
-# Virtual tasks.
-
-
 def test_a_reducer_with_a_task_that_is_too_large_is_split_where_slots_are_free() -> None:
     seen = loaded("virtual_tasks", [8000, 800])
     (one,) = asked("virtual_tasks", seen, 8800, reducers=2, slots=4)
@@ -215,9 +206,6 @@ def test_small_siblings_are_merged_but_not_before_they_fit_well() -> None:
     assert found[2].proposal.sentence == "split 1-0-1 into 1-0-2+1-1-2, merge 0-0-2+0-1-2 into 0-0-1"
     seen = dict(zip(keys, [800, 800, 800], strict=True))
     assert asked("virtual_tasks", seen, 2400, plan={"factors": {0: 2}}, reducers=2, slots=3) == []
-
-
-# Candidates, and what is poured over them.
 
 
 def test_candidates_are_the_same_for_ever() -> None:
@@ -277,9 +265,6 @@ def test_many_tasks_need_more_than_two_choices(policy: str) -> None:
     assert all(len(other) <= 2 for key, other in one.head().items() if key != "hot")
 
 
-# Bounded load.
-
-
 def test_a_key_walks_clockwise_to_the_first_reducer_with_room() -> None:
     ring = Ring.even(4, 1)
     plan = first_plan(synthetic.job([1], reducers=4, tokens=1))
@@ -310,9 +295,6 @@ def test_nobody_gets_more_than_the_capacity_but_from_keys_that_fit_nowhere(
         if "fit nowhere" not in one.proposal.sentence:
             assert (one.loads[over] == pytest.approx(tail[over])).all() if len(over) else True
         assert not len(one.placement.split)
-
-
-# One more of them.
 
 
 def _all_on_one(job: Job, forecast: Forecast) -> list[Proposal]:

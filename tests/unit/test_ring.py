@@ -109,8 +109,6 @@ def test_a_move_that_would_leave_a_reducer_without_a_slot_is_refused(policy: str
     assert all("refused, " in one and "would own none of" in one for one in refused)
 
 
-# Waves.
-
 UNITS = st.lists(st.integers(0, 1000), max_size=60)
 WEIGHTS = st.lists(st.integers(1, 100), min_size=1, max_size=6)
 

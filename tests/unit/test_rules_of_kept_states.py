@@ -143,9 +143,6 @@ def test_words_about_code_shape_no_state_and_every_change_of_code_does() -> None
     assert code_alone(b"print 1\xff  # 2") == "print 1\\xff  # 2", "what cannot be parsed counts as it is"
 
 
-# Versions.
-
-
 def test_a_version_has_a_number_above_all_that_were_given(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     assert [add(store, f"r{number}", PART).number for number in (1, 2, 3)] == [1, 2, 3]
@@ -201,9 +198,6 @@ def test_a_node_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
 )
 def test_a_part_is_to_come_if_it_is_in_every_zone(part: str, now: str, to_come: bool) -> None:
     assert is_to_come(part, dt.datetime.fromisoformat(now)) is to_come
-
-
-# What a run does about a part.
 
 
 def version_with(*names: str, rows: int = 30) -> Numbered:
@@ -281,9 +275,6 @@ def test_the_version_of_the_runs_own_part_says_which_late_files_were_left_out() 
     window = JobWindow(store="s", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=tuple(parts))
     versions = [next_version(window, part, "r", (), 0) for part in parts]
     assert [[file.path for file in one.left_out] for one in versions] == [[], ["2026-11-19", PART]]
-
-
-# Pins, and what a prune removes.
 
 
 def test_a_pin_names_its_run_wherever_a_prune_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,9 +60,6 @@ def pending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(value_counts, "PENDING_ROWS", request.param)
 
 
-# --- value counts -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("pending")
 def test_value_counts_are_those_of_a_counter() -> None:
     @given(rows=WORDS)
@@ -124,8 +121,6 @@ def test_states_merge_with_the_counts_that_they_hold(name: str) -> None:
     assert made.state().to_pylist() == [counts]
     assert made.evaluate().to_pylist() == [counts if name == "value_counts" else 1.0]
 
-
-# --- ordered ones -------------------------------------------------------------------------------------------
 
 PLACES = st.none() | st.integers(-40, 40).map(lambda n: n / 4) | st.sampled_from([math.nan, math.inf, -math.inf])
 
