@@ -63,7 +63,6 @@ def test_stages_are_unrolled_one_per_wave_and_one_that_drains(dag: DAG) -> None:
 
 
 def test_a_job_in_the_shadow_of_another_one_compares_where_others_publish(small: Path) -> None:
-    """It tells no DAG of a result, and has none that restates what is published."""
     shadow = {"with": "old/{date}"}
     small.write_text(yaml.safe_dump({**SPEC, "input": {"path": "in/{date}"}, "window": 7, "shadow": shadow}))
     dag = build_dag(small)

@@ -163,7 +163,6 @@ def _of(part: str, standing: str, **more: Any) -> RunLine:
 
 
 def test_a_day_that_failed_stays_failed_whatever_other_days_do_until_a_run_of_it_is_good() -> None:
-    """State is kept by day: a good run of the 23rd says nothing of the 24th."""
     seen = dt.datetime(2026, 11, 25, 2, 10, tzinfo=dt.UTC)
     lines = [  # newest first: the 23rd was computed again last
         _of("2026-11-23", "published", published=True), _of("2026-11-24", "failed"),

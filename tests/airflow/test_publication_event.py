@@ -223,7 +223,6 @@ def test_a_path_has_the_name_that_others_know_it_by(path: str, named: tuple[str,
 def test_tables_are_told_with_their_snapshots_and_their_names_in_catalogs(
     tmp_path: Path, kind: Literal["iceberg", "delta"], named: bool
 ) -> None:
-    """As the integrations of Iceberg and Delta tell them: a location, a version, and the name in a catalog."""
     source = PinnedTable(kind=kind, name="local.raw.clicks" if named else "/lake/clicks", snapshot="17")
     run = ready(tmp_path / "run", tmp_path, kind, "first", pinned=source)
     record = publish_run(run, NOW)

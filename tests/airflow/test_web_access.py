@@ -152,7 +152,6 @@ def test_no_path_leads_out_of_the_static_files(clients: dict[str, TestClient]) -
 
 
 def test_a_file_beside_the_static_ones_is_not_served(clients: dict[str, TestClient], tmp_path: Path) -> None:
-    """Although it is there, and of a kind that is."""
     secret = tmp_path / "secret.css"
     secret.write_text("p { color: secret }")
     up = os.path.relpath(secret, STATIC)
@@ -230,7 +229,6 @@ def test_airflow_knows_the_tabs_and_the_app(clients: dict[str, TestClient]) -> N
 
 
 def test_the_tabs_lead_to_pages(clients: dict[str, TestClient]) -> None:
-    """With the ids filled in as Airflow's UI fills them, relative to its root."""
     for view in external_views():
         href = str(view["href"])
         assert not href.startswith("/")

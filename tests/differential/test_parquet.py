@@ -64,7 +64,6 @@ def drawn(seed: int) -> list[str]:
 
 @pytest.mark.parametrize("mode", mostly_long(range(len(SPARK_MODES)), 0))
 def test_every_type_is_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path, mode: int) -> None:
-    """Each type with its extremes, by each writer; by Spark in each of its modes."""
     require_equal(spark, write_batch(spark, tmp_path / "common", mode, list(COMMON), 12), tmp_path)
 
 
@@ -103,5 +102,4 @@ def test_decimals_as_texts_of_bytes_are_read_by_workers(spark: SparkSession, tmp
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_random_files_are_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Five hundred files, fifty at a time."""
     require_equal(spark, write_batch(spark, tmp_path / "random", seed, drawn(seed), 50), tmp_path)

@@ -164,7 +164,6 @@ def test_a_commit_upon_what_is_no_longer_there_is_refused(tmp_path: Path, kind: 
 def test_a_rest_catalog_that_fails_is_asked_again_or_is_one_sentence(
     tmp_path: Path, rest: str, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """Whatever becomes of the commit, a second try publishes once, or finds that the first has."""
     publish(tmp_path / "1", tmp_path, "rest", "old")
     run = ready(tmp_path / "2", tmp_path, "rest", "new", turn=2)
     failed = list[str]()

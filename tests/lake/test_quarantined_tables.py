@@ -67,7 +67,6 @@ for number, step in enumerate(publishing_run(RunDirectory(sys.argv[1]), NOW), st
 def test_a_publisher_that_is_killed_shows_both_or_neither_and_both_when_it_is_called_again(
     tmp_path: Path, kind: str, step: int
 ) -> None:
-    """After step 2 the keys in quarantine are committed, and the result is not."""
     publish_run(apart(tmp_path / "1", tmp_path, kind, "one"), NOW)
     run = apart(tmp_path / "2", tmp_path, kind, "two", turn=2)
     command = [sys.executable, "-c", _PUBLISH, str(run), str(step)]

@@ -189,7 +189,6 @@ except SkewlessError as err:
 
 
 def test_where_folders_cannot_be_exchanged_no_turn_is_drawn(tmp_path: Path) -> None:
-    """The night's work would be for nothing."""
     (refused,) = _lines(_REFUSED + _DRAWS, str(tmp_path / "out"), str(tmp_path / "turns"))
     assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: expected a file system that can exch")
     assert refused.endswith("but got one that cannot; choose another one, or publish into a table.")

@@ -148,7 +148,6 @@ def test_sketches_are_compared_within_both_errors(tmp_path: Path, theirs: Any, c
 def test_published_sketches_are_compared_by_what_they_hold_and_shown_by_their_estimates(
     home: Path, compare: Compare
 ) -> None:
-    """With those of plain Spark, whose bytes are others: it adds the rows in another order."""
     sketches = {
         "visitors": {"function": "approx_count_distinct", "column": "visitor", "publish": "state"},
         "amounts": {"function": "approx_percentile", "column": "amount", "publish": "state"},

@@ -255,7 +255,6 @@ def test_conditions_leave_out_files_by_their_bounds_and_no_row(
 
 
 def test_times_that_python_does_not_have_leave_nothing_out(tmp_path: Path) -> None:
-    """One wrong time, of the year 20,000, is no reason not to read a table."""
     year_20_000 = 569_000_000_000_000_000
     odd = pa.table({"k": ["a", "b"], "at": pa.array([0, year_20_000], pa.timestamp("us", "UTC"))})
     new_year = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000

@@ -121,7 +121,6 @@ def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
 def test_windows_of_hours_and_of_all_that_there_are(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
 ) -> None:
-    """In the night that the clock is set back; folders of no hour are passed over, and two hours have no files."""
     hours = ["2026-10-24T23", "2026-10-25T02", "2026-10-25T02b", "2026-10-25T03"]
     rows = {hour: skewed(2_000).slice(number * 500, 500) for number, hour in enumerate(hours)}
 
@@ -249,7 +248,6 @@ def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: S
 def test_a_result_is_published_into_a_folder_of_a_bucket(
     spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """As a run does it, with all that it refuses: a folder without ``allow_gap``, and one that the input is in."""
     table = pa.table({"key": ["a", "b", "a"], "value": [1, 2, 3]})
     total = {"total": {"function": "sum", "column": "value"}}
     path = write_input(tmp_path / "input", table, files=1)

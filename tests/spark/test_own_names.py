@@ -101,7 +101,6 @@ WAYS = list(itertools.product(("staged", "combine", "bypass"), (False, True)))
 
 @pytest.mark.parametrize(("engine", "mapped"), mostly_long(WAYS, ("staged", True)))
 def test_a_column_may_have_any_name_from_inside(spark: SparkSession, tmp_path: Path, engine: str, mapped: bool) -> None:
-    """Each name in one of the ways; all names in each way in the long run."""
     at = WAYS.index((engine, mapped))
     assert {"route_key", "task", "kind", "slot", "rows", "file_path", "position", "s0"} <= set(NAMES)
     chosen = NAMES[at :: len(WAYS)]

@@ -234,7 +234,6 @@ NAMES = ("row", "_", "0", "a" * 80, "quarantine")
 
 @pytest.mark.parametrize("name", mostly_long(NAMES, "0"))
 def test_no_name_of_a_result_is_one_of_ours(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """As a key, beside an aggregate of such a name."""
     other = "a" if name != "a" else "row"
     bound = {"type": "expect_column_values_to_be_between", "kwargs": {"column": other, "max_value": 10}}
     scene = Scene(
@@ -250,7 +249,6 @@ def test_no_name_of_a_result_is_one_of_ours(spark: SparkSession, tmp_path: Path,
 def test_every_name_from_inside_at_once_is_an_aggregate_of_a_result_that_is_cut_and_compared(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """3,000 keys are accepted by name, too."""
     key = ("k0", "row")
     inside = {*FROM_INSIDE, "ago", "k1", "k_0", "h_a0", "t_a0", "d_a0", "here", "times", "state", "differs", "nulls_0"}
     names = sorted(inside - {*key} - {one.upper() for one in inside})
@@ -350,7 +348,6 @@ def test_an_expectation_that_raised_fails_the_run_whatever_its_severity(
 
 @pytest.mark.long
 def test_the_keys_apart_are_those_that_great_expectations_counts(spark: SparkSession, tmp_path: Path) -> None:
-    """For each expectation of rows, with nulls, NaN, and rows that it does not consider."""
     held = [
         {
             "type": kind,

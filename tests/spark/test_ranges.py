@@ -53,7 +53,6 @@ def test_a_file_that_is_cut_gives_every_row_once_and_in_order(tmp_path: Path, mo
 def test_each_row_has_an_origin_of_its_own_that_tells_unit_and_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever it is read: by its origin a row of a split key is routed, the same way each time."""
     monkeypatch.setattr(cutting, "CUT_BYTES", 1 << 16)
     path = write(tmp_path / "input", table())
     listing = list_input(given(path), str(path), share=0.01)
@@ -77,7 +76,6 @@ def test_a_unit_of_other_rows_than_its_footer_lists_is_refused(tmp_path: Path, b
 
 
 def test_folders_name_columns_whose_types_follow_from_all_values(tmp_path: Path) -> None:
-    """Like Spark, we take a name in another case for the same."""
     for folder in ("date=2026-01-01/n=1/site=a%20b", "date=2026-01-02/N=__HIVE_DEFAULT_PARTITION__/site=7"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "x.txt").write_text("line\n")
@@ -133,7 +131,6 @@ def test_no_batch_has_more_bytes_than_spark_is_given_at_a_time(
 def test_a_few_wide_rows_among_many_small_ones_are_not_left_to_sparks_scan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On average they are small; numbers of as many bytes are no wider than numbers are."""
     monkeypatch.setattr(cutting, "_WIDE_BYTES", 1 << 21)
     pq.write_table(pa.table({"value": ["x" * (1 << 20)] * 4 + ["s"] * 4000}), tmp_path / "texts", use_dictionary=False)
     pq.write_table(pa.table({"value": range(1 << 19)}), tmp_path / "numbers", use_dictionary=False)
@@ -145,7 +142,6 @@ def test_a_few_wide_rows_among_many_small_ones_are_not_left_to_sparks_scan(
 
 
 def test_what_a_function_puts_out_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mapper or an aggregate puts out what it will, and a JVM takes it all at once."""
     monkeypatch.setattr(queries, "BATCH_BYTES", 1 << 16)
     texts = [str(number) * (1 << 13 if number % 10 == 0 else 1) for number in range(100)]
     made = pa.record_batch({"text": texts, "lists": [[text] for text in texts], "all": [{"a": text} for text in texts]})

@@ -105,7 +105,6 @@ def contents(root: Path, *without: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("other", mostly_long(OUTPUTS, next(iter(OUTPUTS))))
 def test_nothing_but_the_run_directory_is_touched(spark: SparkSession, root: Path, other: str) -> None:
-    """The run before was published: its folder or its table is what the run in its shadow is compared with."""
     done(spark, root, "before", text(output=OUTPUTS[other]))
     before = contents(root)
     run, found = done(spark, root, "shadow", text(other, OUTPUTS[other]))

@@ -139,8 +139,6 @@ def test_merging_in_any_order_gives_the_same_histogram(parts: list[list[tuple[in
 
 
 def test_the_laws_hold_where_points_are_merged_and_no_count_is_lost() -> None:
-    """Which points there are depends on what was merged first."""
-
     def same_counts(left: list[dict[str, float]], right: list[dict[str, float]]) -> bool:
         return sum(one["y"] for one in left) == sum(one["y"] for one in right)
 

@@ -176,7 +176,6 @@ def test_a_text_is_read_as_plain_spark_reads_it_or_refused_in_one_sentence(
 
 @pytest.mark.parametrize("name", [one for one, (_, kinds) in BYTES.items() if kinds == "k string, v string"])
 def test_duckdb_reads_the_same_lines(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Of what both of them read: a reader that shares nothing with ours."""
     if "mark" in name or name.endswith(("bz2", "GZ")):
         pytest.skip("DuckDB takes the mark for a part of no text, and knows other endings")
     content, schema = BYTES[name]

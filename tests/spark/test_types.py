@@ -162,7 +162,6 @@ def test_40_values_of_60_mib_are_aggregated(tmp_path: Path, sources: Path, sourc
 @pytest.mark.long
 @pytest.mark.parametrize("source", ["few"])
 def test_40_values_of_60_mib_go_to_python_and_back(tmp_path: Path, sources: Path, source: str) -> None:
-    """A mapper takes them, and an aggregate in Python what it puts out."""
     spec = spec_of(
         sources / source, "token", {"rows": "count", "last": {"function": "exact_median", "column": "column"}},
         engine="staged", map={"mapper": "tokens", "column": "v", "pattern": "^[0-9]{4}"},

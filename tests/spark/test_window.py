@@ -216,7 +216,6 @@ EXACT = {name: AGGREGATES[name] for name in ("n", "total", "mean", "counted")}
 
 
 def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None:
-    """A part leaves, and a late file comes; merged states that are damaged are made anew by the run that reads them."""
     spec = lake.spec(aggregates=EXACT, window=4, engine="combine")
     for day in range(4):
         lake.put(day, "b", rows=100)
@@ -248,7 +247,6 @@ def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None
 
 @pytest.mark.long
 def test_a_night_has_as_many_jobs_for_a_window_of_200_parts_as_for_one_of_7(lake: Lake) -> None:
-    """On its first night, and on one with late files in three parts; and its result is that of all rows."""
     for day in range(202):
         lake.put(day, "b", rows=20)
     counted = dict[int, list[int]]()

@@ -152,7 +152,6 @@ def test_an_airflow_whose_packages_do_not_fit_it_is_not_called_good(wheel: Path,
 
 
 def test_an_airflow_runs_a_dag_to_its_published_table(joined: Environment) -> None:
-    """With the packages of its day, in an environment as README says; the doctor finds nothing wrong."""
     made = joined
     dags, root = made.home / "airflow" / "dags", made.home / "data"
     dags.mkdir(parents=True, exist_ok=True)

@@ -192,7 +192,6 @@ def base_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_extras_they_are_absent_and_nothing_fails(base_alone: Path, tmp_path: Path) -> None:
-    """As in an environment that has none of them: the interpreter is told of no other packages."""
     code = (
         f"from skewless_cli.doctor import examine\nfor one in examine({str(tmp_path)!r}, {str(tmp_path)!r}): print(one)"
     )

@@ -62,7 +62,6 @@ def test_a_gain_that_lasts_is_taken() -> None:
 
 
 def test_a_gain_that_may_be_luck_is_not_taken() -> None:
-    """The same skew of the keys, seen in a fiftieth of the rows."""
     rows = {key: max(1, count // 20) for key, count in skewed(20).items()}
     light = {key: rows[key] for key in list(rows)[:24]}
     decision = decided(4, light)
@@ -126,7 +125,6 @@ def test_a_key_that_ended_is_forgotten() -> None:
 
 
 def test_of_keys_that_change_each_time_only_their_number_is_believed() -> None:
-    """Each stage has hot keys of its own: the next one will too, and nobody knows which."""
     frozen = of_waves(6)
     stages = [{**STEADY, f"hot-{number}": 4000} for number in range(4)]
     found = weighted(frozen, reports(frozen, stages))

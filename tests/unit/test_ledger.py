@@ -208,7 +208,6 @@ def test_a_mapped_run_that_loses_rows_does_not_balance(reports: list[StageReport
 
 
 def test_an_estimate_need_not_be_met_and_what_is_counted_is() -> None:
-    """Of two units of the first wave one is estimated."""
     first, *units = synthetic.job([60, 40, 400]).units
     units = [first.model_copy(update={"counted": False}), *units]
     job = JOB.model_copy(update={"units": tuple(units), "waves": ((0, 1), (2,))})

@@ -89,7 +89,6 @@ def test_a_step_is_told_until_most_nights_of_the_weekday_have_it() -> None:
 
 
 def test_an_old_day_is_compared_with_the_days_around_it() -> None:
-    """Nights are in the order of their days, whenever they were computed."""
     values = [value * (4.0 if at >= 60 else 1.0) for at, value in enumerate(_weekly(120))]
     others = [night for night in _figures(values) if night.day != FIRST + 30]
     band = usual(list(reversed(others)), FIRST + 30)
@@ -97,7 +96,6 @@ def test_an_old_day_is_compared_with_the_days_around_it() -> None:
 
 
 def test_few_events_are_no_step() -> None:
-    """Without any null for weeks, three of them in ten thousand rows are nothing; a hundred are."""
     band = usual(_figures([0.0] * 40, of=10_000), FIRST + 40, of_rows=10_000)
     assert _left(band, 0.0, 3 / 10_000, 100 / 10_000) == [False, False, True]
 

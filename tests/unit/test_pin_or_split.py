@@ -245,7 +245,6 @@ def test_so_many_reducers_are_kept_as_a_task_is_worth_its_price(rows: int, reduc
 
 
 def test_a_split_key_that_has_cooled_is_whole() -> None:
-    """At first it has 60 % of the rows, and none after a third of them."""
     hot = np.arange(30_000) < 10_000
     random = np.random.default_rng(0)
     keys = np.where(hot & (random.random(30_000) < 0.6), 1_000_000, zipf(2_000, 1.0, 30_000, 0))

@@ -146,7 +146,6 @@ def test_a_run_that_was_superseded_goes_whole(newest: Path) -> None:
 
 
 def test_where_no_manifest_can_be_read_nobody_who_published_goes_whole(newest: Path) -> None:
-    """As where the disk is away."""
     for name in ("first", "again"):
         run = _run(newest, name, day=1, age=80)
     (Path(published_path(run.job())) / "_published").unlink()
@@ -226,7 +225,6 @@ def test_a_version_has_another_name_before_its_first_file_goes(newest: Path) -> 
 
 @pytest.mark.parametrize(("finished", "days"), [(True, 30), (False, 7)], ids=["finished", "unfinished"])
 def test_a_run_goes_at_its_age_and_not_a_moment_before(newest: Path, finished: bool, days: int) -> None:
-    """Finished and unfinished ones at different ages, and neither at the other's."""
     run = _run(newest, "one", day=1, age=0, finished=finished, published=False)
     for seconds, action in ((-1, "keep"), (0, "remove"), (1, "remove")):
         _touch(run, dt.timedelta(days=days, seconds=seconds))
@@ -234,7 +232,6 @@ def test_a_run_goes_at_its_age_and_not_a_moment_before(newest: Path, finished: b
 
 
 def test_a_run_is_as_old_as_the_last_file_that_was_put_into_it(newest: Path) -> None:
-    """A long one began many days before its last step."""
     _run(newest, "long", day=1, age=90, finished=False, published=False)
     assert _actions(newest)["long"] == "remove"
     young = (NOW - dt.timedelta(days=1)).timestamp()

@@ -38,7 +38,6 @@ def test_a_slot_belongs_to_the_first_token_clockwise_of_its_start(tokens: dict[i
 def test_slots_move_only_to_a_reducer_with_more_tokens_or_away_from_one_with_fewer(
     tokens: dict[int, int], reducer: int, count: int, bits: int
 ) -> None:
-    """Also where a reducer comes or goes."""
     changed = {one: tokens_of for one, tokens_of in {**tokens, reducer: count}.items() if tokens_of}
     if not changed:
         return

@@ -132,7 +132,6 @@ def test_origin_hash_is_known(origin: int, expected: int) -> None:
 
 @pytest.mark.parametrize("letters", ["ab", "aä"])
 def test_many_keys_of_every_length_have_the_hashes_of_each(letters: str) -> None:
-    """Short ones are hashed side by side, word by word, long ones each alone."""
     keys = [letters[number % 2] * number for number in (*range(20), *range(124, 132), *range(250, 262))]
     assert hashes_of(keys).tolist() == [key_hash(key) for key in keys]
     assert hashes_of(keys, BUCKET_SEED).tolist() == [bucket_hash(key) for key in keys]

@@ -223,7 +223,6 @@ def test_what_has_no_footer_is_no_parquet_file(tmp_path: Path, content: bytes) -
 
 
 def test_a_committed_document_that_changed_is_not_read(run: RunDirectory) -> None:
-    """Also where another whole document, as long as it, lies in its place."""
     attempt = run.new_attempt(stage_step(0))
     attempt.write(STAGE_REPORT, REPORT)
     attempt.commit([], {})

@@ -110,7 +110,6 @@ def test_columns_that_are_not_plain_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["value_counts", "exact_median"])
 def test_states_merge_with_the_counts_that_they_hold(name: str) -> None:
-    """A value that came often in one state is not outvoted by values that came once in another."""
     aggregate = SHIPPED[name]
     made = aggregate.accumulator(aggregate.options(), ["double"])
     for part in ([1.0] * 5, [2.0, 3.0], [2.0, 4.0]):
@@ -170,7 +169,6 @@ def test_sessions_of_decimals_and_of_large_numbers_are_exact() -> None:
 @example(parts=[[(0, 1.0), (0, 2.0)], [(0, 3.0), (0, 4.0)], [], [(0, 5.0), (0, 9.0)]], at_once=True)
 @given(parts=st.lists(st.lists(st.tuples(st.integers(0, 2), PLACES), max_size=30), max_size=6), at_once=st.booleans())
 def test_sessions_of_parts_in_order_are_those_of_all_rows(parts: list[Rows], at_once: bool) -> None:
-    """Also over a part without rows of the key, from infinity to infinity, and where a part's clock goes back."""
     rows = [row for part in parts for row in part]
     total = 1 + max((group for group, _ in rows), default=0)
     states = [fed("sessions", [*part, (total - 1, None)], pa.float64(), "double", gap=1.5).state() for part in parts]

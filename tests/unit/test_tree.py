@@ -69,7 +69,6 @@ def test_a_late_file_spoils_the_logarithm_of_the_parts_and_little_is_read_for_it
 
 @given(places=st.sets(st.integers(0, 300), min_size=1, max_size=60), kept=st.sets(st.integers(0, 60)))
 def test_nodes_are_made_of_pieces_that_are_read_once(places: set[int], kept: set[int]) -> None:
-    """Also where many days have no files, and whatever is kept."""
     nodes = list(aligned_spans(sorted(places)))
     known = {span for at, span in enumerate(nodes) if at in kept}
     made = spans_to_make(nodes, known, grows=True)
@@ -310,7 +309,6 @@ def test_a_damaged_node_keeps_all_files_for_a_while_and_then_goes(tmp_path: Path
 
 
 def test_a_day_that_is_to_come_takes_no_place_of_those_that_are_kept(tmp_path: Path) -> None:
-    """Somebody has written 2099 for 2026."""
     nights = some_nights(tmp_path)
     files = nights.write({"7": Counter(["typo"])})
     nights.store.commit(

@@ -25,7 +25,6 @@ def _file(name: str, version: str = "stat:5000000000:0:0", size: int = 10) -> Se
 
 
 def test_of_thousands_of_parts_without_files_a_few_are_told_and_all_are_counted() -> None:
-    """A file of 1970 in a window of all parts: all days since are missing."""
     stray = WindowPart(name="1970-01-01", place=0)
     for count, words in {
         0: "",
