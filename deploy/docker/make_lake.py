@@ -16,17 +16,13 @@ from pyarrow.fs import S3FileSystem
 def main() -> int:
     """Make both."""
     bucket = urlsplit(os.environ["PYICEBERG_CATALOG__LAKE__WAREHOUSE"]).netloc
-    make_bucket(bucket, urlsplit(os.environ["AWS_ENDPOINT_URL"]))
+    endpoint = urlsplit(os.environ["AWS_ENDPOINT_URL"])
+    store = S3FileSystem(endpoint_override=endpoint.netloc, scheme=endpoint.scheme, allow_bucket_creation=True)
+    store.create_dir(bucket)  # unless it is there; credentials are in the environment
     catalog = urlsplit(os.environ["PYICEBERG_CATALOG__LAKE__URI"])
     make_database(os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], catalog)
     sys.stderr.write(f"bucket {bucket} and database {catalog.path[1:]} are there\n")
     return 0
-
-
-def make_bucket(name: str, endpoint: SplitResult) -> None:
-    """Make a bucket, unless it is there; credentials are in the environment."""
-    store = S3FileSystem(endpoint_override=endpoint.netloc, scheme=endpoint.scheme, allow_bucket_creation=True)
-    store.create_dir(name)
 
 
 def make_database(owner: str, wanted: SplitResult) -> None:

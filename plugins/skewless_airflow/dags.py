@@ -143,15 +143,11 @@ def aggregation_tasks(
     last: BaseOperator
     if last_step_of(spec).publishes:
         final = spec.covered.final_after is not None and spec.schedule.unit == "day"
-        last = PublishOperator(task_id=PUBLISH.name, asset=asset or result_asset(spec), group=group, final=final)
+        asset = asset or Asset(name=f"{RESULT_ASSET}{spec.name}")
+        last = PublishOperator(task_id=PUBLISH.name, asset=asset, group=group, final=final)
     else:
         last = CompareOperator(task_id=COMPARE.name, **spark)
     runs >> merge >> validate >> last
-
-
-def result_asset(spec: JobSpec) -> Asset:
-    """The published result, as other DAGs wait for it: ``Asset("skewless:NAME")``."""
-    return Asset(name=f"{RESULT_ASSET}{spec.name}")
 
 
 def _stage(

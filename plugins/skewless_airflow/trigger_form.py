@@ -188,18 +188,14 @@ def list_import_errors(faults: Mapping[Path, SkewlessError]) -> None:
     Raises:
         SkewlessError: no bag reads the file, as when Python runs it: then the errors would be lost.
     """
-    bag = _bag()
+    module = sys.modules.get("airflow.dag_processing.dagbag")
+    held = (one.f_locals.get("self") for one in _frames())
+    bag: Any = next((one for one in held if isinstance(one, module.DagBag)), None) if module else None
     if faults and bag is None:
         first, *more = faults.values()
         raise first if not more else SpecError.saying("job catalog", " ".join(str(one) for one in (first, *more)))
     for path, fault in faults.items():
         bag.import_errors[os.path.relpath(path, bag.bundle_path) if bag.bundle_path else str(path)] = str(fault)
-
-
-def _bag() -> Any:
-    module = sys.modules.get("airflow.dag_processing.dagbag")
-    held = (one.f_locals.get("self") for one in _frames())
-    return next((one for one in held if isinstance(one, module.DagBag)), None) if module else None
 
 
 def _frames() -> Iterator[FrameType]:

@@ -74,8 +74,7 @@ def ledger_of(run: RunDirectory) -> Ledger:
 
 def rows_read(run: RunDirectory) -> int:
     """Rows of the source that the committed stages have read, before a map."""
-    reports = run.reports()
-    return sum(one.admitted_rows if one.source_rows is None else one.source_rows for one in reports)
+    return sum(one.admitted_rows if one.source_rows is None else one.source_rows for one in run.reports())
 
 
 def as_object(run: RunDirectory) -> dict[str, Any]:

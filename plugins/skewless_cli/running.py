@@ -27,7 +27,7 @@ from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_view, say
-from skewless_cli.first_spec.draft import dag_text, job_name, spec_text, write_new
+from skewless_cli.first_spec.draft import DAG, job_name, spec_text, write_new
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_lake.publication import require_fitting, roll_back
@@ -65,7 +65,10 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     if "://" not in job.output_path.removeprefix("delta+file://"):
         _require_room(job, where)
     if job.source.format in {"csv", "json"} and job.source.options.get("multiLine") != "true":
-        _require_declared_types(job, where)
+        declared, file = spec.input.columns or {}, next((unit for unit in job.units if unit.size_bytes), None)
+        if file is not None and any(declared.get(name, "string") != "string" for name in job.source.reads):
+            with _session(f"skewless check {spec.name}", None) as spark:
+                require_declared_types(spark, job.source, file, where)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "no"
     window = ""
     if job.window is not None:
@@ -97,13 +100,6 @@ def _require_room(job: Job, where: str) -> None:
         raise MachineError(f"{where}, field output.path", "a folder that can be written", fact, hint) from None
 
 
-def _require_declared_types(job: Job, where: str) -> None:
-    declared, file = job.spec.input.columns or {}, next((unit for unit in job.units if unit.size_bytes), None)
-    if file is not None and any(declared.get(name, "string") != "string" for name in job.source.reads):
-        with _session(f"skewless check {job.spec.name}", None) as spark:
-            require_declared_types(spark, job.source, file, where)
-
-
 def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
     """Write a first spec of an input and the file of its DAG; their paths, and what a check of the spec says."""
     profile = profile_of(located(path, root), root, "INPUT")
@@ -114,7 +110,7 @@ def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[lis
     spec = parse_spec(text, where)
     part = Part(profile.day) if profile.day else spec.schedule.part_of(dt.datetime.now(tz=dt.UTC))
     checked = f"good for {part}. {check_job(spec, where, part, root)}"
-    return write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": dag_text(name)}), checked
+    return write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": DAG.format(name=name)}), checked
 
 
 def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:

@@ -53,9 +53,9 @@ def show_others(run: RunDirectory, console: Console) -> None:
     """Print the other runs of the day of a run, if it lies in the folder of its job."""
     folder, job = str(run).rpartition("/")[0], run.job()
     if folder.rpartition("/")[2] == job.spec.name:
-        others = [one for one in runs_of(folder) if one.part == job.part and str(one.run) != str(run)]
-        for one in others:
-            say(console, f"the same day:   {state_of(one.run).sentence}: {one.run}")
+        for one in runs_of(folder):
+            if one.part == job.part and str(one.run) != str(run):
+                say(console, f"the same day:   {state_of(one.run).sentence}: {one.run}")
 
 
 def run_named(name: str, root: str, date: str | None) -> RunDirectory:
@@ -241,9 +241,8 @@ def show_states(location: str, console: Console) -> None:
 
 def prune_states(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> Iterator[str]:
     """Remove the states that are not kept any more; a sentence for each, and one for all."""
-    limits = StatesLimits(parts=spec.covered.kept_parts)
+    limits, mark = StatesLimits(parts=spec.covered.kept_parts), "dry run: " if dry_run else ""
     doomed = doomed_states(location, now, limits)
-    mark = "dry run: " if dry_run else ""
     for file in doomed:
         yield f"{mark}remove {file.path} ({file.size_bytes:,} bytes): {file.reason}"
     if not dry_run:

@@ -81,8 +81,7 @@ class BucketOutput:
         if lying is None:
             return False
         there = self._there()
-        mine = self._is_mine(lying, there)
-        return lying.turn > self.job.turn or (mine and not self._older(lying, there))
+        return lying.turn > self.job.turn or (self._is_mine(lying, there) and not self._older(lying, there))
 
     def _is_mine(self, lying: VersionManifest, there: dict[str, int]) -> bool:
         return lying.by.job == self.me.job and all(there.get(file.name) == file.size_bytes for file in lying.files)
@@ -164,15 +163,12 @@ class BucketOutput:
         return len(older)
 
     def _require_ours(self, there: dict[str, int]) -> None:
-        strange = [name for name in sorted(there) if not _OURS.fullmatch(name) and not _is_hidden(name)]
+        # Spark, pyarrow and DuckDB's Hive readers pass over names that begin with these letters.
+        seen = (name for name in sorted(there) if all(piece[0] not in "._" for piece in PurePosixPath(name).parts))
+        strange = [name for name in seen if not _OURS.fullmatch(name)]
         if strange:
             raise SpecError(
                 f"field output.path, {self.path}", "a prefix with nothing in it but what is published here",
                 f"{len(strange):,} other objects, such as {strange[0]}, which readers would count, too",
                 "remove them, or choose another path",
             )  # fmt: skip
-
-
-def _is_hidden(name: str) -> bool:
-    """Whether readers pass over an object: Spark, pyarrow and DuckDB's Hive readers do so by these letters."""
-    return any(piece[0] in "._" for piece in PurePosixPath(name).parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -211,11 +211,8 @@ class _Hive:
             dbName=database, tableName=name, tableType="EXTERNAL_TABLE", sd=_storage(columns, location),
             partitionKeys=[FieldSchema(key.name, key.type, "") for key in keys], parameters=dict(_EXTERNAL),
         )  # fmt: skip
-        with self._client() as client:
-            try:
-                client.create_table(made)
-            except AlreadyExistsException:
-                return
+        with self._client() as client, suppress(AlreadyExistsException):
+            client.create_table(made)
 
     def partition(self, table: str, values: Sequence[str]) -> Located | None:
         found = self._found(lambda client: client.get_partition(*table.split("."), list(values)))
@@ -234,11 +231,8 @@ class _Hive:
         )  # fmt: skip
         with self._client() as client:
             if self.partition(table, partition.values) is None:
-                try:
+                with suppress(AlreadyExistsException):  # another publisher was faster
                     client.add_partition(wanted)
-                except AlreadyExistsException:
-                    pass  # another publisher was faster
-                else:
                     return
             client.alter_partition(database, name, wanted)
 
@@ -286,10 +280,8 @@ class _Glue:
             "Name": name, "TableType": "EXTERNAL_TABLE", "Parameters": _EXTERNAL,
             "StorageDescriptor": _described(columns, location), "PartitionKeys": _fields(keys),
         }  # fmt: skip
-        try:
+        with suppress(self._client.exceptions.AlreadyExistsException):
             self._client.create_table(DatabaseName=database, TableInput=made)
-        except self._client.exceptions.AlreadyExistsException:
-            return
 
     def partition(self, table: str, values: Sequence[str]) -> Located | None:
         database, name = table.split(".")
@@ -311,11 +303,8 @@ class _Glue:
             "Parameters": dict(partition.parameters),
         }  # fmt: skip
         if self.partition(table, values) is None:
-            try:
+            with suppress(self._client.exceptions.AlreadyExistsException):  # another publisher was faster
                 self._client.create_partition(**at, PartitionInput=wanted)
-            except self._client.exceptions.AlreadyExistsException:
-                pass  # another publisher was faster
-            else:
                 return
         self._client.update_partition(**at, PartitionValueList=values, PartitionInput=wanted)
 

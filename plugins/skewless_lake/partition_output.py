@@ -10,8 +10,8 @@ version that the store of turns says is the last one, and lets it show that.
 
 import datetime as dt
 import re
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,11 +147,9 @@ class PartitionOutput:
         self.day = self.job.part.name
         self.folder = self._versions.folder_of(self.me)
 
-    @contextmanager
-    def plainly(self) -> Iterator[None]:
+    def plainly(self) -> AbstractContextManager[None]:
         """Errors of the store and the catalog in one sentence."""
-        with told_plainly(published_path(self.job)):
-            yield
+        return told_plainly(published_path(self.job))
 
     def standing(self, turns: Turns) -> Standing:
         """The standing of the part; if the store of turns was lost, the partition knows it."""
@@ -163,12 +161,10 @@ class PartitionOutput:
     def stands(self) -> bool:
         """Whether the partition shows the run's version, with all of its files, or a later one."""
         shown = self._versions.shown()
-        return shown is not None and (shown.turn > self.job.turn or (shown.by.job == self.me.job and self._is_whole()))
-
-    def _is_whole(self) -> bool:
-        """Whether the version's folder has its files, and none that readers would read beside them."""
-        manifest, there = manifest_of(self.folder), self._there()
-        return manifest is not None and {file.name: file.size_bytes for file in manifest.files} == there
+        if shown is None or shown.turn > self.job.turn:
+            return shown is not None
+        manifest = manifest_of(self.folder) if shown.by.job == self.me.job else None
+        return manifest is not None and {file.name: file.size_bytes for file in manifest.files} == self._there()
 
     def _there(self) -> dict[str, int]:
         """The sizes of the files of the version's folder that are data, by name."""

@@ -109,8 +109,7 @@ def publishing_run(run: RunDirectory, now: dt.datetime) -> Generator[str, None, 
             f"run {run}", "it was begun with a spec with shadow, which publishes nothing", "begin a new run"
         )
     turns = turns_of(job.spec, job.output_path, job.root)
-    target = way_of(job.spec.output, job.output_path).target(run, now, turns)
-    return publishing(run, target, turns)
+    return publishing(run, way_of(job.spec.output, job.output_path).target(run, now, turns), turns)
 
 
 class TableOutput:

@@ -63,10 +63,7 @@ def stage_result(
 
 def batches_of(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """The rows of a file, batch by batch. Threads of Arrow's help only where there is more than one batch."""
-    found: Iterator[pa.RecordBatch] = parquet.iter_batches(
-        _BATCH_ROWS, use_threads=parquet.metadata.num_rows > _BATCH_ROWS
-    )
-    return found
+    yield from parquet.iter_batches(_BATCH_ROWS, use_threads=parquet.metadata.num_rows > _BATCH_ROWS)
 
 
 def part_fields(target: OutputPart) -> list[pa.Field]:

@@ -189,8 +189,7 @@ class Situation:
 
     def grab_age(self, partition: str) -> float:
         """How long this worker has seen a partition's challenge, in seconds."""
-        version = self.look.grabs[partition].version
-        return self.look.time - self.memory.grab_since[partition, version]
+        return self.look.time - self.memory.grab_since[partition, self.look.grabs[partition].version]
 
     def planned_holder(self, partition: str) -> str | None:
         """The worker that will hold a partition when all open challenges are settled."""

@@ -72,8 +72,7 @@ class Member:
     def act(self, look: Look) -> tuple[Action, ...]:
         """Decide by a look, which may be out of date by now, and enact: the store refuses what is."""
         self._reconcile(look)
-        partitions = self.partitions(look.committed())
-        actions, self.memory = decide(self.name, partitions, look, self.memory, self.spans)
+        actions, self.memory = decide(self.name, self.partitions(look.committed()), look, self.memory, self.spans)
         for action in actions:
             self._enact(action, look)
         return actions

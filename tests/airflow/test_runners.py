@@ -19,7 +19,7 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.runners import StepRunner, runner_of
 from skewless_airflow.runners.on_one_machine import DriverStep
-from skewless_airflow.runners.process_session import Session, ask, begin, end
+from skewless_airflow.runners.process_session import Session, begin, end
 from skewless_airflow.runners.submit import SubmittedStep
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
@@ -179,8 +179,8 @@ def test_a_session_ends_with_all_that_it_started_though_it_does_not_listen(tmp_p
     session = begin(["bash", "-c", script], dict(os.environ), tmp_path, tmp_path / "output")
     until(lambda: "up" in (tmp_path / "output").read_text(), "its child")
     assert len(session.processes()) >= 2
-    ask({session: signal.SIGTERM}, seconds=0.3)
-    assert not session.leads()
+    os.kill(session.pid, signal.SIGTERM)
+    until(lambda: not session.leads(), "its end")
     assert session.processes(), "the child did not listen"
     end([session], seconds=0.3)
     assert session.processes() == []

@@ -58,8 +58,7 @@ class SparkUiLink(BaseOperatorLink):
         if not operator.spark_application:
             return ""
         template = os.environ.get(HISTORY) or conf.get("skewless", "spark_history", fallback="")
-        application = _quoted(operator.spark_application)
-        return template.replace("{app_id}", application) if template else operator.spark_address
+        return template.replace("{app_id}", _quoted(operator.spark_application)) or operator.spark_address
 
 
 def skew_page(dag_id: str, run_id: str, group: str = "") -> str:

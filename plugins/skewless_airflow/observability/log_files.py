@@ -13,8 +13,6 @@ from airflow.executors.local_executor import LocalExecutor
 
 #: Keeps a triggerer from starting its log server; for the scheduler, ``serve_logs`` of its executor does.
 TRIGGERER_OPTIONS = ("--skip-serve-logs",)
-
-
 #: What every task imports, Airflow's side of it and ours. With it, a task begins about two seconds of CPU time earlier.
 PRELOADED = (
     "airflow.sdk.execution_time.supervisor",

@@ -191,9 +191,6 @@ class FindStaleOperator(BaseOperator):
         return runs
 
 
-log = structlog.get_logger(__name__)
-
-
 class PublishOperator(BaseOperator):
     """Publishes the validated result and emits the asset event that other DAGs wait for.
 

@@ -83,11 +83,13 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         **kwargs: Any,
     ) -> None:
         self.spark = spark = spark or SparkSettings()
+        # A task of a pool that does not exist waits for ever: another than Airflow's default only where it is named.
+        usual = os.environ.get("SKEWLESS_POOL") or configuration.get("skewless", "pool", fallback="") or "default_pool"
         super().__init__(
             application=str(spark_entry("pipeline.py")),
             conf=dict(conf or {}),
             conn_id=conn_id or spark.submit.get("conn_id", DEFAULT_CONNECTION),
-            pool=pool or spark.pool or spark_pool(),
+            pool=pool or spark.pool or usual,
             env_vars=dict(env_vars or {}) or None,
             **{**spark_submit_fields(spark), **kwargs},
         )
@@ -113,7 +115,9 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         self._run_step(context, lambda runner: cast("RemoteStep", runner).resumed(event, **kept))
 
     def _run_step(self, context: Context, lines: Callable[[StepRunner], Iterator[str]]) -> None:
-        try_name = _try_name(context)
+        ti = context["ti"]
+        # No other try has it, not even after the metadata database was made anew and numbers start again.
+        try_name = f"{ti.task_id}-{ti.try_number}-{str(ti.id)[-8:]}"
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
         with end_with_sentence(context, self.group):
             run = run_directory(context["dag_run"], self.group)
@@ -180,8 +184,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 
     def _heard(self, lines: Iterable[str], context: Context) -> Iterator[str]:
         for line in lines:
-            found = application_of(line)
-            if found is not None:
+            if (found := application_of(line)) is not None:
                 self.link_to(*found, context=context)
             yield line
 
@@ -255,21 +258,6 @@ class CompareOperator(SkewlessSparkOperator):
         if found is not None:
             (log.warning if found.found else log.info)("%s; nothing was published", found.verdict)
             found.require_allowed(run.job().spec.shadow, f"comparison of {run}")
-
-
-def spark_pool() -> str:
-    """The pool of the Spark steps: ``$SKEWLESS_POOL``, ``[skewless] pool``, or Airflow's default.
-
-    A task of a pool that does not exist waits for ever, so another pool than Airflow's default is used only where a
-    setting names it.
-    """
-    return os.environ.get("SKEWLESS_POOL") or configuration.get("skewless", "pool", fallback="") or "default_pool"
-
-
-def _try_name(context: Context) -> str:
-    """A name that no other try has, not even after the metadata database was made anew and numbers start again."""
-    ti = context["ti"]
-    return f"{ti.task_id}-{ti.try_number}-{str(ti.id)[-8:]}"
 
 
 class ShareStageOperator(SkewlessSparkOperator):

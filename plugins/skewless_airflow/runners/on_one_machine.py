@@ -92,10 +92,13 @@ class DriverSettings:
     def start(self, folder: Path) -> Session:
         """Start the driver: in a session of its own, so that it outlives the first task.
 
-        Where spark-submit is PySpark's own, the driver starts it itself, beside its own imports and the first step.
+        Where spark-submit, and the Python that it would start, are of this interpreter's installation, the driver
+        starts it itself, beside its own imports and the first step.
         """
         idle = self.environment.get(IDLE) or str(IDLE_SECONDS)
-        itself = _starts_java(self.environment)
+        python = self.environment.get("PYSPARK_DRIVER_PYTHON") or self.environment.get("PYSPARK_PYTHON") or "python3"
+        programs = (shutil.which(name, path=self.environment.get("PATH")) for name in ("spark-submit", python))
+        itself = all(program and Path(program).parent == Path(sys.executable).parent for program in programs)
         program = [
             *((sys.executable,) if itself else self.submit), str(spark_entry(PROGRAM)),
             "--folder", str(folder), "--run-dir", self.run_dir, "--idle-seconds", idle,
@@ -254,13 +257,6 @@ def sweep(home: Path) -> None:
             session = _described(folder)
             if session is None or not session.processes():
                 shutil.rmtree(folder)
-
-
-def _starts_java(environment: Mapping[str, str]) -> bool:
-    """Whether spark-submit, and the Python that it would start, are those of this interpreter's installation."""
-    python = environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or "python3"
-    programs = (shutil.which(name, path=environment.get("PATH")) for name in ("spark-submit", python))
-    return all(program and Path(program).parent == Path(sys.executable).parent for program in programs)
 
 
 def _private(folder: Path) -> Path:

@@ -66,14 +66,6 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
     return Session(process.pid, born(process.pid) or 0.0)
 
 
-def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
-    """Ask the leaders of sessions to stop, each by its signal, and wait some seconds until all processes have ended."""
-    for session, sign in sessions.items():
-        if session.leads():
-            send([session.pid], sign)
-    await_end(sessions, seconds)
-
-
 def end(sessions: Collection[Session], seconds: float) -> None:
     """Stop all processes of sessions, all at once: by SIGTERM, and after some seconds by SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):

@@ -45,10 +45,6 @@ class Step:
         """The words of spark-submit; the last ones are the entry and the arguments."""
         return list(map(str, self.hook._build_spark_submit_command(self.entry)))  # noqa: SLF001  # there is no other way
 
-    def follow_up(self) -> None:
-        """Run what the task wants to be run after its step."""
-        self.hook._run_post_submit_commands()  # noqa: SLF001
-
 
 class StepRunner(Protocol):
     """A step that is run: started, followed, ended with its task.

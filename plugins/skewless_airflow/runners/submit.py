@@ -51,4 +51,4 @@ class SubmittedStep:
     def close(self) -> None:
         """Let go of the step, which ends if it has not, and run what the task wants to be run after it."""
         self.stop()
-        self._step.follow_up()
+        self._step.hook._run_post_submit_commands()  # noqa: SLF001  # there is no other way

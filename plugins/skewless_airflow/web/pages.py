@@ -113,8 +113,7 @@ def comparisons(request: Request, dag_id: DagId, group: Group, session: SessionD
 
 def _dag_page(request: Request, template: str, dag_id: str, group: str, **values: Any) -> Any:
     groups = groups_with_runs().get(dag_id, [])
-    heading = _named(dag_id, group)
-    return page(request, template, heading=heading, dag_id=dag_id, group=group, groups=groups, **values)
+    return page(request, template, heading=_named(dag_id, group), dag_id=dag_id, group=group, groups=groups, **values)
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/skew", dependencies=READ_RUN)
@@ -149,7 +148,10 @@ def parts(asked: Annotated[AskedRun, Depends(asked_run)]) -> Any:
 @router.get("/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/decision", dependencies=READ_RUN)
 def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_id: str, session: SessionDep) -> Any:
     """The decision that a plan task took."""
-    asked = asked_run(request, dag_id, run_id, group or _group_of(dag_id, task_id), session)
+    if not group:  # of the task, by the groups around it
+        known = groups_with_runs().get(dag_id, [])
+        group = next((part for part in reversed(task_id.split(".")[:-1]) if part in known), "")
+    asked = asked_run(request, dag_id, run_id, group, session)
     named, directory = _PLAN_TASK.fullmatch(task_id), asked.directory
     stage = int(named[1]) if named else None
     found = read_decision(directory, stage) if stage is not None else None
@@ -160,12 +162,6 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_
         before=read_stage(directory, stage - 1) if found and stage else None,
         taken=decided_stages(directory, job.last_stage) if job else [],
     )  # fmt: skip
-
-
-def _group_of(dag_id: str, task_id: str) -> str:
-    """The name of the aggregation that a task belongs to, from the groups around it; "" for the only one of a DAG."""
-    known = groups_with_runs().get(dag_id, [])
-    return next((part for part in reversed(task_id.split(".")[:-1]) if part in known), "")
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/quality", dependencies=READ_RUN)

@@ -27,11 +27,8 @@ _STRICT = {
     "base-uri": "'none'",
     "frame-ancestors": "'self'",
 }
-
 #: The page of a run that has not ended runs one script of ours, which reloads the page.
 _REFRESHING = {**_STRICT, "script-src": "'self'", "connect-src": "'self'"}
-
-
 STRICT_POLICY, REFRESHING_POLICY = (
     "; ".join(f"{name} {value}" for name, value in rules.items()) for rules in (_STRICT, _REFRESHING)
 )

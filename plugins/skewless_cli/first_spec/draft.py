@@ -44,7 +44,7 @@ quality:
 output: {output}  # in a table: {{format: delta, path: ...}}, or iceberg
 """
 
-_DAG = '''\
+DAG = '''\
 """The DAG of {name}.yaml, which lies beside this file: put both into Airflow's DAG folder, or write them there."""
 
 
@@ -104,11 +104,6 @@ def spec_text(profile: Profile, name: str, output: dict[str, Any]) -> str:
         left_out="".join(f"\n{line}"[:200] for line in _left_out(profile, key)),
         output=_flow(output),
     )
-
-
-def dag_text(name: str) -> str:
-    """The Python file of the DAG of a spec in the same folder."""
-    return _DAG.format(name=name)
 
 
 def _flow(value: Any) -> str:

@@ -97,12 +97,6 @@ def _catalog(target: OutputPart) -> tuple[TableName, Catalog]:
     return name, catalog
 
 
-def sort_order_of(table: Table, target: OutputPart) -> int | None:
-    """The number of the table's sort order, if that is how a result is sorted; None if it is not."""
-    order = table.sort_order()
-    return order.order_id if target.output.sort and order.fields == _sort_fields(table.schema(), target) else None
-
-
 def _sort_fields(schema: Schema, target: OutputPart) -> list[SortField]:
     return [
         SortField(
@@ -384,7 +378,8 @@ def stage(
 
 def staged_files(table: Table, target: OutputPart, staged: StagedResult) -> list[DataFile]:
     """The files as they were staged; nobody removes them while the table is there."""
-    key, order = _partition(table, target.values), sort_order_of(table, target)
+    key, own = _partition(table, target.values), table.sort_order()
+    order = own.order_id if target.output.sort and own.fields == _sort_fields(table.schema(), target) else None
     return [
         DataFile.from_args(
             content=DataFileContent.DATA, file_path=file.path, file_format=FileFormat.PARQUET,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple
 
+from skewless.bounds import certificate_of
 from skewless.documents.quality import Comparison, State
 from skewless.documents.step_documents import StepTimes
 from skewless.errors import SkewlessError, counted
@@ -18,9 +19,9 @@ from skewless.run.step_times import work_seconds
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.rendering import clock, day
 from skewless_airflow.web.runs import GOING_ON, AirflowRun, open_run, run_folders
-from skewless_airflow.web.views.job_view import read_job
+from skewless_airflow.web.views.job_view import read_job, whole_job
 from skewless_airflow.web.views.quality_view import QualityView, read_quality
-from skewless_airflow.web.views.run import overall, read_comparison, read_savings, read_state, read_times
+from skewless_airflow.web.views.run import read_comparison, read_savings, read_state, read_times
 from skewless_airflow.web.views.stage_view import of_stages, read_engine, read_figures
 
 #: Runs that a page shows, read for so many seconds: they stay in a cache, so a reload gets further.
@@ -162,7 +163,7 @@ def _line(past: PastRun, *, whole: bool) -> RunLine:
     try:
         job, quality = read_job(directory), read_quality(directory)
         stages = of_stages(directory, read_figures) if job and whole else []
-        total = overall(directory, [figures for _, figures in stages]) if stages else None
+        total = certificate_of(whole_job(directory), [figures for _, figures in stages]) if stages else None
         engine = read_engine(directory, len(stages) - 1) if stages else None
         savings, stands, published = read_savings(directory), *read_state(directory)
         if run and run.going_on:
@@ -220,8 +221,7 @@ class ComparisonsHistory:
     @property
     def verdict(self) -> str:
         """All of it in a line."""
-        count = len(self.nights)
-        return f"{counted(count, 'night')} compared, {len(self.differing):,} differ"
+        return f"{counted(len(self.nights), 'night')} compared, {len(self.differing):,} differ"
 
 
 def read_comparisons(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") -> ComparisonsHistory:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from skewless.bounds import StageFigures, certificate_of
+from skewless.bounds import certificate_of
 from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.documents.quality import Comparison, State
 from skewless.documents.stage_report import Certificate
@@ -213,8 +213,9 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     ]
     return RunView(
         job=job, plan=read_plan(run, 0), steps=tuple(steps), stages=stages, decisions=decisions,
-        overall=overall(run, [stage.figures for stage in stages]) if stages else None, keys=keys, keys_epoch=epoch,
-        ledger=_ledger(run, stages, quality, window.kept_rows if window else 0), quality=quality,
+        overall=certificate_of(whole_job(run), [stage.figures for stage in stages]) if stages else None,
+        keys=keys, keys_epoch=epoch, quality=quality,
+        ledger=_ledger(run, stages, quality, window.kept_rows if window else 0),
         publication=publication_of(run), superseded=superseded_by(run), stands=read_state(run)[0],
         failures=tuple(map(str, tries)), faults=read_faults(unfinished, tries, quality, airflow), going_on=going_on,
         work_seconds=work_seconds(times), times=tuple(waterfall(times)), window=window,
@@ -232,11 +233,6 @@ def read_state(run: RunDirectory) -> tuple[State, bool]:
 def _state(location: str, *_marks: str | None) -> tuple[State, bool]:
     run = RunDirectory(location)
     return state_of(run), publication_of(run) is not None
-
-
-def overall(run: RunDirectory, stages: Sequence[StageFigures]) -> Certificate:
-    """The certificate of all stages so far: their load against the lower bound."""
-    return certificate_of(whole_job(run), stages)
 
 
 def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[HotKey, ...]]:
