@@ -41,7 +41,6 @@ POOL_SLOTS = 2
 #: Where the data of the checkout's Airflow are: relative paths of specs start here.
 DATA_ROOT = (os.environ.get("SKEWLESS_ROOT") or str(PROJECT / "data")).rstrip("/")
 
-#: What starts it.
 COMMAND = (sys.executable, "-P", "-m", "skewless_airflow.observability.log_files")
 
 #: On two slow cores; measured about 20 s on two fast ones.

@@ -178,7 +178,6 @@ def _stage(
 
 #: What a spec says of tasks that do not run its steps.
 _OF_ALL = ("owner", "queue")
-#: Characters with a meaning in markdown.
 _SIGN = re.compile(r"[!-/:-@\[-`{-~]")
 
 

@@ -248,7 +248,6 @@ def figure(number: float | None, form: str) -> str:
 
 
 def _window(run: RunDirectory, console: Console) -> None:
-    """The parts of a window: what was reused, what was read, what came late, and why."""
     window, ledger = run.job().window, ledger_of(run)
     if window is None:
         return
@@ -357,12 +356,9 @@ def show_times(run: RunDirectory, console: Console) -> None:
     console.print(f"{'seconds':>9}  {whole:.1f} s from the first step's start to the last one's end")
     for line in waterfall(steps):
         tasks = "" if line.tasks is None else f", {line.tasks:,} tasks"
-        bar = "" if line.start is None else _bar(line.start, line.seconds, whole)
+        bar, scale = "", _BAR / max(whole, 1e-3)
+        if line.start is not None:
+            first = min(_BAR - 1, int(line.start * scale))
+            bar = " " * first + "#" * min(max(1, round(line.seconds * scale)), _BAR - first)
         text = f"{line.seconds:>9.2f}  {'  ' * line.depth + line.name + tasks:<36}  {bar}"
         say(console, text.rstrip())
-
-
-def _bar(start: float, seconds: float, whole: float) -> str:
-    scale = _BAR / max(whole, 1e-3)
-    first = min(_BAR - 1, int(start * scale))
-    return " " * first + "#" * min(max(1, round(seconds * scale)), _BAR - first)

@@ -171,8 +171,6 @@ def run_job(
 
 
 def _reporter(console: Console) -> Watcher:
-    """Says on a terminal what each stage has done, and the decision after it."""
-
     def show(report: StageReport, decision: Decision) -> None:
         if console.is_terminal:
             say(

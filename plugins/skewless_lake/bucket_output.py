@@ -35,7 +35,6 @@ from skewless.run.objects.location import open_location
 
 log = logging.getLogger(__name__)
 
-#: So many objects are completed at a time.
 _AT_A_TIME = 32
 _OURS = re.compile(rf"(?:{QUARANTINE}/)?part-\d{{5}}-(\d{{1,18}})-[0-9a-f]{{12}}(?:\.\w+)?")
 
@@ -124,7 +123,6 @@ class BucketOutput:
             self._clear(lying)
 
     def _begin(self) -> tuple[tuple[PublishedFile, ...], list[Any]]:
-        """Upload the committed files, so that each only has to be completed."""
         uploads = list[Any]()
 
         def begun(name: str) -> Any:
@@ -145,7 +143,6 @@ class BucketOutput:
                 return None
 
     def _there(self) -> dict[str, int]:
-        """The size of each object below the prefix, by its name in it."""
         found = self._fs.find(self._root, detail=True)
         return {path[len(self._root) + 1 :]: int(facts["size"]) for path, facts in found.items()}
 
@@ -156,7 +153,6 @@ class BucketOutput:
         return sorted(name for name, found in turns if found is not None and int(found[1]) <= lying.turn)
 
     def _clear(self, lying: VersionManifest) -> int:
-        """Remove the files of earlier versions; how many there were."""
         older = self._older(lying, self._there())
         for name in older:
             self._fs.rm_file(f"{self._root}/{name}")

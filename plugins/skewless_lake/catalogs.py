@@ -323,5 +323,4 @@ def _answered(found: Mapping[str, Any]) -> Located:
     return Located(tuple(found["Values"]), found["StorageDescriptor"]["Location"], found.get("Parameters", {}))
 
 
-#: By the name that ``output.catalog`` has.
 METASTORES: Mapping[str, Callable[[], Metastore]] = {"hive": _Hive, "glue": _Glue}

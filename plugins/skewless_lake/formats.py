@@ -68,7 +68,6 @@ PREFIX = "skewless."
 RULES = "rules"
 #: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
 ATTEMPTS = 50
-#: And a change of its columns.
 _CHANGES = 9
 _LONGEST_WAIT = 2.0
 

@@ -167,7 +167,6 @@ class PartitionOutput:
         return manifest is not None and {file.name: file.size_bytes for file in manifest.files} == self._there()
 
     def _there(self) -> dict[str, int]:
-        """The sizes of the files of the version's folder that are data, by name."""
         fs, root = open_location(self.folder)
         found = {path[len(root) + 1 :]: int(one["size"]) for path, one in fs.find(root, detail=True).items()}
         return {name: size for name, size in found.items() if name.startswith(QUARANTINE) or name[0] not in "._"}

@@ -59,7 +59,9 @@ def left_files(run: RunDirectory) -> list[LeftFiles]:
             return [LeftFiles(at, Versions(at).left_by(identity_of(run)))]
     if not job.spec.output.is_table:
         return []
-    begun = [run.read(name, TableFiles) for name in _begun(run)]
+    listed = sorted(map(str, run.fs.find(f"{run.root}/{BEGUN}")))
+    names = [path.rpartition("/")[2] for path in listed if path.endswith(".json")]
+    begun = [run.read(f"{BEGUN}/{name}", TableFiles) for name in names]
     last = {one.table: {file.path for file in one.files} for _, one in staged_parts(run)}
     tables, found = table_format(job.spec.output), list[LeftFiles]()
     for target in OutputPart.all_of(job):
@@ -81,8 +83,3 @@ def remove_left(left: LeftFiles) -> None:
             Versions(left.target).remove(left.paths)
         else:
             table_format(left.target.output).remove(left.target, left.paths)
-
-
-def _begun(run: RunDirectory) -> list[str]:
-    found = run.fs.find(f"{run.root}/{BEGUN}")
-    return sorted(f"{BEGUN}/{str(path).rpartition('/')[2]}" for path in found if str(path).endswith(".json"))

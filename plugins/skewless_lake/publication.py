@@ -43,6 +43,8 @@ from skewless_lake.staged_files import OutputPart, StagedResult, rules_digest, s
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
 
+log = logging.getLogger(__name__)
+
 
 def turns_of(spec: JobSpec, output_path: str, root: str) -> Turns:
     """The turns of the parts of an output."""
@@ -59,8 +61,6 @@ def latest_turn(job: Job) -> int:
     """The latest turn in which a job's part, or its keys in quarantine, were published; 0 if none (``shown_turn``)."""
     return way_of(job.spec.output, job.output_path).shown_turn(job)
 
-
-log = logging.getLogger(__name__)
 
 #: What a publication says of its keys in quarantine: the snapshot or version of the table beside that has them.
 HELD_IN = "quarantine-snapshot"

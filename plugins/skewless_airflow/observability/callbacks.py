@@ -1,8 +1,8 @@
 """Callbacks for runs that fail, warn or are late: examples that need no service, to copy or to extend; and gauges.
 
-Gauges are sent where Airflow sends its own: to StatsD or OpenTelemetry. Their names of stages follow the list of
-Samza's SEP-32, as far as a batch has what it lists. What SEP-32 measures for each message (the hash of its key, reads
-and writes of a store) is part of a Spark task here, and is not told apart.
+Gauges (docs/operate.md) are sent where Airflow sends its own: to StatsD or OpenTelemetry. Their names of stages follow
+the list of Samza's SEP-32, as far as a batch has what it lists. What SEP-32 measures for each message (the hash of its
+key, reads and writes of a store) is part of a Spark task here, and is not told apart.
 """
 
 from __future__ import annotations
@@ -95,21 +95,6 @@ def run_of(context: Any) -> tuple[str, str]:
     if isinstance(dag_run, dict):
         return str(dag_run["dag_id"]), str(dag_run["dag_run_id"])
     return dag_run.dag_id, dag_run.run_id
-
-
-#: Every gauge, with what it says. Those of a stage have the tags ``dag_id`` and ``stage``, those of a result the first.
-GAUGES: Mapping[str, str] = {
-    "skewless.task_count": "virtual tasks of the plan for the stage; 0 if no further stage is needed",
-    "skewless.plan_generation_ns": "time to decide about the stage (SEP-32: job-model-generation-ns)",
-    "skewless.input_consumption_ns": "time of the stage before, as a step (SEP-32: total-input-consumption-ns)",
-    "skewless.disk_usage": "bytes that the stage before has committed (SEP-32: disk-usage)",
-    "skewless.processed": "rows that the stage before has reduced",
-    "skewless.backlog": "rows that it has left as backlog",
-    "skewless.forwarded": "rows whose owner had changed when it began",
-    "skewless.max_over_mean": "rows of its longest task over the mean of its tasks; not sent where none were measured",
-    "skewless.published_rows": "rows of the input that the published result accounts for; not sent where unknown",
-    "skewless.published_keys": "rows of the published result",
-}
 
 
 def emit_stage(run: RunDirectory, report: StageReport, decision: Decision, decided_in_ns: int, dag_id: str) -> None:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-#: The prefix of the lines of a step.
 MARK = "skewless: "
 #: Steps after which a run may need no Spark: its spec says which.
 _LAST = {one.on_spark for one in (PUBLISH, COMPARE)}

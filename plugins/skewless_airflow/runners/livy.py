@@ -44,7 +44,6 @@ def begin(operator: Any, app: Application, fields: Mapping[str, Any], context: C
 
 
 def _batch_of(hook: Any, name: str) -> dict[str, Any] | None:
-    """The newest batch of a name that the server remembers."""
     found, start = None, 0
     while True:
         answer = hook.run_method(

@@ -41,7 +41,6 @@ SUBMITTED = "SKEWLESS_SUBMITTED"
 #: The driver's program, the files in its folder, and the prefix of the variables that differ from step to step.
 PROGRAM, SOCKET, LOG, LOCK, STATE = "warm_driver.py", "socket", "log", "lock", "driver.json"
 STEP_VARIABLES = "AIRFLOW_CTX_"
-#: Variables that Airflow sets for each task.
 _OF_A_TASK = (STEP_VARIABLES, "_AIRFLOW", "__AIRFLOW")
 #: On two slow cores; measured about 5 s on two fast ones.
 START_SECONDS = 180.0

@@ -83,7 +83,6 @@ class Application:
 class Submitter(Protocol):
     """A module for one service; its name is that of the extra that installs the provider."""
 
-    #: Module and class of the provider's operator.
     OPERATOR: str
 
     def arguments(self, app: Application, fields: dict[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,6 @@ def begin(operator: Any, app: Application, fields: Mapping[str, Any], context: C
 
 
 def _application(server: str, tag: str) -> dict[str, Any] | None:
-    """The newest application of a tag."""
     answer = requests.get(f"{server}{_APPS}", params={"applicationTags": tag}, timeout=_ANSWER_SECONDS)
     answer.raise_for_status()
     found = (answer.json()["apps"] or {}).get("app", [])

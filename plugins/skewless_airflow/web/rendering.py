@@ -25,7 +25,6 @@ from skewless_airflow.web.views.stage_view import RingView, StageView
 
 #: A longer key is cut on a page; the JSON API has it whole.
 LONGEST_KEY = 120
-#: A longer sentence is cut, too.
 _LONGEST_SENTENCE = 2000
 _NOTHING = "\N{EN DASH}"
 

@@ -76,7 +76,9 @@ def job_name(path: str, key: str) -> str:
 def spec_text(profile: Profile, name: str, output: dict[str, Any]) -> str:
     """The YAML of a first spec."""
     key, *others = profile.key_candidates
-    day = profile.day
+    shown, day = [key, *others][:_MOST_CANDIDATES], profile.day
+    width = max(len(_flow(column.name)) for column in shown)
+    seen = "{0.values:,} values, the heaviest in {0.heaviest:.1%} of the rows" if profile.rows else "{0.kind}"
     if profile.days_by:
         comment = f"A run reads the rows of its day, by the column {profile.days_by}; at: pins a state of the table."
         window = "\n# Over how many days a result is: states are kept, and only changed rows are read.\nwindow: 1\n"
@@ -97,7 +99,7 @@ def spec_text(profile: Profile, name: str, output: dict[str, Any]) -> str:
         input_comment=comment,
         input=_flow(profile.fields),
         window=window,
-        candidates="\n".join(_candidates([key, *others][:_MOST_CANDIDATES], profile.rows)),
+        candidates="\n".join(f"#   {_flow(column.name):<{width}}  {seen.format(column)}" for column in shown),
         key=_flow(key.name),
         another=_flow(others[0].name) if others else "another_column",
         aggregates="\n".join(_aggregates(profile, key)),
@@ -109,13 +111,6 @@ def spec_text(profile: Profile, name: str, output: dict[str, Any]) -> str:
 def _flow(value: Any) -> str:
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1 << 20, allow_unicode=True)
     return text.removesuffix("...\n").strip()
-
-
-def _candidates(candidates: list[Column], rows: int) -> Iterator[str]:
-    width = max(len(_flow(column.name)) for column in candidates)
-    for column in candidates:
-        seen = f"{column.values:,} values, the heaviest in {column.heaviest:.1%} of the rows" if rows else column.kind
-        yield f"#   {_flow(column.name):<{width}}  {seen}"
 
 
 def _aggregates(profile: Profile, key: Column) -> Iterator[str]:

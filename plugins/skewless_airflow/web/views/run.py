@@ -337,7 +337,6 @@ def read_comparison(run: RunDirectory) -> Comparison:
     return found
 
 
-#: What the last step of a run leaves, by its name.
 _LAST_RECORDS: Mapping[str, Callable[[RunDirectory], object]] = {PUBLISH.name: record_of, COMPARE.name: read_comparison}
 
 

@@ -17,7 +17,6 @@ from skewless_airflow.web.views.job_view import whole_job
 
 #: How many tasks, keys, candidates and reducers a page names; all others are added up, or counted.
 MOST_TASKS, MOST_KEYS, MOST_CANDIDATES, MOST_REDUCERS = 60, 50, 40, 40
-#: How many of its tasks the name of a slot has.
 _NAMED_TASKS, _QUARTILES = 3, (0, 0.25, 0.5, 0.75, 1)
 #: Of a ring with more tokens the fractions are estimated from the number of tokens: to hash them all takes too long.
 _MOST_TOKENS = 100_000
