@@ -176,8 +176,6 @@ def _stage(
     return runs
 
 
-#: What a spec says of tasks that do not run its steps.
-_OF_ALL = ("owner", "queue")
 _SIGN = re.compile(r"[!-/:-@\[-`{-~]")
 
 
@@ -282,11 +280,6 @@ def restates(spec: JobSpec) -> bool:
     return last_step_of(spec).publishes and spec.window is not None and spec.window.late == "recompute"
 
 
-def restating_id(spec: JobSpec) -> str:
-    """The id of that DAG."""
-    return f"{spec.name}_restate"
-
-
 def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG:
     """The DAG ``NAME_restate``, which triggers one run of the job's DAG for each result that is not up to date.
 
@@ -297,10 +290,10 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
 
     tasks = task_defaults(spec)
     from_spec: dict[str, Any] = {
-        "dag_id": restating_id(spec),
+        "dag_id": f"{spec.name}_restate",
         "description": f"Computes results of {spec.name} again whose window covers a part that has changed since.",
         **_usual(spec),
-        "default_args": {"owner": "skewless", **{name: tasks[name] for name in _OF_ALL if name in tasks}},
+        "default_args": {"owner": "skewless", **{name: tasks[name] for name in ("owner", "queue") if name in tasks}},
         "params": {
             FIRST: Param(
                 title="From", description="The first day of published results to look at.", type="string", format="date"
@@ -356,7 +349,7 @@ def catalog_dags(folder: str | Path | None = None, **dag_args: Any) -> list[DAG]
             spec = load_spec(path)
             builders = {spec.name: partial(_job_dag, spec, path, **dag_args)}
             if restates(spec):
-                builders[restating_id(spec)] = partial(build_restating_dag, spec, path)
+                builders[f"{spec.name}_restate"] = partial(build_restating_dag, spec, path)
             taken = next((dag_id for dag_id in builders if dag_id in made), None)
             if taken is not None:
                 raise SpecError(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,13 +15,11 @@ from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.objects.location import open_location, plain_path
 from skewless_lake.formats import fitting_table, ready_table, table_format, told_plainly
-from skewless_lake.staged_files import BEGUN, HOUR_COLUMN, OutputPart, StagedResult, TableFiles, TableRule
+from skewless_lake.staged_files import BEGUN, HOUR_COLUMN, OutputPart, StagedFile, StagedResult, TableFiles, TableRule
 
 _BATCH_ROWS = 1 << 16
 _GATHERED = 1 << 20
 _THREADS = 8
-
-T = TypeVar("T")
 
 
 class ResultFile(NamedTuple):
@@ -39,17 +37,11 @@ def table_rules(target: OutputPart) -> tuple[tuple[TableRule, ...], list[str]]:
         return ((), []) if table is None else (tables.rules_of(table), tables.column_names(table))
 
 
-def stage_result(
-    run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], target: OutputPart | None = None
-) -> StagedResult:
+def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], part: OutputPart) -> StagedResult:
     """Write a result that was found good into new files of the output's table, so that no reader of it sees them yet.
 
     Files without rows are left out, as readers pass over them.
-
-    Args:
-        target: the part of another table than that of the output.
     """
-    part = target or OutputPart.of(run.job())
 
     def begin(paths: Sequence[str]) -> None:
         """Note what is about to be written: a prune removes it if it is never published."""
@@ -160,7 +152,9 @@ def _columns(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -
             yield pa.nulls(len(batch), field.type)
 
 
-def write_all(paths: Sequence[str], files: Sequence[ResultFile], write: Callable[[str, ResultFile], T]) -> list[T]:
+def write_all(
+    paths: Sequence[str], files: Sequence[ResultFile], write: Callable[[str, ResultFile], StagedFile]
+) -> tuple[StagedFile, ...]:
     """Write new files, several at a time, and have them on the disk: on an object store they are once written.
 
     Local files are synced once all of them are written: a thread that syncs a file as soon as it is written waits for
@@ -174,7 +168,7 @@ def write_all(paths: Sequence[str], files: Sequence[ResultFile], write: Callable
     for folder in folders:
         make_folder(folder)
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        written = list(pool.map(write, paths, files))
+        written = tuple(pool.map(write, paths, files))
         list(pool.map(sync_file, local))
     for folder in folders:
         sync_folder(folder)

@@ -18,7 +18,7 @@ import psutil
 
 from deploy import PROJECT
 from deploy.local import free_port, port_free
-from skewless_airflow.runners.process_session import Session, ask, begin, end, send
+from skewless_airflow.runners.process_session import Session, await_end, begin, end, send
 from tests.cluster.composition import LOOPBACK, ClusterError, Service, Topology, lay_out, read_composition
 from tests.cluster.database import find_postgres, store_program
 
@@ -136,7 +136,10 @@ def stop(home: Path) -> bool:
     was_running = found.alive()
     for layer in sorted(set(found.layers.values()), reverse=True):
         mine = [name for name, depth in found.layers.items() if depth == layer and name in found.sessions]
-        ask({found.sessions[name]: signal.Signals[found.stop_signals[name]] for name in mine}, STOP_SECONDS)
+        for name in mine:
+            if found.sessions[name].leads():
+                send([found.sessions[name].pid], signal.Signals[found.stop_signals[name]])
+        await_end([found.sessions[name] for name in mine], STOP_SECONDS)
         end([found.sessions[name] for name in mine], STOP_SECONDS)
     (home / STATE).unlink(missing_ok=True)
     return was_running

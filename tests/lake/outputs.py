@@ -107,7 +107,7 @@ def staged(run: RunDirectory) -> StagedResult:
         return ResultFile(file.rows, lambda: batches_of(pq.ParquetFile(run.path(file.path))))
 
     sources = [source(file) for file in files]
-    run.write_once(STAGED, stage_result(run, columns, sources))
+    run.write_once(STAGED, stage_result(run, columns, sources, OutputPart.of(run.job())))
     return run.read(STAGED, StagedResult)
 
 

@@ -117,7 +117,7 @@ def test_files_of_an_attempt_that_was_killed_go_with_the_material_of_its_run(roo
     before = data_files(root)
     good = ResultFile(2, lambda: iter(result_table("killed", 2).to_batches()))
     with pytest.raises(KeyboardInterrupt):
-        stage_result(run, columns, [good, ResultFile(1, killed)])
+        stage_result(run, columns, [good, ResultFile(1, killed)], OutputPart.of(run.job()))
     torn = data_files(root) - before
     assert torn, "the first file is there, and nothing names it"
     publish_run(judge(run), NOW)

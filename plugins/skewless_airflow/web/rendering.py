@@ -180,10 +180,10 @@ def load_chart(stage: StageView, most: int) -> Chart:
         done, left = HEIGHT * task.processed / top, HEIGHT * task.backlog / top
         title = f"{task.task}: {task.processed:,} rows processed, {task.backlog:,} left over"
         x = place * _STEP + 1
-        rects.append(Rect(x, _short(HEIGHT - done), _BAR, _short(done), "done", title))
+        rects.append(Rect(x, round(HEIGHT - done, 2), _BAR, round(done, 2), "done", title))
         if task.backlog:
-            rects.append(Rect(x, _short(HEIGHT - done - left), _BAR, _short(left), "left", title))
-    line = _short(HEIGHT - HEIGHT * even / top) if even else None
+            rects.append(Rect(x, round(HEIGHT - done - left, 2), _BAR, round(left, 2), "left", title))
+    line = round(HEIGHT - HEIGHT * even / top, 2) if even else None
     return Chart(max(_FEWEST_LOADS, len(tasks)) * _STEP, tuple(rects), line, top)
 
 
@@ -219,7 +219,7 @@ def key_strip(stage: StageView, several: bool = False) -> Chart:
 def _strip(parts: Iterable[tuple[str, str, float]]) -> Chart:
     rects, x = [], 0.0
     for kind, title, width in parts:
-        rects.append(Rect(_short(x), 0, _short(width), 20, kind, title))
+        rects.append(Rect(round(x, 2), 0, round(width, 2), 20, kind, title))
         x += width
     return Chart(_STRIP, tuple(rects))
 
@@ -233,13 +233,9 @@ def spark_bars(
     rects = []
     for place, (value, title, kind) in enumerate(zip(values, titles, kinds, strict=True), places - len(values)):
         if value is not None:
-            high = _short(max(2.0, HEIGHT * value / top))
-            rects.append(Rect(place * _STEP + 1, _short(HEIGHT - high), _BAR, high, kind, title))
+            high = round(max(2.0, HEIGHT * value / top), 2)
+            rects.append(Rect(place * _STEP + 1, round(HEIGHT - high, 2), _BAR, high, kind, title))
     return Chart(places * _STEP, tuple(rects), top=top)
-
-
-def _short(number: float) -> float:
-    return round(number, 2)
 
 
 _HERE = Path(__file__).parent

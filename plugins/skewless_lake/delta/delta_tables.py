@@ -390,7 +390,7 @@ def stage(
         return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=of_footer(footer))
 
     written = write_all([f"{location}/{path}" for path in paths], files, one)
-    return StagedResult(table=target.path, location=location, files=tuple(written), rules=rules_of(table))
+    return StagedResult(table=target.path, location=location, files=written, rules=rules_of(table))
 
 
 def quoted(path: str) -> str:

@@ -373,7 +373,7 @@ def stage(
         return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=statistics)
 
     written = write_all(paths, files, write)
-    return StagedResult(table=target.path, location=table.location(), files=tuple(written), rules=rules_of(table))
+    return StagedResult(table=target.path, location=table.location(), files=written, rules=rules_of(table))
 
 
 def staged_files(table: Table, target: OutputPart, staged: StagedResult) -> list[DataFile]:
