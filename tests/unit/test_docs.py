@@ -30,7 +30,7 @@ METRICS = "plugins/skewless_airflow/observability/callbacks.py"
 NAMES_OF_OTHER_THINGS = {
     "jobs/catalog/clicks_by_page.yaml",
     "skewless.mappers",
-    *re.findall(r'"(skewless\.\w+)": "', (ROOT / METRICS).read_text(encoding="utf-8")),
+    *re.findall(r'"(skewless\.\w+)":', (ROOT / METRICS).read_text(encoding="utf-8")),
     *(f"{page.stem}.md" for page in DOCS.glob("*.md")),
 }
 #: More than that is for a page of the docs.
