@@ -93,7 +93,6 @@ def _code() -> dict[str, bytes]:
 
 
 def _environment(made: Path, requirements: Path, wheel: Path) -> None:
-    """A new environment with all of it, by uv or else by pip."""
     python = str(made / "bin/python")
     pip = [sys.executable, "-m", "pip", "--python", python, "install"]
     install = ["uv", "pip", "install", "--python", python] if shutil.which("uv") else pip

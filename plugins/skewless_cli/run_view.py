@@ -196,7 +196,6 @@ def _hottest(run: RunDirectory, console: Console) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A value of the result: a number with separators, a key with unprintable characters escaped."""
     match value:
         case str():
             text = value if value.isprintable() and value else repr(value)

@@ -88,7 +88,6 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
 
 
 def _require_room(job: Job, where: str) -> None:
-    """Refuse an output folder that cannot be made, or that is not there and cannot be."""
     folder = Path(os.path.realpath(plain_path(job.output_path.removeprefix("delta+"))))
     above = next(one for one in folder.parents if one.exists())
     try:

@@ -219,7 +219,6 @@ def _day(text: str | None) -> dt.date | None:
 
 
 def _profile(fields: dict[str, Any], listing: Listing, outside: set[str]) -> Profile:
-    """The columns of a listing, but for some, as a sample of its rows has them."""
     source, units = listing.source, spread_over([unit for unit in listing.units if unit.rows])
     types = {**source.columns, **source.partition_columns}
     lower = [name.lower() for name in types]

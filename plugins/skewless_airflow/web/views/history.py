@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from skewless.bounds import certificate_of
 from skewless.documents.quality import Comparison, State
-from skewless.documents.step_documents import StepTimes
 from skewless.errors import SkewlessError, counted
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import work_seconds
@@ -171,7 +170,10 @@ def _line(past: PastRun, *, whole: bool) -> RunLine:
         elif state == "failed" and not (published and past.group):  # another aggregation of the DAG may have failed
             stands = State("failed", "failed")
         times = read_times(directory) if job and (whole or not run) else []
-        started, ended = (run.started, run.ended) if run else _recorded(times)
+        started, ended = (run.started, run.ended) if run else (None, None)
+        if times and not run:
+            ends = times[0].started, max(one.ended for one in times)
+            started, ended = (dt.datetime.fromtimestamp(moment, dt.UTC) for moment in ends)
     except SkewlessError as err:
         return RunLine(
             past.run_id, "", state, standing="unreadable", verdict="unreadable", checked="unreadable", fault=str(err)
@@ -187,13 +189,6 @@ def _line(past: PastRun, *, whole: bool) -> RunLine:
         over_even=total.over_fair if total and total.makespan_rows and total.fair_rows else None,
         saved=savings.sentence if savings else "",
     )  # fmt: skip
-
-
-def _recorded(times: Sequence[StepTimes]) -> tuple[dt.datetime, dt.datetime] | tuple[None, None]:
-    if not times:
-        return None, None
-    started, ended = times[0].started, max(one.ended for one in times)
-    return dt.datetime.fromtimestamp(started, dt.UTC), dt.datetime.fromtimestamp(ended, dt.UTC)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What a run computes, from what: its job in short, and the parts of its window."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -126,11 +126,13 @@ def read_window(run: RunDirectory) -> WindowView | None:
     counted, delays = run.part_lines() if merged else NO_PARTS, window.delays()
     lines = {line.part: line for line in counted.parts}
     parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
-    anew = (part for part in parts if part.late and part.words == "reduced anew")
+    late = [part for part in parts if part.late]
+    known = [part.late_rows for part in late if part.late_rows is not None]
+    anew = (part for part in late if part.words == "reduced anew")
     return view_of(
         WindowView, window, parts=parts, changes=window.counts(), kept_rows=window.unchanged_rows,
         new_rows=_rows(parts) if merged else None,
-        late_rows=_known_sum([part.late_rows for part in parts if part.late]),
+        late_rows=None if len(known) < len(late) else sum(known),
         restated_rows=_rows(anew) if merged else None,
         windows=counted.windows if len(counted.windows) > 1 else (),
     )  # fmt: skip
@@ -138,11 +140,6 @@ def read_window(run: RunDirectory) -> WindowView | None:
 
 def _rows(parts: Iterable[PartView]) -> int:
     return sum(part.new_rows or 0 for part in parts)
-
-
-def _known_sum(rows: Sequence[int | None]) -> int | None:
-    known = [count for count in rows if count is not None]
-    return sum(known) if len(known) == len(rows) else None
 
 
 def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
