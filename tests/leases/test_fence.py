@@ -1,15 +1,18 @@
 """Writes that only the holder of the last grant makes, whoever comes in between its look and its write."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases import fence
-from skewless_leases.fence import LONGEST_VALUE_CHARACTERS, Grant
+from skewless_leases.fence import LONGEST_VALUE_CHARACTERS, Grant, Standing, Turns
 from skewless_leases.lease import Beat
 from skewless_leases.lease_tables import WORKERS, look_at
 from skewless_leases.store import FencedOutError, LeaseError, Versioned
+from tests.processes import side_by_side
 
 PARTITION = "p"
 
@@ -117,3 +120,128 @@ def test_a_beat_whose_record_somebody_changed_or_removed_writes_over_what_is_the
         assert seen
         assert meddle(seen.version)
         assert [beat.once(), beat.once()] == [False, True]
+
+
+# Turns are drawn once, claimed and finished in order, whoever comes late or comes again.
+
+
+def test_turns_are_numbered_from_one_and_above_one_that_is_known() -> None:
+    turns = Turns(MemoryStore())
+    assert [turns.draw(), turns.draw(), turns.draw(above=7), turns.draw(above=3)] == [1, 2, 8, 9]
+    assert Turns(MemoryStore()).draw(above=4) == 5
+
+
+def test_an_earlier_turn_is_not_claimed_once_a_later_one_is() -> None:
+    turns = Turns(MemoryStore())
+    assert turns.claim("day", 2, "b") == Standing(claimed=2, claimant="b")
+    assert turns.claim("day", 1, "a") == Standing(claimed=2, claimant="b")
+    assert turns.claim("day", 3, "c") == Standing(claimed=3, claimant="c")
+
+
+def test_the_first_who_claims_a_turn_has_it() -> None:
+    turns = Turns(MemoryStore())
+    turns.claim("day", 1, "a")
+    assert turns.claim("day", 1, "b").claimant == "a"
+    assert turns.claim("day", 1, "a").claimant == "a"
+
+
+class _Between(MemoryStore):
+    """A store in which somebody else claims turn 5 between a read and the write that follows it."""
+
+    came = False
+
+    def get(self, key: str) -> Versioned | None:
+        read = super().get(key)
+        if not self.came:
+            self.came = True
+            Turns(self).claim("day", 5, "b")
+        return read
+
+
+def test_a_claim_that_somebody_came_between_looks_again() -> None:
+    assert Turns(_Between()).claim("day", 4, "a") == Standing(claimed=5, claimant="b")
+
+
+def test_what_is_finished_late_does_not_count() -> None:
+    turns = Turns(MemoryStore())
+    turns.claim("day", 1, "a")
+    turns.claim("day", 2, "b")
+    assert turns.finish("day", 2, "b") == Standing(2, "b", 2, "b")
+    assert turns.finish("day", 1, "a") == Standing(2, "b", 2, "b")
+    assert turns.look("day") == Standing(2, "b", 2, "b")
+
+
+def test_an_earlier_turn_may_be_finished_while_a_later_one_is_under_way_and_twice() -> None:
+    turns = Turns(MemoryStore())
+    turns.claim("day", 1, "a")
+    turns.claim("day", 2, "b")
+    for _ in range(2):
+        assert turns.finish("day", 1, "a") == Standing(2, "b", 1, "a")
+
+
+def test_a_turn_whose_claim_was_lost_with_the_store_is_claimed_as_it_is_finished() -> None:
+    turns = Turns(MemoryStore())
+    assert turns.finish("day", 5, "a") == Standing(5, "a", 5, "a")
+
+
+def test_names_stand_apart() -> None:
+    turns = Turns(MemoryStore())
+    turns.claim("monday", 3, "a")
+    assert turns.look("tuesday") == Standing()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"3", b"[]", b'{"claimed":1}', b'{"claimed":1,"claimant":"a","finished":2,"finisher":"a"}',
+        b'{"claimed":"1","claimant":"a","finished":0,"finisher":""}',
+        b'{"claimed":1,"claimant":"a","finished":-1,"finisher":""}',
+    ],
+)  # fmt: skip
+def test_turns_edited_by_hand_are_refused(value: bytes) -> None:
+    store = MemoryStore()
+    store.put("turns/day", value, None)
+    with pytest.raises(LeaseError, match="turns of day: expected two numbers and two names, but got b'"):
+        Turns(store).claim("day", 3, "a")
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"-1", b"1" * 19])
+def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
+    store = MemoryStore()
+    store.put("turns-drawn", value, None)
+    with pytest.raises(LeaseError, match="turns that were drawn: expected a number, but got b'"):
+        Turns(store).draw()
+
+
+DRAWING = """
+import sys
+from skewless_leases import open_store
+from skewless_leases.store import Versioned
+from skewless_leases.fence import Turns
+turns = Turns(open_store(sys.argv[1]))
+print(*[turns.draw() for _ in range(50)])
+"""
+CLAIMING = """
+import sys
+from skewless_leases import open_store
+from skewless_leases.store import Versioned
+from skewless_leases.fence import Turns
+turns = Turns(open_store(sys.argv[1]))
+claimed = 0
+for turn in range(int(sys.argv[2]), 120, 3):
+    standing = turns.claim("day", turn, sys.argv[2])
+    assert standing.claimed >= max(turn, claimed), (standing, turn)
+    assert standing.claimed != turn or standing.claimant == sys.argv[2], standing
+    claimed = standing.claimed
+"""
+
+
+def test_no_two_processes_draw_the_same_turn(address: str) -> None:
+    with side_by_side([[sys.executable, "-c", DRAWING, address]] * 3, stdout=subprocess.PIPE) as processes:
+        drawn = [int(turn) for process in processes for turn in process.communicate(timeout=60)[0].split()]
+    assert sorted(drawn) == list(range(1, 151))
+
+
+def test_of_processes_that_claim_at_once_none_takes_a_later_claim_away(address: str) -> None:
+    with side_by_side([[sys.executable, "-c", CLAIMING, address, str(first)] for first in (1, 2, 3)]) as processes:
+        assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
