@@ -1,5 +1,3 @@
-"""Real Airflow on SQLite, in a home of its own."""
-
 from tests.airflow_fixtures import airflow_database, dags_folder
 
 __all__ = ["airflow_database", "dags_folder"]
