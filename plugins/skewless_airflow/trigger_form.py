@@ -93,7 +93,11 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
         name for name, value in typed.items() if value == defaults[name] or (defaults[name] is None and value == "")
     }
     options = {name: value for name, value in typed.items() if name not in same}
-    return Choice(_part(given, spec.schedule, where), options)
+    date, hour = (None if given.get(name) in {None, ""} else str(given[name]) for name in (DATE, HOUR))
+    if date is None and hour is None:
+        return Choice(None, options)
+    zone, unit = spec.schedule.timezone, spec.schedule.unit
+    return Choice(part_named(date or "", hour, zone, unit, f"{where}, field "), options)
 
 
 def _of_spec(given: JsonValue) -> JsonValue:
@@ -101,13 +105,6 @@ def _of_spec(given: JsonValue) -> JsonValue:
     if not isinstance(given, list):
         return given
     return [float(one) if isinstance(one, str) and re.fullmatch(_NUMBER, one) else one for one in given]
-
-
-def _part(given: Mapping[str, JsonValue], schedule: Schedule, where: str) -> Part | None:
-    date, hour = (None if given.get(name) in {None, ""} else str(given[name]) for name in (DATE, HOUR))
-    if date is None and hour is None:
-        return None
-    return part_named(date or "", hour, schedule.timezone, schedule.unit, f"{where}, field ")
 
 
 def _date(section: str, schedule: Schedule) -> Param:

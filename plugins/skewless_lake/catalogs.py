@@ -193,11 +193,9 @@ class _Hive:
     def _found(self, call: Callable[[Any], Any]) -> Any:
         from hive_metastore.ttypes import NoSuchObjectException  # noqa: PLC0415
 
-        with self._client() as client:
-            try:
-                return call(client)
-            except NoSuchObjectException:
-                return None
+        with self._client() as client, suppress(NoSuchObjectException):
+            return call(client)
+        return None
 
     def columns(self, table: str) -> tuple[Column, ...] | None:
         found = self._found(lambda client: client.get_table(*table.split(".")))
@@ -260,10 +258,9 @@ class _Glue:
         self._client: Any = boto3.client("glue", region_name=os.environ.get("AWS_REGION"))
 
     def _found(self, call: Callable[..., Any], **arguments: Any) -> Any:
-        try:
+        with suppress(self._client.exceptions.EntityNotFoundException):
             return call(**arguments)
-        except self._client.exceptions.EntityNotFoundException:
-            return None
+        return None
 
     def columns(self, table: str) -> tuple[Column, ...] | None:
         database, name = table.split(".")
