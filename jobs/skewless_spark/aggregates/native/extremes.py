@@ -112,11 +112,17 @@ def _update_list(arguments: Arguments, options: object) -> tuple[Column]:
     return (F.collect_list(F.when(value.isNotNull(), placed)),)
 
 
+def _unsigned_zero(arguments: Arguments) -> Column:
+    """The argument, of zeros the one without a sign: Spark 3.5 tells them apart in sets."""
+    (value,), (kind,) = arguments.columns, arguments.spark_types
+    return value + F.lit(0.0).cast(kind) if kind in {"float", "double"} else value
+
+
 COLLECT_SET = NativeAggregate(
     "collect_set",
     accepts=orderable_required,
     # Spark treats all NaN as one value, and negative zero as zero, here and in the union.
-    update=lambda arguments, _: (F.collect_set(arguments.columns[0]),),
+    update=lambda arguments, _: (F.collect_set(_unsigned_zero(arguments)),),
     merge=merged_by(collect_union),
     evaluate=of_state(F.sort_array),  # so that equal sets are equal arrays
     state_bytes=64,
