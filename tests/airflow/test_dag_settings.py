@@ -35,7 +35,7 @@ WHOLE = {
         "owner": "team-data", "tags": ["clicks", "nightly"], "retries": 5, "queue": "big",
     },
     "spark": {
-        "submit": {"conn_id": "spark_east"}, "pool": "spark",
+        "submit": {"conn_id": "spark_east", "pool": "spark"},
         "conf": {"spark.a": "b", "spark.n": 4, "spark.t": True, "spark.driver.memory": "3g"},
     },
 }  # fmt: skip

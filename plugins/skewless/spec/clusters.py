@@ -29,14 +29,10 @@ class SparkSettings(Frozen):
     submit: dict[str, Any] = Field(
         default={}, max_length=100,
         description="runner: who submits the steps, by default spark-submit; package: the folder that skewless package "
-        "has written for it; all else is given to the operator of Airflow's provider as its arguments.",
-        examples=[{"conn_id": "spark_east"}, {"runner": "livy", "livy_conn_id": "livy_night", "queue": "night"}],
+        "has written for it; pool: Airflow's for the steps, by default that of SKEWLESS_POOL; all else is given to the "
+        "operator of Airflow's provider as its arguments.",
+        examples=[{"conn_id": "spark_east", "pool": "spark"}, {"runner": "livy", "livy_conn_id": "livy", "queue": "night"}],
         json_schema_extra={"properties": {"runner": {"enum": list(RUNNERS)}, PACKAGE: {"type": "string"}}},
-    )  # fmt: skip
-    pool: str | None = Field(
-        default=None, min_length=1, max_length=256,
-        description="Pool of Airflow for the steps; by default that of SKEWLESS_POOL.",
-        examples=["spark"],
     )  # fmt: skip
     conf: dict[_ConfName, str] = Field(
         default={}, max_length=200,
@@ -44,6 +40,11 @@ class SparkSettings(Frozen):
         examples=[{"spark.driver.memory": "4g", "spark.executor.cores": 4}],
         json_schema_extra={"additionalProperties": False},
     )  # fmt: skip
+
+    @property
+    def pool(self) -> str:
+        """The pool of the steps; empty for the one of all jobs."""
+        return str(self.submit.get("pool", ""))
 
     @property
     def on_spark_submit(self) -> bool:

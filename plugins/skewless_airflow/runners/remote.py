@@ -111,7 +111,7 @@ def spark_submit_fields(spark: SparkSettings) -> dict[str, Any]:
     """What a spec says of ``spark-submit`` beside its connection, as arguments of the provider's operator."""
     if not spark.on_spark_submit:
         return {}
-    fields = {name: value for name, value in spark.submit.items() if name not in {"runner", "conn_id"}}
+    fields = {name: value for name, value in spark.submit.items() if name not in {"runner", "conn_id", "pool"}}
     _require_arguments(SparkSubmitOperator, fields, {"application", "application_args", "conf", "env_vars", "name"})
     return fields
 
@@ -135,6 +135,7 @@ class RemoteStep:
         self._task, self._run, self._context = task, run, context
         fields = dict(task.spark.submit)
         self._runner = fields.pop("runner")
+        fields.pop("pool", None)  # of our own task
         self._submitter = cast("Submitter", importlib.import_module(f"skewless_airflow.runners.{self._runner}"))
         self._package, self._fields = str(fields.pop(PACKAGE, "")), fields
         self._operator: BaseOperator | None = None
