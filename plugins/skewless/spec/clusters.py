@@ -31,7 +31,7 @@ class SparkSettings(Frozen):
         description="runner: who submits the steps, by default spark-submit; package: the folder that skewless package "
         "has written for it; pool: Airflow's for the steps, by default that of SKEWLESS_POOL; all else is given to the "
         "operator of Airflow's provider as its arguments.",
-        examples=[{"conn_id": "spark_east", "pool": "spark"}, {"runner": "livy", "livy_conn_id": "livy", "queue": "night"}],
+        examples=[{"conn_id": "spark_east", "pool": "spark"}, {"runner": "livy", "livy_conn_id": "livy_night"}],
         json_schema_extra={"properties": {"runner": {"enum": list(RUNNERS)}, PACKAGE: {"type": "string"}}},
     )  # fmt: skip
     conf: dict[_ConfName, str] = Field(
