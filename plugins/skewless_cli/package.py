@@ -94,10 +94,10 @@ def _code() -> dict[str, bytes]:
 
 def _environment(made: Path, requirements: Path, wheel: Path) -> None:
     python = str(made / "bin/python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install"]
+    pip = [sys.executable, "-P", "-m", "pip", "--python", python, "install"]
     install = ["uv", "pip", "install", "--python", python] if shutil.which("uv") else pip
     for command in (
-        [sys.executable, "-m", "venv", "--without-pip", str(made)],
+        [sys.executable, "-P", "-m", "venv", "--without-pip", str(made)],
         [*install, "--quiet", "--no-deps", "-r", str(requirements), str(wheel)],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own

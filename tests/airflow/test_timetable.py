@@ -18,7 +18,7 @@ from tests import airflow_setting
 EARLIEST = TimeRestriction(pendulum.datetime(2026, 1, 1), None, True)
 TAKEN = [
     "0 2 * * *", "*/5 * * * *", "0 2 * * mon-fri", "0 0 1 JAN *", "0 0 L * *", "0 0 * * L5", "0 0 15W * *",
-    "0 0 * * 1#2", "0 2 * * * *", "  0  2 * * * ", "0 0 29 2 *", "@daily", "@hourly", "@quarterly", "@midnight",
+    "0 0 * * 1#2", "  0  2 * * * ", "0 0 29 2 *", "@daily", "@hourly", "@quarterly", "@midnight",
     "0 0 * * 7", "5-1 * * * *", "0 0 ? * *",
 ]  # fmt: skip
 REFUSED = [

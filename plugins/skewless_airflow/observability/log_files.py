@@ -44,7 +44,7 @@ def main() -> None:
     Migrating the database writes ``airflow.cfg`` with the secret that signs tokens before the components start. Without
     it each component would make a secret of its own and refuse the others' tokens.
     """
-    airflow = (sys.executable, "-m", "airflow")
+    airflow = (sys.executable, "-P", "-m", "airflow")
     subprocess.run([*airflow, "db", "migrate"], check=True)  # noqa: S603  # Airflow's own words, as below
     components = (["scheduler"], ["dag-processor"], ["api-server"], ["triggerer", *TRIGGERER_OPTIONS])
     for process in [subprocess.Popen([*airflow, *words]) for words in components]:  # noqa: S603
