@@ -22,6 +22,7 @@ from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.binding import check_types
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import SYNONYMS
+from skewless_spark.aggregates.native.quantiles import _measure
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of
 from skewless_spark.session.versions import AGGREGATES, Gap, lacking_aggregate
@@ -473,6 +474,16 @@ def test_values_with_rules_of_their_own_are_taken_by_no_aggregate_and_no_key(
         spec = spec_of(tmp_path / "in", "x", {"n": "count"}, map={"select": [f"{made} AS x"]})
         with pytest.raises(InputError, match="key: expected a column that can be a key, but got 'x' of type"):
             freeze(spec, DATE, str(tmp_path), "spec")
+
+
+@pytest.mark.parametrize("largest", ["9" * 20 + "." + "9" * 18, "9" * 38, "9" * 19, "999.99"])
+def test_a_quantile_of_the_largest_decimals_is_one_of_them(spark: SparkSession, largest: str) -> None:
+    whole, _, fraction = largest.partition(".")
+    kind = f"decimal({len(whole + fraction)},{len(fraction)})"
+    measure = _measure(kind)
+    values = spark.sql(f"SELECT explode(array({largest}BD, -{largest}BD, NULL)) AS v")
+    found = values.select(measure.restored(measure.measured(F.col("v").cast(kind)))).collect()
+    assert [row[0] for row in found] == [decimal.Decimal(largest), decimal.Decimal(f"-{largest}"), None]
 
 
 @pytest.mark.long

@@ -17,6 +17,9 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import InputError, SkewlessError, SpecError
 from skewless.spec.spec import JobSpec
+from skewless_spark.aggregates import REGISTRY
+from skewless_spark.aggregates.binding import check_types
+from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.prepare.freezing import freeze
 from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
 from tests.spark.wide_values import digest
@@ -59,6 +62,8 @@ def test_each_type_is_an_argument_and_a_result_of_each_engine(spark: SparkSessio
             assert found[key][f"{function}_{name}"] == expected.get(function, ends), (function, name)
 
 
+#: What some calls need besides a column; their further columns are numbers.
+OPTIONS = {"histogram": '{"edges": [1]}', "approx_percentile": '{"percentage": 0.5}', "sessions": '{"gap": 1}'}
 FORMATS = ["parquet", "orc", "json", "csv", "delta", "iceberg"]
 
 
@@ -69,6 +74,33 @@ def is_good(check: Callable[[], object]) -> bool:
     except (SpecError, InputError) as err:
         return "\n" in str(err)  # which no run would pass
     return True
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_check_takes_is_published_by_each_engine(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    """Each aggregate of each type, a hundred in one job; and each type as a key, in another one."""
+    source = write_input(tmp_path / "in", pa.table({"k": [f"k{n % 2}" for n in range(24)], "i": range(24)}), files=2)
+    schema = spark.read.parquet(str(source)).selectExpr(*SELECT).schema
+    types, calls = {one.name: one.dataType.simpleString() for one in schema}, dict[str, Any]()
+    for function, definition in REGISTRY.items():
+        for name in () if function in SYNONYMS else VALUES:
+            further = dict.fromkeys(definition.further, "i")
+            call = {"function": function, "column": name, **further, **json.loads(OPTIONS.get(function, "{}"))}
+            if is_good(partial(check_types, spec_of(source, "k", {"x": call}), types, "spec")):
+                calls[f"{function}_{name}"] = call
+    of_key = {one: spec_of(source, one, {"n": "count"}, map={"select": SELECT}) for one in VALUES}
+    keys = [one for one, spec in of_key.items() if is_good(partial(freeze, spec, DATE, "/", "spec"))]
+    assert keys == [one for one in VALUES if one not in NESTED]
+    names = list(calls)
+    jobs: list[tuple[Any, Any, int]] = [
+        ("k", {name: calls[name] for name in names[at : at + 100]}, 2) for at in range(0, len(names), 100)
+    ]
+    for number, (key, asked, count) in enumerate([*jobs, (keys, {"n": "count"}, 24)]):
+        spec = spec_of(source, key, asked, map={"select": SELECT}, **ENGINES[engine])
+        run, finished, _ = run_job(spark, spec, tmp_path / f"{number}")
+        assert finished.quality.success, [check.sentence for check in finished.quality.checks if not check.success]
+        assert len(result_of(run)) == count
 
 
 @pytest.mark.parametrize("kind", mostly_long(FORMATS, "delta"))

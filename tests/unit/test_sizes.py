@@ -3,11 +3,11 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_830,
-    "lines of tests": 43_500,
+    "lines of the product": 45_517,
+    "lines of tests": 43_301,
     "words of pages": 49_800,
     "fields of a spec": 86,
-    "conditions on an axis": 74,
+    "conditions on an axis": 73,
     "private names of others": 11,
 }
 #: How far a figure may be below its ceiling before the ceiling is to be lowered.

@@ -88,6 +88,20 @@ def _measure(spark_type: str) -> _Measure:
             lambda value: (value * one).cast("bigint"),
             lambda number: (number.cast("decimal(19,0)") * unit).cast(spark_type),
         )
+    elif digits:  # the nearest double of the largest ones is beyond them
+        text = f"{'9' * (digits[0] - digits[1])}.{'9' * digits[1]}"
+        beyond = float(text)
+        below = math.nextafter(beyond, 0)
+        found = _Measure(
+            "double",
+            lambda value: value.cast("double"),
+            lambda number: (
+                F.when(number >= beyond, F.lit(text).cast(spark_type))
+                .when(number <= -beyond, F.lit(f"-{text}").cast(spark_type))
+                # Which Spark may compute for the others, too.
+                .when(number.isNotNull(), F.greatest(F.least(number, F.lit(below)), F.lit(-below)).cast(spark_type))
+            ),
+        )
     else:
         found = _Measure("double", lambda value: value.cast("double"), lambda number: number.cast(spark_type))
     return found
