@@ -232,14 +232,14 @@ def shown_by_table(job: Job) -> dict[str, Identity]:
 
 
 def readers_have(job: Job) -> str:
-    """Which result of its day readers have, and of when, in words; "" where a table does not say it."""
-    if job.spec.output.is_table:
-        with suppress(SkewlessError):
+    """Which result of its day readers have, and of when, in words; "" where a store or a catalog does not say it."""
+    with suppress(SkewlessError, OSError):
+        if job.spec.output.in_catalog:
             by = shown_by_table(job).get(job.part.name)
             return f"readers see that of {by.run}" if by else f"{job.part} has none"
-        return ""
-    when = shown_since(job)
-    return f"readers see that of {when:%d %b %H:%M} UTC" if when else f"{job.part} has none"
+        when = shown_since(job)
+        return f"readers see that of {when:%d %b %H:%M} UTC" if when else f"{job.part} has none"
+    return ""
 
 
 def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:

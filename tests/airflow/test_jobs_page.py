@@ -13,8 +13,8 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering import above, day
 from skewless_airflow.web.runs import Timing
-from skewless_airflow.web.views.history import RunLine
 from skewless_airflow.web.views.jobs import JobLine, PartState, by_need, lateness, parts_of, verdict_of
+from skewless_airflow.web.views.past_runs import RunLine
 from tests import airflow_setting
 from tests.airflow.web_scenario import (
     DAG,

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import io
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,12 +26,12 @@ from skewless.run.objects.location import open_location
 from skewless_lake.catalogs import Column
 from skewless_lake.partition_output import PartitionOutput, Versions, columns_of
 from skewless_lake.pruning import prune_each
-from skewless_lake.publication import published_parts, publishing_run, roll_back
+from skewless_lake.publication import published_parts, publishing_run, readers_have, roll_back
 from skewless_lake.staged_files import OutputPart
 from skewless_leases import Turns, open_store
 from tests.lake.hive_catalog import hive_catalog, of_hive
 from tests.object_stores import as_client, object_server
-from tests.publication.days import NOW, commit_result, prepared
+from tests.publication.days import NOW, commit_result, prepared, seen_while_published
 
 STEPS = ("built", "claimed", "exchanged", "finished", "recorded")
 ROWS = 50
@@ -126,7 +125,9 @@ def world(catalog: str, tmp_path: Path) -> World:
 
 def test_a_table_is_made_on_first_use_and_its_partition_shows_the_last_run(world: World) -> None:
     first, second = world.ready(1), world.ready(2)
+    assert readers_have(first.job()) == "2026-11-20 has none"
     assert tuple(world.steps(first)) == STEPS
+    assert readers_have(first.job()) == f"readers see that of {first}"
     assert world.read(first) == 1
     versions = Versions(world.at(first))
     table = world.name.partition(".")[2]
@@ -239,23 +240,6 @@ def test_readers_by_the_catalog_see_one_version_whole_while_days_are_published(w
     first = world.ready(1)
     world.publish(first)
     runs = [world.ready(turn) for turn in range(2, count + 2)]
-    seen, done = list[int](), threading.Event()
-
-    def look() -> None:
-        while not done.is_set():
-            seen.append(world.read(first))
-
-    def publish_some(some: list[RunDirectory]) -> None:
-        for run in some:
-            world.publish(run)
-
-    reader = threading.Thread(target=look)
-    publishers = [threading.Thread(target=publish_some, args=(runs[at::2],)) for at in (0, 1)]
-    for thread in (reader, *publishers):
-        thread.start()
-    for thread in publishers:
-        thread.join()
-    done.set()
-    reader.join()
+    seen = seen_while_published(lambda: world.read(first), world.publish, runs)
     assert len(set(seen)) > 1
     assert world.read(first) == count + 1

@@ -1,7 +1,9 @@
 """A day to publish: runs that are ready for it, and what lies in its folder and beside it."""
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,25 @@ def commit_quality(
     for name, document in documents.items():
         quality.write(f"{name}.json", document)
     quality.commit([], {})
+
+
+def seen_while_published(
+    read: Callable[[], int], publish: Callable[[RunDirectory], object], runs: Sequence[RunDirectory]
+) -> list[int]:
+    """What a reader gets, one read after the other, while two publish runs beside each other, every second one each."""
+    seen, done = list[int](), threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            seen.append(read())
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    with ThreadPoolExecutor(2) as publishers:
+        list(publishers.map(lambda some: list(map(publish, some)), (runs[::2], runs[1::2])))
+    done.set()
+    reader.join()
+    return seen
 
 
 def turns_of(out: Path) -> Turns:

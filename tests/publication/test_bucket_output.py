@@ -2,7 +2,6 @@
 
 import logging
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from skewless.publication.records import Publication, manifest_of, record_of
 from skewless.run.directory import RunDirectory
 from skewless.run.objects.location import open_location
 from skewless_lake.bucket_output import BucketOutput, draw_turn
+from skewless_lake.publication import readers_have
 from skewless_leases import Turns, open_store
 from tests.object_stores import ObjectServer, as_client, object_server
-from tests.publication.days import DAY, validated
+from tests.publication.days import DAY, seen_while_published, validated
 
 STEPS = ("built", "claimed", "completed", "exchanged", "cleared", "finished", "recorded")
 FILES = {f"{number}.txt": f"{number} of " for number in range(3)}
@@ -64,7 +64,9 @@ class Bucket:
             except FileNotFoundError:
                 continue
             assert len(texts) == len(FILES)
-            return {int(re.findall(rb"of (\d+)", text)[-1]) for text in texts}
+            versions = {int(re.findall(rb"of (\d+)", text)[-1]) for text in texts}
+            assert len(versions) == 1
+            return versions
 
     def shows(self, turn: int) -> None:
         names = self.listed()
@@ -84,7 +86,10 @@ def test_a_day_is_replaced_and_nothing_is_left_of_the_version_before(
 ) -> None:
     caplog.set_level(logging.INFO)
     assert draw_turn(bucket.out, bucket.turns) == 1
-    bucket.published(bucket.ready(1))
+    first = bucket.ready(1)
+    assert readers_have(first.job()) == "2026-11-20 has none"
+    bucket.published(first)
+    assert re.fullmatch(r"readers see that of \d\d \w{3} \d\d:\d\d UTC", readers_have(first.job()))
     bucket.shows(1)
     assert "two versions" not in caplog.text
     assert tuple(bucket.steps(bucket.ready(2))) == STEPS
@@ -147,28 +152,9 @@ def test_a_store_that_lets_two_replace_one_object_is_refused(tmp_path: Path) -> 
 def test_readers_by_the_manifest_see_one_version_whole_while_days_are_published(bucket: Bucket, count: int) -> None:
     bucket.published(bucket.ready(1))
     runs = [bucket.ready(turn) for turn in range(2, count + 2)]
-    seen, done = list[set[int]](), threading.Event()
-
-    def look() -> None:
-        while not done.is_set():
-            seen.append(bucket.read())
-
-    def publish_some(some: list[RunDirectory]) -> None:
-        for run in some:
-            bucket.published(run)
-
-    reader = threading.Thread(target=look)
-    publishers = [threading.Thread(target=publish_some, args=(runs[first::2],)) for first in (0, 1)]
-    for thread in (reader, *publishers):
-        thread.start()
-    for thread in publishers:
-        thread.join()
-    done.set()
-    reader.join()
-    assert {len(versions) for versions in seen} == {1}
-    turns = [turn for versions in seen for turn in versions]
-    assert turns == sorted(turns)
-    assert len(set(turns)) > count // 4
+    seen = seen_while_published(lambda: min(bucket.read()), bucket.published, runs)
+    assert seen == sorted(seen)
+    assert len(set(seen)) > count // 4
     bucket.shows(count + 1)
 
 

@@ -1,11 +1,9 @@
-"""What the versions of Spark are compared by: tables of jobs, and states that one keeps and another reads.
+"""What the versions of Spark are compared by: states that one keeps and another reads.
 
-Run in the environment of a version (``tests/spark_versions.py``):
-``python -m tests.spark.of_version tables FOLDER``, or ``... night FOLDER DAY RUN``.
+Run in the environment of a version (``tests/spark_versions.py``): ``python -m tests.spark.of_version FOLDER DAY RUN``.
 """
 
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from skewless_spark.session.session import build_session
-from tests.spark.scenario import reduce_job, result_of, spec_of, write_input
-from tests.spark.test_native_aggregates import CASES, nasty
+from tests.spark.scenario import result_of
 from tests.spark.test_window import AGGREGATES, Lake
 
-#: By the job, its engine and which part of all cases of native aggregates it has.
-JOBS = {f"{engine}-{part}": (engine, part) for engine in ("combine", "staged", "bypass") for part in range(7)}
 #: By the aggregate, the sketches of a night; before Spark 4.1 there is only the first.
 SKETCHES: dict[str, Any] = {
     "hll": {"function": "approx_count_distinct", "column": "word"},
@@ -26,19 +21,6 @@ SKETCHES: dict[str, Any] = {
     "kll": {"function": "approx_percentile", "column": "value", "percentage": 0.5, "accuracy": 500},
     "top": {"function": "approx_top_k", "column": "word", "k": 3},
 }
-
-
-def name_of(case: str) -> str:
-    return f"a{zlib.crc32(case.encode())}"
-
-
-def tables(spark: SparkSession, folder: Path) -> None:
-    """The result of each job, as ``NAME.parquet``, over values that have rules of their own."""
-    source = write_input(folder / "input", nasty(), files=8)
-    for name, (engine, part) in JOBS.items():
-        calls = {name_of(one): case.call for one, case in CASES.items() if zlib.crc32(one.encode()) % 7 == part}
-        run, _ = reduce_job(spark, spec_of(source, "key", calls, engine=engine, name="job"), folder / "runs" / name)
-        pq.write_table(result_of(run), folder / f"{name}.parquet")
 
 
 def night(spark: SparkSession, folder: Path, day: int, run: int) -> None:
@@ -60,9 +42,6 @@ def night(spark: SparkSession, folder: Path, day: int, run: int) -> None:
 if __name__ == "__main__":
     session = build_session("versions", "local[2]")
     session.conf.set("spark.sql.shuffle.partitions", 2)
-    what, where, *numbers = sys.argv[1:]
-    if what == "tables":
-        tables(session, Path(where))
-    else:
-        night(session, Path(where), *map(int, numbers))
+    where, *numbers = sys.argv[1:]
+    night(session, Path(where), *map(int, numbers))
     session.stop()

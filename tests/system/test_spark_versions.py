@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.spark.of_version import SKETCHES, name_of
-from tests.spark.test_native_aggregates import CASES
+from tests.spark.of_version import SKETCHES
 from tests.spark_versions import JAVAS, ROOT, VERSIONS, with_spark
 
 made = (ROOT / ".spark-versions").is_dir()
@@ -19,8 +18,8 @@ pytestmark = [
     pytest.mark.skipif(not made, reason="make test-versions makes the environments"),
 ]
 
-#: By the column, the cases of sketches, of which two results may be so far apart, of the greater one.
-APPROXIMATE = {*SKETCHES, "some", *(name_of(case) for case in CASES if case.startswith(("approx", "theta")))}
+#: The columns of sketches, of which two results may be so far apart, of the greater one.
+APPROXIMATE = {*SKETCHES, "some"}
 APART = 0.12
 
 
@@ -60,15 +59,15 @@ def test_states_that_one_version_keeps_each_other_one_reads(tmp_path: Path, make
     if makers[0] != VERSIONS[0]:
         (shared / "sketches").touch()
     for day, version in enumerate(makers):
-        assert told(version, "night", shared, day, day, java=JAVAS[day % 2]).endswith(f"reused {day}\n")
+        assert told(version, shared, day, day, java=JAVAS[day % 2]).endswith(f"reused {day}\n")
     for number, version in enumerate(makers):
-        reused = told(version, "night", shared, len(makers) - 1, 10 + number, java=JAVAS[number % 2])
+        reused = told(version, shared, len(makers) - 1, 10 + number, java=JAVAS[number % 2])
         assert reused.endswith(f"reused {len(makers)}\n")
     alone = tmp_path / "alone"
     (alone / "lake").parent.mkdir()
     if (shared / "sketches").exists():
         (alone / "sketches").touch()
     (alone / "lake").symlink_to(shared / "lake")
-    assert told(makers[-1], "night", alone, len(makers) - 1, 0).endswith("reused 0\n")
+    assert told(makers[-1], alone, len(makers) - 1, 0).endswith("reused 0\n")
     for number in range(len(makers)):
         require_like(shared / f"{10 + number}.parquet", alone / "0.parquet")

@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_517,
-    "lines of tests": 43_301,
-    "words of pages": 49_800,
+    "lines of the product": 45_498,
+    "lines of tests": 43_244,
+    "words of pages": 49_712,
     "fields of a spec": 86,
     "conditions on an axis": 73,
     "private names of others": 11,

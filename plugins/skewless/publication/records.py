@@ -188,7 +188,14 @@ def parsed_manifest(content: bytes, where: str) -> VersionManifest | None:
 
 
 def shown_since(job: Job) -> dt.datetime | None:
-    """When the version was made that readers of a day's folder see; None if there is none."""
-    folder = Path(published_path(job))
-    shown = manifest_of(folder) is not None
-    return dt.datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, dt.UTC) if shown else None
+    """When the version was made that readers of a day see; None if there is none, an ``OSError`` if it is not known."""
+    folder = published_path(job)
+    try:
+        if is_object(folder):
+            fs, path = open_location(f"{folder}/{MANIFEST}")
+            when: dt.datetime = fs.modified(path)
+        else:
+            when = dt.datetime.fromtimestamp(Path(folder, MANIFEST).stat().st_mtime, dt.UTC)
+    except FileNotFoundError:
+        return None
+    return when if manifest_of(folder) is not None else None

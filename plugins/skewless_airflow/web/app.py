@@ -23,8 +23,8 @@ from skewless_airflow.web import pages
 from skewless_airflow.web.rendering import STATIC, page
 from skewless_airflow.web.runs import airflow_run, airflow_runs, airflow_tasks, open_run
 from skewless_airflow.web.security import LOGIN, READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, harden
-from skewless_airflow.web.views.history import ComparedNight, RunLine, read_comparisons, read_history
 from skewless_airflow.web.views.jobs import JobLine, readable_jobs
+from skewless_airflow.web.views.past_runs import ComparedNight, RunLine, read_comparisons, read_history
 from skewless_airflow.web.views.run import RunView, WhatIfView, read_run, read_what_if
 
 log = structlog.get_logger(__name__)

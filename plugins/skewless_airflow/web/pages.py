@@ -22,9 +22,9 @@ from skewless_airflow.web.runs import (
     owners_of,
 )
 from skewless_airflow.web.security import READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId
-from skewless_airflow.web.views.history import latest_runs, read_comparisons, read_history, readers_by, verdicts
 from skewless_airflow.web.views.job_view import read_job, read_window
 from skewless_airflow.web.views.jobs import by_need, counts_of, readable_jobs, verdict_of
+from skewless_airflow.web.views.past_runs import latest_runs, read_comparisons, read_history, readers_by, verdicts
 from skewless_airflow.web.views.quality_view import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run, read_state, read_what_if
 from skewless_airflow.web.views.stage_view import MOST_TASKS, decided_stages, read_decision, read_stage

@@ -30,7 +30,7 @@ from skewless_airflow.web.runs import (
     timings,
 )
 from skewless_airflow.web.security import readable
-from skewless_airflow.web.views.history import PastRun, RunLine, latest_runs, read_lines, readers_of
+from skewless_airflow.web.views.past_runs import PastRun, RunLine, latest_runs, read_lines, readers_of
 from skewless_airflow.web.views.run import read_run
 
 #: How many runs of a job are compared, and of how many more, and days, it is looked at how they stand.
