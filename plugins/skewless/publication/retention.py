@@ -85,7 +85,7 @@ def found_run(location: str) -> FoundRun | None:
         part = Part(dt.date.fromisoformat(job["date"]), job["hour"])
         turn, output_path = int(job["turn"]), str(job["output_path"])
         output = job["spec"]["output"]
-        of_table = output["format"] in TABLES or bool(output["table"])
+        of_table = output["format"] in TABLES or bool(output.get("table"))  # which earlier releases had not
         grace_hours = 0.0 if of_table else float(output["grace_hours"])
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
