@@ -11,21 +11,17 @@ import re
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
 from typing import Any
 
-from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.publication.folder_output import in_a_sentence, standing_by
-from skewless.publication.publish import Commit, Standing, Turns, copied, overtaken_by, require_mine, unpublished
+from skewless.publication.publish import Commit, Target, Turns, copied
 from skewless.publication.records import (
     MANIFEST,
     QUARANTINE,
     Overtaken,
     PublishedFile,
     VersionManifest,
-    identity_of,
     manifest_of,
     parsed_manifest,
     published_path,
@@ -49,34 +45,20 @@ def draw_turn(output_path: str, turns: Turns, above: int = 0) -> int:
     return turns.draw(above)
 
 
-def shown_turn(job: Job) -> int:
-    """The turn that the prefix of a job's day shows; 0 if none."""
-    lying = manifest_of(published_path(job))
-    return lying.turn if lying is not None else 0
-
-
-class BucketOutput:
+class BucketOutput(Target):
     """The prefix of a run's day; see ``publish.Target``. Replaced versions are not kept."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self.run, self.job, self.me = run, run.job(), identity_of(run)
-        self.path = published_path(self.job)
+        super().__init__(run)
+        self.where = published_path(self.job)
         self.day = self.job.part.folder(self.job.spec.output.partition).replace("/", "--")
-        self._fs, self._root = open_location(self.path)
+        self._fs, self._root = open_location(self.where)
         #: All attempts of a run have the same names: two of them write the same bytes.
         self._version = f"{self.job.turn}-{self.me.job[:12]}"
 
-    def plainly(self) -> AbstractContextManager[None]:
-        """Errors of the store in one sentence."""
-        return in_a_sentence(self.path)
-
-    def standing(self, turns: Turns) -> Standing:
-        """The standing of the day; if the store of turns was lost, the manifest knows it."""
-        return standing_by(manifest_of(self.path), turns, self.day)
-
     def stands(self) -> bool:
         """Whether the day shows the run's version, whole and alone, or a later one."""
-        lying = manifest_of(self.path)
+        lying = manifest_of(self.where)
         if lying is None:
             return False
         there = self._there()
@@ -91,17 +73,13 @@ class BucketOutput:
         Raises:
             SpecError: there are files of others, which readers would count beside ours.
         """
-        turn, lying, there = self.job.turn, manifest_of(self.path), self._there()
+        turn, lying, there = self.job.turn, manifest_of(self.where), self._there()
         self._require_ours(there)
         begun = time.monotonic()
         if lying is None or not self._is_mine(lying, there):
             files, uploads = self._begin()
-            yield "built"
-            standing = turns.claim(self.day, turn, str(self.me))
-            yield "claimed"
-            if standing.claimed > turn:
-                return overtaken_by(self, self.path, standing, turn, unpublished(standing))
-            require_mine(self, standing.claimant, self.me, turn)
+            if (standing := (yield from self.claim(turns))).claimed > turn:
+                return self.superseded(standing)
             begun = time.monotonic()
             with ThreadPoolExecutor(_AT_A_TIME) as pool:
                 list(pool.map(lambda upload: upload.complete(), uploads))
@@ -113,13 +91,13 @@ class BucketOutput:
             yield "exchanged"
         if self._clear(lying):
             milliseconds = 1000 * (time.monotonic() - begun)
-            log.info("%s: who lists it has seen files of two versions for %.0f ms", self.path, milliseconds)
+            log.info("%s: who lists it has seen files of two versions for %.0f ms", self.where, milliseconds)
         yield "cleared"
         return Commit()
 
     def settle(self) -> None:
         """Remove what killed attempts have left of this run and of earlier ones."""
-        if (lying := manifest_of(self.path)) is not None:
+        if (lying := manifest_of(self.where)) is not None:
             self._clear(lying)
 
     def _begin(self) -> tuple[tuple[PublishedFile, ...], list[Any]]:
@@ -164,7 +142,7 @@ class BucketOutput:
         strange = [name for name in seen if not _OURS.fullmatch(name)]
         if strange:
             raise SpecError(
-                f"field output.path, {self.path}", "a prefix with nothing in it but what is published here",
+                f"field output.path, {self.where}", "a prefix with nothing in it but what is published here",
                 f"{len(strange):,} other objects, such as {strange[0]}, which readers would count, too",
                 "remove them, or choose another path",
             )  # fmt: skip

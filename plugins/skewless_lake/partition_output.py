@@ -13,31 +13,13 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.job import Job
 from skewless.errors import DocumentError, RunDirectoryError, SpecError
-from skewless.publication.publish import (
-    Commit,
-    Standing,
-    Turns,
-    Validated,
-    copied,
-    overtaken_by,
-    require_mine,
-    unpublished,
-)
-from skewless.publication.records import (
-    MANIFEST,
-    QUARANTINE,
-    Identity,
-    VersionManifest,
-    identity_of,
-    manifest_of,
-    published_path,
-)
+from skewless.publication.publish import Commit, Shown, Target, Turns, Validated, copied
+from skewless.publication.records import MANIFEST, QUARANTINE, Identity, VersionManifest, manifest_of, published_path
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file
 from skewless.run.objects.location import as_written, open_location
@@ -48,14 +30,6 @@ from skewless_lake.formats import told_plainly
 from skewless_lake.staged_files import HOUR_COLUMN, OutputPart
 
 _TURN, _BY = "skewless.turn", "skewless.by"
-
-
-class Shown(NamedTuple):
-    """What a partition shows: where that is, in which turn it was published, and which run's result it is."""
-
-    location: str
-    turn: int
-    by: Identity
 
 
 class Versions:
@@ -138,54 +112,46 @@ def metastore(output: Output) -> tuple[Metastore, str]:
     return METASTORES[catalog](), table
 
 
-class PartitionOutput:
+class PartitionOutput(Target):
     """The partition of a run's part; see ``publish.Target``."""
 
     def __init__(self, run: RunDirectory, now: dt.datetime, turns: Turns) -> None:
-        self.run, self.now, self.job, self.me, self._turns = run, now, run.job(), identity_of(run), turns
+        super().__init__(run)
+        self.now, self._turns = now, turns
         self._versions = Versions(OutputPart.of(self.job))
         self.day = self.job.part.name
-        self.folder = self._versions.folder_of(self.me)
+        self.where = self._versions.folder_of(self.me)
 
     def plainly(self) -> AbstractContextManager[None]:
         """Errors of the store and the catalog in one sentence."""
         return told_plainly(published_path(self.job))
 
-    def standing(self, turns: Turns) -> Standing:
-        """The standing of the part; if the store of turns was lost, the partition knows it."""
-        shown, standing = self._versions.shown(), turns.look(self.day)
-        if shown is None or shown.turn <= standing.claimed:
-            return standing
-        return turns.finish(self.day, shown.turn, str(shown.by))
+    def shown(self) -> Shown | None:
+        """What the partition shows."""
+        return self._versions.shown()
 
     def stands(self) -> bool:
         """Whether the partition shows the run's version, with all of its files, or a later one."""
-        shown = self._versions.shown()
+        shown = self.shown()
         if shown is None or shown.turn > self.job.turn:
             return shown is not None
-        manifest = manifest_of(self.folder) if shown.by.job == self.me.job else None
+        manifest = manifest_of(self.where) if shown.by.job == self.me.job else None
         return manifest is not None and {file.name: file.size_bytes for file in manifest.files} == self._there()
 
     def _there(self) -> dict[str, int]:
-        fs, root = open_location(self.folder)
+        fs, root = open_location(self.where)
         found = {path[len(root) + 1 :]: int(one["size"]) for path, one in fs.find(root, detail=True).items()}
         return {name: size for name, size in found.items() if name.startswith(QUARANTINE) or name[0] not in "._"}
 
     def replace(self, turns: Turns) -> Generator[str, None, Commit]:
         """Write the version's folder, claim the turn, and let the partition be there."""
         columns = self._build()
-        yield "built"
-        standing, turn = turns.claim(self.day, self.job.turn, str(self.me)), self.job.turn
-        yield "claimed"
-        if standing.claimed > turn:
-            return overtaken_by(self, self.folder, standing, turn, unpublished(standing))
-        require_mine(self, standing.claimant, self.me, turn)
-        self._versions.show(self.me, turn, columns)
-        yield "exchanged"
-        standing = turns.look(self.day)
-        if standing.claimed > turn:
-            return overtaken_by(self, self.folder, standing, turn, unpublished(standing))
-        return Commit()
+        standing, turn = (yield from self.claim(turns)), self.job.turn
+        if standing.claimed == turn:
+            self._versions.show(self.me, turn, columns)
+            yield "exchanged"
+            standing = turns.look(self.day)
+        return Commit() if standing.claimed == turn else self.superseded(standing)
 
     def settle(self) -> None:
         """Let the partition show the last version, and remove versions past their grace."""
@@ -197,7 +163,7 @@ class PartitionOutput:
         validated, name = Validated.of(self.run), self.me.job[:16]
         if not validated.kept:
             raise RunDirectoryError.saying(str(self.run), "its result has no files", "begin a new run")
-        fs, root = open_location(self.folder)
+        fs, root = open_location(self.where)
         if isinstance(fs, LocalFileSystem):
             make_folder(Path(root, QUARANTINE) if validated.held else Path(root))
         files = tuple(copied(self.run, name, lambda name: fs.open(f"{root}/{name}", "wb")))

@@ -17,8 +17,8 @@ from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, Spe
 from skewless.history import NightsStore, finality_of, tells_finality, with_run
 from skewless.publication import folder_output
 from skewless.publication.places import beside_folder, beside_output, beside_table
-from skewless.publication.publish import Commit, Standing, Target, Turns, Validated, publish, publishing
-from skewless.publication.records import Identity, Overtaken, Publication, identity_of, record_of, shown_since
+from skewless.publication.publish import Commit, Target, Turns, Validated, publish, publishing
+from skewless.publication.records import Identity, Overtaken, Publication, record_of, shown_since
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import savings_of
 from skewless.run.directory import FINALITY, RESULT_STEP, SAVINGS, RunDirectory, replay_document
@@ -112,20 +112,19 @@ def publishing_run(run: RunDirectory, now: dt.datetime) -> Generator[str, None, 
     return publishing(run, way_of(job.spec.output, job.output_path).target(run, now, turns), turns)
 
 
-class TableOutput:
+class TableOutput(Target):
     """A part of a table as the target of a publication, see ``skewless.publication.publish.Target``."""
 
     def __init__(self, run: RunDirectory, now: dt.datetime) -> None:
-        self.run, self.now, self.job, self.me = run, now, run.job(), identity_of(run)
-        self.day = self.job.part.name
+        super().__init__(run)
+        self.now, self.day, self.where = now, self.job.part.name, self.job.output_path
 
     def plainly(self) -> AbstractContextManager[None]:
         """Errors of the table's library in one sentence."""
-        return told_plainly(self.job.output_path)
+        return told_plainly(self.where)
 
-    def standing(self, turns: Turns) -> Standing:
-        """The standing of the part; what the table's own history says is looked up with each commit."""
-        return turns.look(self.day)
+    def shown(self) -> None:
+        """What the table's own history says is looked up with each commit."""
 
     def stands(self) -> bool:
         """A commit that was made stays in the table's history."""
@@ -382,7 +381,7 @@ _FOLDER = Way(
     lambda run, now, _: folder_output.FolderOutput(run, now),
 )  # fmt: skip
 _BUCKET = Way(
-    lambda _, path, turns, above: bucket_output.draw_turn(path, turns, above), bucket_output.shown_turn,
+    lambda _, path, turns, above: bucket_output.draw_turn(path, turns, above), folder_output.shown_turn,
     lambda run, *_: bucket_output.BucketOutput(run),
 )  # fmt: skip
 _PARTITION = Way(partition_output.draw_turn, partition_output.shown_turn, partition_output.PartitionOutput)

@@ -7,8 +7,7 @@ its draft moves nothing.
 
 import datetime as dt
 import secrets
-from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator
 from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
@@ -26,40 +25,18 @@ from skewless.publication.places import (
     remove,
     require_exchange,
 )
-from skewless.publication.publish import (
-    Commit,
-    Standing,
-    Turns,
-    Validated,
-    copied,
-    overtaken_by,
-    require_mine,
-    unpublished,
+from skewless.publication.publish import Commit, Target, Turns, Validated, copied
+from skewless.publication.records import (
+    MANIFEST,
+    QUARANTINE,
+    PublishedFile,
+    VersionManifest,
+    manifest_of,
+    published_path,
 )
-from skewless.publication.records import MANIFEST, QUARANTINE, PublishedFile, VersionManifest, identity_of, manifest_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file, sync_folder
 from skewless.run.storage import content_checksum
-
-
-@contextmanager
-def in_a_sentence(path: str) -> Iterator[None]:
-    """Errors of the file system or store of a day in one sentence."""
-    try:
-        yield
-    except OSError as err:
-        reason = err.strerror or type(err).__name__
-        raise RunDirectoryError.saying(
-            path, f"the day cannot be published ({reason})", "mend that, and publish again"
-        ) from None
-
-
-def standing_by(lying: VersionManifest | None, turns: Turns, day: str) -> Standing:
-    """The standing of a day that shows a version: one whose turn the store of turns does not know is finished in it."""
-    standing = turns.look(day)
-    if lying is None or lying.turn <= standing.claimed:
-        return standing
-    return turns.finish(day, lying.turn, str(lying.by))
 
 
 def draw_turn(output_path: str, turns: Turns, above: int = 0) -> int:
@@ -81,33 +58,26 @@ def draw_turn(output_path: str, turns: Turns, above: int = 0) -> int:
 
 
 def shown_turn(job: Job) -> int:
-    """The turn in the published folder of a job's day; 0 if none.
+    """The turn in the published folder, or prefix of a bucket, of a job's day; 0 if none.
 
     A run that is about to begin with no later one lists its input again, in a turn above it: the store of turns was
     lost, or a later run was faster.
     """
-    lying = manifest_of(place_of(job).target)
+    lying = manifest_of(published_path(job))
     return lying.turn if lying is not None else 0
 
 
-class FolderOutput:
+class FolderOutput(Target):
     """The folder of a run's day; see ``publish.Target``. Old versions are kept for ``output.grace_hours``."""
 
     def __init__(self, run: RunDirectory, now: dt.datetime) -> None:
-        self.run, self.now, self.job = run, now, run.job()
-        self.place, self.me, self.day = place_of(self.job), identity_of(run), place_of(self.job).day
-
-    def plainly(self) -> AbstractContextManager[None]:
-        """Errors of the file system in one sentence."""
-        return in_a_sentence(str(self.place.target))
-
-    def standing(self, turns: Turns) -> Standing:
-        """The standing of the day; if the store of turns was lost, the published folder knows it."""
-        return standing_by(manifest_of(self.place.target), turns, self.day)
+        super().__init__(run)
+        self.now, self.place = now, place_of(self.job)
+        self.day, self.where = self.place.day, str(self.place.target)
 
     def stands(self) -> bool:
         """Whether the day shows the run's version, as it was published, or a later one."""
-        lying = manifest_of(self.place.target)
+        lying = manifest_of(self.where)
         return lying is not None and (lying.turn > self.job.turn or self._is_mine(lying))
 
     def _is_mine(self, lying: VersionManifest) -> bool:
@@ -115,7 +85,7 @@ class FolderOutput:
 
     def replace(self, turns: Turns) -> Generator[str, None, Commit]:
         """Build a draft, claim the turn and exchange the folders, on the disk."""
-        place, turn, lying = self.place, self.job.turn, manifest_of(self.place.target)
+        place, turn, lying = self.place, self.job.turn, manifest_of(self.where)
         if lying is None or not self._is_mine(lying):
             draft: Path | None = None
             try:
@@ -123,21 +93,18 @@ class FolderOutput:
                 make_folder(place.drafts)
                 make_folder(place.target.parent)
                 draft = self._build()
-                yield "built"
                 # After the draft was made: whoever claims a later turn from now on finds it, and moves it away.
-                standing = turns.claim(self.day, turn, str(self.me))
-                yield "claimed"
+                standing = yield from self.claim(turns)
                 if standing.claimed > turn:
                     remove(draft)
-                    return self._overtaken(standing, unpublished(standing))
-                require_mine(self, standing.claimant, self.me, turn)
+                    return self.superseded(standing)
                 clear_drafts(place, turn, self.now, but=draft)
                 yield "cleared"
                 exchange(draft, place.target)
             except FileNotFoundError:
                 if draft is not None and draft.exists():
                     raise
-                return self._overtaken(turns.look(self.day), "another attempt or run, which moved the draft away")
+                return self.superseded(turns.look(self.day), "another attempt or run, which moved the draft away")
             yield "exchanged"
             sync_folder(place.drafts)
             keep(place, draft, self.now)
@@ -145,9 +112,6 @@ class FolderOutput:
         sync_folder(place.target.parent)
         yield "made durable"
         return Commit()
-
-    def _overtaken(self, standing: Standing, winner: str) -> Commit:
-        return overtaken_by(self, str(self.place.target), standing, self.job.turn, winner)
 
     def settle(self) -> None:
         """Move away drafts that attempts have left which were killed, and remove versions past their grace."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -17,7 +18,9 @@ from skewless.publication.records import (
     Overtaken,
     Publication,
     PublishedFile,
+    VersionManifest,
     identity_of,
+    manifest_of,
     published_path,
     record_of,
 )
@@ -72,22 +75,60 @@ class Commit(NamedTuple):
     over: Overtaken | None = None
 
 
-class Target(Protocol):
-    """What one publication of a run replaces: the folder of a day, or a part of a table."""
+@contextmanager
+def in_a_sentence(path: str) -> Iterator[None]:
+    """Errors of the file system or store of a day in one sentence."""
+    try:
+        yield
+    except OSError as err:
+        reason = err.strerror or type(err).__name__
+        raise RunDirectoryError.saying(
+            path, f"the day cannot be published ({reason})", "mend that, and publish again"
+        ) from None
 
-    @property
-    def day(self) -> str:
-        """Its name in the store of turns."""
+
+class Shown(NamedTuple):
+    """What readers of a day have: where that is, in which turn it was published, and which run's result it is."""
+
+    location: str
+    turn: int
+    by: Identity
+
+
+class Target(ABC):
+    """What one publication of a run replaces: the folder of a day, or a part of a table.
+
+    Attributes:
+        day: its name in the store of turns.
+        where: its name in messages.
+    """
+
+    day: str
+    where: str
+
+    def __init__(self, run: RunDirectory) -> None:
+        self.run, self.job, self.me = run, run.job(), identity_of(run)
 
     def plainly(self) -> AbstractContextManager[None]:
-        """Errors of its file system or its library as one sentence of ours."""
+        """Errors of its file system, store or library in one sentence."""
+        return in_a_sentence(self.where)
+
+    def shown(self) -> Shown | VersionManifest | None:
+        """What its readers have, as it says itself; None also where its history is looked up with each commit."""
+        return manifest_of(self.where)
 
     def standing(self, turns: Turns) -> Standing:
-        """The standing of its day, also if the store of turns was lost."""
+        """The standing of its day: of a turn that the store of turns does not know, as it was lost, what it shows."""
+        shown, standing = self.shown(), turns.look(self.day)
+        if shown is None or shown.turn <= standing.claimed:
+            return standing
+        return turns.finish(self.day, shown.turn, str(shown.by))
 
+    @abstractmethod
     def stands(self) -> bool:
         """Whether what the run has recorded as published, or what came after it, needs no repair."""
 
+    @abstractmethod
     def replace(self, turns: Turns) -> Generator[str, None, Commit]:
         """Stage the committed result, and exchange or commit it, unless that was done; yields each step that is done.
 
@@ -95,8 +136,43 @@ class Target(Protocol):
             LostRaceError: another attempt or a later run is publishing, and is not done.
         """
 
+    @abstractmethod
     def settle(self) -> None:
         """Remove what this run's attempts have left, and versions past their grace."""
+
+    def claim(self, turns: Turns) -> Generator[str, None, Standing]:
+        """Claim the run's turn once its version is built; the standing after that."""
+        yield "built"
+        standing = turns.claim(self.day, self.job.turn, str(self.me))
+        yield "claimed"
+        if standing.claimed == self.job.turn:
+            self.require_mine(standing.claimant)
+        return standing
+
+    def overtaken(self, standing: Standing) -> Overtaken | None:
+        """By whom the run's turn was overtaken, if a later one is finished."""
+        if standing.finished <= self.job.turn:
+            return None
+        return Overtaken(by=Identity.parse(standing.finisher, f"turns of {self.day}"), turn=standing.finished)
+
+    def superseded(self, standing: Standing, winner: str = "") -> Commit:
+        """By whom the run is superseded; a ``LostRaceError`` if whoever has claimed the day has not published yet."""
+        if (over := self.overtaken(standing)) is not None:
+            return Commit(over=over)
+        later = f"turn {standing.claimed} of {standing.claimant.partition(' ')[2]}, which has not published yet"
+        raise LostRaceError(
+            self.where, f"turn {self.job.turn} to be the last one claimed", winner or later,
+            "try again, to find what that has published; if it was given up, clear its publish task or begin a new run",
+        )  # fmt: skip
+
+    def require_mine(self, who: str) -> None:
+        """Refuse a turn that two runs have drawn: the store of turns was lost in between."""
+        owner = Identity.parse(who, f"turns of {self.day}")
+        if owner.job != self.me.job:
+            raise RunDirectoryError.saying(
+                f"turn {self.job.turn} of {self.day}", f"it belongs to {owner.run}, not to this run",
+                "the store of turns was lost or put back in between; begin a new run",
+            )  # fmt: skip
 
 
 def publishing(run: RunDirectory, target: Target, turns: Turns) -> Generator[str, None, Publication]:
@@ -113,20 +189,20 @@ def publishing(run: RunDirectory, target: Target, turns: Turns) -> Generator[str
         RunDirectoryError: a step before this has not committed, or what it wrote is gone or damaged.
         LostRaceError: another attempt or a later run is publishing, and is not done.
     """
-    job, validated, me = run.job(), Validated.of(run), identity_of(run)
+    validated = Validated.of(run)
     require_passed(run, validated.report)
     with target.plainly():
         record = record_of(run)
         if record is None or (record.superseded is None and not target.stands()):
-            commit = Commit(over=overtaken(target, target.standing(turns), job.turn))
+            commit = Commit(over=target.overtaken(target.standing(turns)))
             if commit.over is None:
                 commit = yield from target.replace(turns)
             if commit.over is None:
-                standing = turns.finish(target.day, job.turn, str(me))
+                standing = turns.finish(target.day, target.job.turn, str(target.me))
                 yield "finished"
-                commit = commit._replace(over=overtaken(target, standing, job.turn))
+                commit = commit._replace(over=target.overtaken(standing))
                 if commit.over is None:
-                    require_mine(target, standing.finisher, me, job.turn)
+                    target.require_mine(standing.finisher)
             # The first record counts: its attempt may have been overtaken before it wrote it.
             run.write_once(PUBLISHED, _record(run, validated, commit))
             yield "recorded"
@@ -143,38 +219,6 @@ def publish(steps: Generator[str, None, Publication]) -> Publication:
         except StopIteration as done:
             record: Publication = done.value
             return record
-
-
-def overtaken(target: Target, standing: Standing, turn: int) -> Overtaken | None:
-    """By whom a turn was overtaken, if a later one is finished."""
-    if standing.finished <= turn:
-        return None
-    return Overtaken(by=Identity.parse(standing.finisher, f"turns of {target.day}"), turn=standing.finished)
-
-
-def overtaken_by(target: Target, where: str, standing: Standing, turn: int, winner: str) -> Commit:
-    """By whom a turn is superseded; a ``LostRaceError`` if whoever has claimed the day has not published yet."""
-    if (over := overtaken(target, standing, turn)) is not None:
-        return Commit(over=over)
-    raise LostRaceError(
-        where, f"turn {turn} to be the last one claimed", winner,
-        "try again, to find what that has published; if it was given up, clear its publish task or begin a new run",
-    )  # fmt: skip
-
-
-def unpublished(standing: Standing) -> str:
-    """Who has claimed a later turn, in words."""
-    return f"turn {standing.claimed} of {standing.claimant.partition(' ')[2]}, which has not published yet"
-
-
-def require_mine(target: Target, who: str, me: Identity, turn: int) -> None:
-    """Refuse a turn that two runs have drawn: the store of turns was lost in between."""
-    owner = Identity.parse(who, f"turns of {target.day}")
-    if owner.job != me.job:
-        raise RunDirectoryError.saying(
-            f"turn {turn} of {target.day}", f"it belongs to {owner.run}, not to this run",
-            "the store of turns was lost or put back in between; begin a new run",
-        )  # fmt: skip
 
 
 def require_passed(run: RunDirectory, report: QualityReport, readers: str = "") -> None:
