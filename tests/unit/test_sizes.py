@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_498,
+    "lines of the product": 45_620,
     "lines of tests": 43_244,
     "words of pages": 49_712,
     "fields of a spec": 86,
