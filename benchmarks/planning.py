@@ -34,7 +34,7 @@ TASKS, HEAD_KEYS, KEYS, ROWS, EXPONENT = 10_000, 100_000, 1_000_000, 10_000_000,
 #: Rings of the default size for so many tasks, 2**20 slots, and of a coarser one, whose reports are shorter.
 RINGS: dict[str, int | None] = {"default ring": None, "2**18 slots": 18}
 #: What one call of the planner may take, in seconds of a processor.
-AIM_SECONDS = 1.0
+AIM_SECONDS = 0.3
 #: What the page tells of the decisions on a ring, at most.
 _FIGURES = ("planner_seconds", "decision_seconds", "peak_mib")
 

@@ -176,14 +176,14 @@ def documents(tasks: int, algebra: Algebra, **routing: Any) -> Documents:
 
 
 @pytest.mark.long
-def test_a_call_for_many_keys_and_tasks_takes_seconds_not_minutes() -> None:
-    counts = synthetic.zipf_rows(20_000, 1.0, 2_000_000)
-    job = synthetic.job([2_000_000, 90_000_000], reducers=2000, tokens=16)
+def test_a_call_for_10_000_tasks_and_100_000_keys_takes_a_part_of_a_second() -> None:
+    counts = synthetic.zipf_rows(100_000, 1.0, 10_000_000)
+    job = synthetic.job([10_000_000, 450_000_000], reducers=10_000, tokens=16)
     plan = first_plan(job)
     report = synthetic.report(plan, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
     began = time.process_time()
     decision = plan_next_stage(job, plan, report)
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 0.6  # 0.3 s on a machine that does nothing else
     assert decision.certificate is not None
     assert decision.certificate.gap is not None
     assert decision.certificate.gap < 0.02

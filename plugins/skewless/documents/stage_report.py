@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import chain
 from typing import Annotated, Literal, Self, cast
 
 import numpy as np
@@ -76,6 +77,12 @@ class Histogram(Columnar):
     head_seconds: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     tail_seconds: float | None = Field(default=None, ge=0)
     keys: Count | None = None
+
+    @cached_property
+    def head_counts(self) -> npt.NDArray[np.int64]:
+        """Seen rows and backlog rows of each head key, in the order of ``head``, shape ``(keys, 2)``."""
+        flat = chain.from_iterable(self.head.values())
+        return np.fromiter(flat, dtype=np.int64, count=2 * len(self.head)).reshape(-1, 2)
 
     def on_ring(self, slots: int) -> Histogram:
         """The same counts by the slots of a ring of another size, a power of two; keys that are named stay as they are.

@@ -5,7 +5,6 @@ A pure function of the documents of a run; the Spark job enacts the decision.
 
 import math
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -157,7 +156,7 @@ def _all_counts(report: StageReport) -> int:
     further = (histogram.seen_rows, histogram.seen_null_rows, histogram.backlog_null_rows, report.given_rows or 0)
     return (
         sum(whole) + sum(further) + exact_sum(histogram.seen_tail) + exact_sum(histogram.backlog_tail)
-        + sum(chain.from_iterable(histogram.head.values()))
+        + exact_sum(histogram.head_counts)
         + sum(exact_sum(numbers(report.tasks, name)) for name in _TASK_COUNTS)
     )  # fmt: skip
 

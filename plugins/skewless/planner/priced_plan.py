@@ -110,9 +110,13 @@ def expected_largest(expected: Rows, error: Rows) -> float:
     """The mean of the largest of independent normal loads: what its distribution leaves below the highest it can be."""
     low, high = float(expected.max() - 8.0 * error.max()), float((expected + 8.0 * error).max())
     near = expected + 8.0 * error > low
+    expected, error, below = expected[near], error[near], np.zeros(64)
     levels = low + (high - low) * (np.arange(64) + 0.5) / 64
-    below = [np.interp((level - expected[near]) / error[near], _ABOVE, _NORMAL).prod() for level in levels]
-    return high - (high - low) * float(np.mean(below))
+    for number in reversed(range(64)):  # none is below a level under one that none is below
+        below[number] = np.interp((levels[number] - expected) / error, _ABOVE, _NORMAL).prod()
+        if not below[number]:
+            break
+    return high - (high - low) * float(below.mean())
 
 
 def _cost_as_seen(budget: float, cases: Sequence[Rows], whole: float) -> float:

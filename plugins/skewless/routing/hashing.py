@@ -91,7 +91,7 @@ def origin_hash(origin: int) -> int:
     return mmh3.hash(struct.pack("<q", origin), KEY_SEED, signed=False)
 
 
-#: Texts of more bytes are hashed one by one: a step for each of their words would be a step for few of them.
+#: Texts of more bytes are hashed one by one: a step for each of their lengths would be a step for few of them.
 _LONG_TEXT_BYTES = 256
 
 
@@ -101,29 +101,19 @@ def key_hashes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], seed: i
     ``data`` has the bytes of all texts, one after the other; ``ends`` where each begins, and where the last one ends.
     """
     lengths = np.diff(ends)
-    words = -(-lengths // 4)
     hashes = np.empty(len(lengths), dtype=np.uint32)
-    short = np.flatnonzero(lengths <= _LONG_TEXT_BYTES)
-    for size in np.unique(words[short]).tolist():
-        some = short[words[short] == size]
+    for length in np.flatnonzero(np.bincount(lengths[lengths <= _LONG_TEXT_BYTES])).tolist():
+        some = np.flatnonzero(lengths == length)
+        texts = np.zeros((len(some), -(-length // 4) * 4), dtype=np.uint8)
+        texts[:, :length] = data[ends[some, None] + np.arange(length)]
         state = np.full(len(some), seed, dtype=np.uint32)
-        for word in range(size):
-            state = mixed(state, _word(data, ends[some], lengths[some], 4 * word))
-        hashes[some] = finished(state, 4 * size)
+        for word in texts.view("<u4").T:
+            state = mixed(state, word)
+        hashes[some] = finished(state, texts.shape[1])
     for one in np.flatnonzero(lengths > _LONG_TEXT_BYTES).tolist():
         text = data[ends[one] : ends[one + 1]].tobytes()
         hashes[one] = mmh3.hash(text + b"\0" * (-len(text) % 4), seed, signed=False)
     return hashes
-
-
-def _word(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], place: int
-) -> Words:
-    word = np.zeros(len(starts), dtype=np.uint32)
-    for byte in range(4):
-        within = place + byte < lengths
-        word[within] |= data[starts[within] + place + byte].astype(np.uint32) << np.uint32(8 * byte)
-    return word
 
 
 #: Bits of an origin that hold the row's offset within its source partition.

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
@@ -188,11 +187,10 @@ class ExpectedRows:
     @cached_property
     def _all_keys(self) -> tuple[list[str], Rows, Rows]:
         """The reported head keys in the order of their texts, with rows seen (weighted) and rows left over."""
-        head = self._remembered.head
-        texts = sorted(head)
-        counts = chain.from_iterable([head[key] for key in texts])
-        table = np.fromiter(counts, dtype=np.float64, count=2 * len(texts)).reshape(-1, 2)
-        return texts, table[:, 0], table[:, 1]
+        given = list(self._remembered.head)
+        order = sorted(range(len(given)), key=given.__getitem__)
+        table = self._remembered.head_counts[order].astype(np.float64)
+        return list(map(given.__getitem__, order)), table[:, 0], table[:, 1]
 
     @cached_property
     def _discount(self) -> float:
@@ -243,12 +241,14 @@ class ExpectedRows:
         this order.
         """
         texts = self._all_keys[0]
-        return tuple([texts[number] for number in self._order.tolist()])
+        return tuple(map(texts.__getitem__, self._order.tolist()))
 
     @property
     def by_text(self) -> Indices:
         """The numbers of ``keys`` in the order of their texts."""
-        return np.argsort(self._order)
+        numbers = np.full(len(self._all_keys[0]), -1)
+        numbers[self._order] = np.arange(len(self._order))
+        return numbers[numbers >= 0]
 
     @cached_property
     def head_backlog(self) -> Rows:

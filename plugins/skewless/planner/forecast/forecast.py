@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +108,10 @@ class Forecast(ExpectedRows):
         """Where each head key of this forecast goes under the plan of the reported stage."""
         return Placement.under(self.plan.head, self.keys, self.on_ring(self.plan))
 
+    @cached_property
+    def _overlap(self) -> Callable[[Placement], tuple[Indices, Indices, Rows]]:
+        return lru_cache(maxsize=1)(self.placement_now.overlap)
+
     def on_ring(self, plan: RoutingPlan) -> Indices:
         """The task index that ring and buckets give each head key, shape ``(len(keys),)``."""
         ring, bucket = self._hashes
@@ -118,14 +123,15 @@ class Forecast(ExpectedRows):
 
     def tail_rows(self, plan: RoutingPlan) -> Rows:
         """Load of tail and null rows of each task under a plan's ring, shape ``(tasks,)``."""
-        return self._tail_rows_now if plan is self.plan else self._tail_rows(plan)
+        for known, rows in self._tails:
+            if known.ring is plan.ring and known.factors == plan.factors:
+                return rows
+        self._tails.append((plan, self._tail(plan, *self._tail_loads, self.null_backlog + self.null_wave)))
+        return self._tails[-1][1]
 
     @cached_property
-    def _tail_rows_now(self) -> Rows:
-        return self._tail_rows(self.plan)
-
-    def _tail_rows(self, plan: RoutingPlan) -> Rows:
-        return self._tail(plan, *self._tail_loads, self.null_backlog + self.null_wave)
+    def _tails(self) -> list[tuple[RoutingPlan, Rows]]:
+        return []
 
     @cached_property
     def _tail_loads(self) -> tuple[Rows, Rows]:
@@ -163,7 +169,7 @@ class Forecast(ExpectedRows):
     def loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task under a plan with the head keys placed so, shape ``(tasks,)``."""
         if self._same_draws(plan):
-            before, after, part = self.placement_now.overlap(placement)
+            before, after, part = self._overlap(placement)
             rows = self.piece_loads[before] * part
             come = sums(placement.task[after], rows, plan.task_count)
             if plan.ring is not self.plan.ring:
@@ -246,7 +252,7 @@ class Forecast(ExpectedRows):
         """
         before = self.placement_now
         if self._same_draws(plan):
-            piece, other, part = before.overlap(placement)
+            piece, other, part = self._overlap(placement)
             moves = before.task[piece] != placement.task[other]
             moved = float((self.piece_backlog[piece] * part)[moves].sum())
             return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
@@ -269,7 +275,7 @@ class Forecast(ExpectedRows):
         ``sqrt(2 ln W)`` standard deviations.
         """
         if self._same_draws(plan):
-            before, after, part = self.placement_now.overlap(placement)
+            before, after, part = self._overlap(placement)
             variance = self.piece_backlog[before] * part * (1.0 - part)
             task = placement.task[after]
         else:
@@ -305,7 +311,8 @@ class Forecast(ExpectedRows):
             factors=self.plan.factors if factors is None else factors,
             share_salt=self.plan.share_salt,
         )
-        plan.take_tasks(self.plan)
+        for known in (self.plan, *(known for known, _ in self._tails)):
+            plan.take_tasks(known)
         return plan
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from typing import NamedTuple, cast
+from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,9 +59,14 @@ class Placement:
         if not head:
             return cls.pinned(on_ring)
         shares = list(map(head.get, keys))
-        if None in shares:
-            shares = [one or ((task, WHOLE_WEIGHT),) for one, task in zip(shares, on_ring.tolist(), strict=True)]
-        return cls.of_shares(cast("list[Weights]", shares))
+        named = np.fromiter(map(bool, shares), dtype=bool, count=len(shares))
+        placed = cls.of_shares([one for one in shares if one])
+        pieces = np.ones(len(keys), dtype=np.int64)
+        pieces[named] = placed.pieces
+        key = np.repeat(np.arange(len(keys)), pieces)
+        task, weight = on_ring[key], np.full(len(key), WHOLE_WEIGHT)
+        task[named[key]], weight[named[key]] = placed.task, placed.weight
+        return cls(len(keys), key, task, weight)
 
     @classmethod
     def of_rows(cls, keys: int, key: Indices, task: Indices, rows: Rows) -> Placement:
@@ -123,7 +128,7 @@ class Placement:
     @cached_property
     def states(self) -> int:
         """Distinct pairs of key and task: partial states of one stage."""
-        return len(self.pairs(1 + int(self.task.max(initial=0)))[0])
+        return len(distinct(self.key * (1 + int(self.task.max(initial=0))) + self.task))
 
     def overlap(self, other: Placement) -> tuple[Indices, Indices, Rows]:
         """Where pieces here and of another placement meet, if a row's draw stays the same.
@@ -140,18 +145,19 @@ class Placement:
     def pairs_beyond(self, other: Placement) -> int:
         """How many pairs of key and task are here and not in ``other``: each is a partial state more."""
         tasks = 1 + int(max(self.task.max(initial=0), other.task.max(initial=0)))
-        return len(np.setdiff1d(distinct(self.key * tasks + self.task), other.key * tasks + other.task))
+        mine, theirs = (distinct(one.key * tasks + one.task) for one in (self, other))
+        return len(distinct(np.concatenate([mine, theirs]))) - len(theirs)
 
     def as_head(self, keys: Sequence[str], order: Indices | None = None) -> dict[str, Weights]:
         """The ``head`` of a plan, by key text, in text order; the keys' numbers in that order may be known."""
         whole = [((task, WHOLE_WEIGHT),) for task in range(int(self.task.max(initial=-1)) + 1)]
-        starts = np.cumsum(self.pieces) - self.pieces
-        first = [whole[task] for task in self.first_tasks.tolist()]
-        for number in self.split.tolist():
-            mine = slice(int(starts[number]), int(starts[number] + self.pieces[number]))
-            first[number] = tuple(zip(self.task[mine].tolist(), self.weight[mine].tolist(), strict=True))
+        weights: list[Weights] = list(map(whole.__getitem__, self.first_tasks.tolist()))
+        split, of_split = self.split, self.pieces[self.key] > 1
+        pieces = zip(self.task[of_split].tolist(), self.weight[of_split].tolist(), strict=True)
+        for number, count in zip(split.tolist(), self.pieces[split].tolist(), strict=True):
+            weights[number] = tuple(islice(pieces, count))
         by_text = sorted(range(len(keys)), key=keys.__getitem__) if order is None else order.tolist()
-        return {keys[number]: first[number] for number in by_text}
+        return dict(zip(map(keys.__getitem__, by_text), map(weights.__getitem__, by_text), strict=True))
 
 
 def distinct(values: Indices) -> Indices:

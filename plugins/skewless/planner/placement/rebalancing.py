@@ -4,10 +4,8 @@ Rows draw the numbers that they drew before. So what is left of a split key stay
 got through with it; and a task that has too much gives away the end of a segment of its share.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import reduce
+from collections.abc import Iterable
 from itertools import islice
-from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -87,9 +85,8 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
     goals = zip(wanted.task[left].tolist(), wanted.rows[left].tolist(), strict=True)
     sizes = zip((ends - starts)[cut].tolist(), (last - first)[cut].tolist(), strict=True)
     for at, (own, target) in enumerate(sizes):
-        rows = dict(islice(goals, target))
-        merged = _merged(_cut(list(islice(pieces, own)), rows))
-        if len(merged) > SEGMENTS_PER_TASK * len(rows):
+        merged = _merged(_cut(list(islice(pieces, own)), dict(islice(goals, target))))
+        if len(merged) > SEGMENTS_PER_TASK * target:
             # Cut up too often: lay each task's segments together once, whatever rows that moves.
             merged = _merged(sorted(merged))
         counts[at] = len(merged)
@@ -119,38 +116,36 @@ def _ranges(keys: Indices, count: int) -> tuple[Indices, Indices]:
     return np.append(0, ends[:-1]), ends
 
 
-def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iterator[tuple[int, int]]:
+def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Segments:
     """The segments of one key, so that each task comes to have about the rows it should have."""
-    lacks = dict(target)
-    kept = []
-    for task, _, rows in pieces:
+    lacks, kept, together = dict(target), list[float](), 0
+    for task, weight, rows in pieces:
         keeps = min(rows, lacks.get(task, 0.0))
         kept.append(keeps)
-        if task in lacks:
+        together |= weight
+        if keeps:
             lacks[task] -= keeps
-    takers = [[lack, task] for task, lack in lacks.items() if lack > 0]
-    unit = _unit([weight for _, weight, _ in pieces], len(target))
+    takers = [(task, lack) for task, lack in reversed(lacks.items()) if lack > 0]
+    unit = min(WHOLE_WEIGHT // cells_of(len(target)), together & -together)
+    segments: Segments = []
     for (task, weight, rows), keeps in zip(pieces, kept, strict=True):
         left, over, handed = weight, rows - keeps, 0.0
-        while takers and over > 0 and left > 0 and rows > 0:
-            taken = min(over, takers[0][0])
-            handed += weight * taken / rows
+        while over > 0 and left > 0 and takers:
+            taker, lack = takers.pop()
+            handed += weight * min(over, lack) / rows
             # What one cut is rounded off by is left to the next one, so that many small cuts add up.
             cut = min(left, round(handed / unit) * unit - (weight - left))
             if cut > 0:
-                yield int(takers[0][1]), cut
-            left, over = left - max(0, cut), over - taken
-            takers[0][0] -= taken
-            if takers[0][0] <= 1e-9 * rows:
-                takers.pop(0)
+                segments.append((taker, cut))
+                left -= cut
+            over, lack = over - min(over, lack), lack - min(over, lack)
+            if lack > 1e-9 * rows:
+                takers.append((taker, lack))
         if left > 0:
             # What rounding leaves of a segment stays, unless its task is to have none of the key.
-            yield (task if task in target else max(target, key=lambda task: (target[task], -task))), left
-
-
-def _unit(weights: list[int], tasks: int) -> int:
-    together = reduce(or_, weights)
-    return min(WHOLE_WEIGHT // cells_of(tasks), together & -together)
+            stays = task if task in target else max(target, key=lambda task: (target[task], -task))
+            segments.append((stays, left))
+    return segments
 
 
 def _merged(segments: Iterable[tuple[int, int]]) -> Segments:
@@ -163,7 +158,7 @@ def _merged(segments: Iterable[tuple[int, int]]) -> Segments:
     return merged
 
 
-#: A graph with more pairs of split keys and tasks than this is left as it is: the search is no array code.
+#: A graph with more pairs of split keys and tasks than this is left as it is: cycles go one after the other.
 MOST_PAIRS = 40_000
 #: Steps along pairs, about 70 ns each, so that a call stays below a second.
 MOST_STEPS = 12_000_000
@@ -211,17 +206,23 @@ class _Forest:
         self.size = [1] * nodes
         self.emptied: list[int] = []
         self.steps = 0
+        #: At which step a node was last passed on the way to its root.
+        self.passed = [0] * nodes
 
     def add(self, pair: int, one: int, other: int) -> None:
         mine, others = self._tree_of(one), self._tree_of(other)
-        if mine == others:
-            self._close(pair, one, other)
+        if mine != others:
+            if self.size[mine] > self.size[others]:
+                mine, others, one, other = others, mine, other, one
+            self.tree[mine] = others
+            self.size[others] += self.size[mine]
+            self._hang(one, other, pair)
             return
-        if self.size[mine] > self.size[others]:
-            mine, others, one, other = others, mine, other, one
-        self.tree[mine] = others
-        self.size[others] += self.size[mine]
-        self._hang(one, other, pair)
+        above, below = self._ways(one, other)
+        # Around the cycle pairs lose and gain rows by turns.
+        emptied = self._empty_one([pair, *above[1::2], *below[1::2]], above[::2] + below[::2])
+        if emptied != pair:
+            self._hang(*((one, other) if emptied in above else (other, one)), pair, emptied)
 
     def _tree_of(self, node: int) -> int:
         tree = self.tree
@@ -229,45 +230,26 @@ class _Forest:
             tree[node] = node = tree[tree[node]]
         return node
 
-    def _close(self, pair: int, one: int, other: int) -> None:
-        up, down = self._ways(one, other)
-        link = self.link
-        above, below = list(map(link.__getitem__, up)), list(map(link.__getitem__, down))
-        self.steps += len(above) + len(below)
-        # Around the cycle pairs lose and gain rows by turns.
-        emptied = self._empty_one([pair, *above[1::2], *below[1::2]], above[::2] + below[::2])
-        if emptied == pair:
-            return
-        if emptied in above:
-            self._cut(up[above.index(emptied)])
-            self._hang(one, other, pair)
-        else:
-            self._cut(down[below.index(emptied)])
-            self._hang(other, one, pair)
-
     def _ways(self, one: int, other: int) -> tuple[list[int], list[int]]:
-        """The nodes from each of two nodes of a tree up to, and without, the first that both ways have."""
-        parent, up, down = self.parent, [one], [other]
-        while (one := parent[one]) >= 0:
-            up.append(one)
-        while (other := parent[other]) >= 0:
-            down.append(other)
-        self.steps += len(up) + len(down)
-        while up and down and up[-1] == down[-1]:
-            up.pop()
-            down.pop()
-        return up, down
-
-    def _cut(self, node: int) -> None:
-        self.parent[node] = self.link[node] = -1
-
-    def _hang(self, one: int, other: int, pair: int) -> None:
-        parent, link = self.parent, self.link
+        """The pairs on the way from each of two nodes of a tree up to the first node that both ways have."""
+        parent, link, passed, above, below = self.parent, self.link, self.passed, list[int](), list[int]()
+        first = step = self.steps + 1
         while one >= 0:
-            above, above_pair = parent[one], link[one]
-            parent[one], link[one] = other, pair
-            one, other, pair = above, one, above_pair
-            self.steps += 1
+            passed[one] = step
+            above.append(link[one])
+            one = parent[one]
+            step += 1
+        while passed[other] < first:
+            below.append(link[other])
+            other = parent[other]
+        self.steps = step + len(below)
+        return above[: passed[other] - first], below
+
+    def _hang(self, one: int, other: int, pair: int, last: int = -1) -> None:
+        """Let a node hang on another one, and turn round the way up from it to a pair, or to its root."""
+        parent, link = self.parent, self.link
+        while pair != last:
+            parent[one], link[one], other, one, pair = other, pair, one, parent[one], link[one]
 
     def _empty_one(self, even: list[int], odd: list[int]) -> int:
         """Hand rows around a cycle, the way that moves fewer, until a pair has none; that pair."""

@@ -89,7 +89,8 @@ class _Search:
 
     def go_through(self) -> bool:
         """Let every reducer give or take a few tokens where that helps; false if it helped nowhere."""
-        order = sorted(self.rows, key=lambda reducer: (-self.rows[reducer] / self.room[reducer], reducer))
+        rows, room = (np.array(list(one.values())) for one in (self.rows, self.room))
+        order = np.array(list(self.rows))[np.argsort(-rows / room, kind="stable")].tolist()
         before = self.changes
         for full, empty in zip(order, reversed(order), strict=True):
             if self.tries * len(self.places) >= MOST_MOVES:
@@ -169,42 +170,44 @@ class _Places:
 
     def __init__(self, places: Indices) -> None:
         self.count = len(places)
-        self.blocks: list[list[int]] = [places[at : at + _BLOCK].tolist() for at in range(0, len(places), _BLOCK)]
+        self.blocks: list[Indices | list[int]] = [places[at : at + _BLOCK] for at in range(0, len(places), _BLOCK)]
         #: No place of a block is below its floor, but in the first one, and none is at or above the next block's.
-        self.floors = [block[0] for block in self.blocks]
+        self.floors: list[int] = places[::_BLOCK].tolist()
 
     def __len__(self) -> int:
         return self.count
 
     def add(self, place: int) -> tuple[int, int]:
-        number, at = self._find(place)
+        number, at, block = self._find(place)
         beside = self._before(number, at), self._from(number, at)
-        self.blocks[number].insert(at, place)
+        block.insert(at, place)
         self.count += 1
         return beside
 
     def remove(self, place: int) -> tuple[int, int]:
         """Remove a place that is there; the places before and after it, clockwise; itself where there is no other."""
-        number, at = self._find(place)
+        number, at, block = self._find(place)
         beside = self._before(number, at), self._from(number, at + 1)
-        self.blocks[number].pop(at)
+        block.pop(at)
         self.count -= 1
         return beside
 
-    def _find(self, place: int) -> tuple[int, int]:
+    def _find(self, place: int) -> tuple[int, int, list[int]]:
         number = max(0, bisect.bisect_right(self.floors, place) - 1)
-        return number, bisect.bisect_left(self.blocks[number], place)
+        block = self.blocks[number]
+        self.blocks[number] = block = block if isinstance(block, list) else block.tolist()
+        return number, bisect.bisect_left(block, place), block
 
     def _before(self, number: int, at: int) -> int:
         while not at:
             number -= 1
             at = len(self.blocks[number])
-        return self.blocks[number][at - 1]
+        return int(self.blocks[number][at - 1])
 
     def _from(self, number: int, at: int) -> int:
         while at == len(self.blocks[number]):
             number, at = (number + 1) % len(self.blocks), 0
-        return self.blocks[number][at]
+        return int(self.blocks[number][at])
 
 
 def _place(reducer: int, number: int) -> int:
