@@ -111,8 +111,8 @@ def _files(chance: random.Random, folder: Path, kind: str, columns: dict[str, Ki
     for number in range(files):
         share = count if files == 1 else chance.choice([0, 1, count // files, count // files, 2 * count // files])
         drawn = draw_rows(chance, columns, share)
-        if kind == "csv" and len(written) == 1:
-            drawn = [row for row in drawn if row[next(iter(written))] is not None]
+        if kind == "csv" and (len(written) == 1 or how["delimiter"] == "\t"):
+            drawn = [row for row in drawn if {*row.values()} != {None}]  # Spark passes over lines of white space
         values = {
             name: None if number and chance.random() < 0.1 else one.draw(chance) for name, one in partitions.items()
         }
