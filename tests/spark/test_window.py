@@ -5,7 +5,6 @@ That a result is that of all rows of its window, whatever was reused, is in ``te
 
 import datetime as dt
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -245,27 +244,21 @@ def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None
     assert store.path(store.merge(name).states[0].path) != str(states), "it was made anew"
 
 
-@pytest.mark.long
-def test_a_night_has_as_many_jobs_for_a_window_of_200_parts_as_for_one_of_7(lake: Lake) -> None:
-    for day in range(202):
+@pytest.mark.parametrize("parts", mostly_long([60, 200], 60))
+def test_a_night_has_as_many_jobs_for_a_long_window_as_for_one_of_7_parts(lake: Lake, parts: int) -> None:
+    for day in range(parts + 2):
         lake.put(day, "b", rows=20)
-    counted = dict[int, list[int]]()
-    for length in (7, 200):
+    counted: dict[int, list[int]] = {7: [], parts: []}
+    for length, of_nights in counted.items():
         spec = lake.spec(aggregates=EXACT, window=length, engine="combine", name=f"job{length}")
-        counted[length] = []
-        for day in (200, 201):
+        for day, late in ((parts - 1, ()), (parts, ()), (parts + 1, (3, 5))):
+            for back in late:
+                lake.put(day - back, f"late{length}", rows=10)
             jobs = JobsSeen(lake.spark)
             run = lake.night(day, spec)
-            counted[length].append(len(jobs.jobs()))
-            for late in (day, day - 3, day - 5):
-                lake.put(late, f"late{length}", rows=10)
-        plan = plan_of(run)
-        assert plan is not None
-        assert len(plan.results[str(length)]) <= 2 * math.log2(length)
-        assert run_view.ledger_of(run).balanced
-    assert counted[7] == counted[200], counted
-    run = lake.night(201, spec)
-    assert as_rows(result_of(run)) == lake.whole(range(2, 202), EXACT)
+            of_nights.append(len(jobs.jobs()))
+    assert counted[7] == counted[parts], counted
+    assert as_rows(result_of(run)) == lake.whole(range(2, parts + 2), EXACT)
 
 
 @pytest.mark.long

@@ -28,7 +28,6 @@ from skewless.standing.parts import (
     keep_part,
     next_version,
     plan_part,
-    rank_runs,
     ranks_between,
 )
 from skewless.standing.states_retention import StatesLimits, doomed_states, held_parts, pin, remove_states
@@ -204,17 +203,13 @@ class Nights(RuleBasedStateMachine):
         return [row for day in days for _, content in sorted(run.pinned[day].items()) for row in rows_of(content)]
 
     def _merge(self, run: Pending, most: int | None) -> list[PartVersion]:
-        attempt, runs = next(self._attempts), rank_runs(run.window)
         versions: list[PartVersion] = []
         for part in run.window.parts:
             held = []
-            for ordinal in range(*part.units):
-                unit = run.units[ordinal]
-                base = next(one for one in reversed(runs) if ordinal >= one.first)
-                place = base.base + base.step * (ordinal - base.first)
-                span = unit.span or (0, 0)
-                held += [(place, offset, (int(unit.version), offset)) for offset in range(*span)]
-            states = [self._written(run.store, attempt, part.name, held)] if held else []
+            for unit, rank in zip(run.units[slice(*part.units)], part.ranks, strict=True):
+                place = part.place * RANK_END + rank
+                held += [(place, at, (int(unit.version), at)) for at in range(*(unit.span or (0, 0)))]
+            states = [self._written(run.store, next(self._attempts), part.name, held)] if held else []
             version = next_version(run.window, part, run.name, states, len(held))
             if most is not None and len(versions) == most:
                 break

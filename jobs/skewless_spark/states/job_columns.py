@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -16,7 +17,7 @@ from skewless.documents.job import Job
 from skewless.documents.window import JobWindow
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.spec.result import WINDOW_COLUMN
-from skewless.standing.parts import rank_runs
+from skewless.standing.parts import RANK_END
 from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate, bind
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
@@ -114,12 +115,8 @@ class JobColumns:
         window = self.job.window
         if window is None:
             return []
-        (first, *others) = window.reduced or [0]
-        ends = " ".join(
-            f"WHEN shiftright({ORIGIN}, {OFFSET_BITS}) >= {window.parts[at].units[0]} THEN {at}"
-            for at in reversed(others)
-        )
-        return [f"CAST({f'CASE {ends} ELSE {first} END' if others else first} AS INT) AS {PART}"]
+        at = [at for at, part in enumerate(window.parts) for _ in part.ranks] or [0]
+        return [f"{at[0] if len({*at}) == 1 else self._of_unit(at, 'INT')} AS {PART}"]
 
     @property
     def rows(self) -> list[str]:
@@ -238,18 +235,19 @@ class JobColumns:
 
         The ordinal of a unit is its place in one run only.
         """
-        ordinal, offset = f"shiftright({ORIGIN}, {OFFSET_BITS})", f"({ORIGIN} & {(1 << OFFSET_BITS) - 1}L)"
-        cases = [
-            f"WHEN {ordinal} >= {run.first} THEN {run.base}L + {run.step}L * ({ordinal} - {run.first}L)"
-            for run in reversed(rank_runs(self.window))
-        ]
+        places = [part.place * RANK_END + rank for part in self.window.parts for rank in part.ranks] or [0]
         # Sums of columns with few digits, so that Spark keeps every digit of the product.
-        unit = f"CAST(CASE {' '.join(cases)} ELSE 0 END AS DECIMAL(18,0))" if cases else "CAST(0 AS DECIMAL(18,0))"
-        place = f"{unit} * {1 << OFFSET_BITS}BD + {offset}"
+        unit = f"CAST({self._of_unit(places, 'BIGINT')} AS DECIMAL(18,0))"
+        place = f"{unit} * {1 << OFFSET_BITS}BD + ({ORIGIN} & {(1 << OFFSET_BITS) - 1}L)"
         if self.job.spec.map:
             # 2**(26 + 29 + 40 + 31) is less than 10**38.
             place = f"CAST({place} AS DECIMAL(28,0)) * {_INDICES}BD + {ORIGIN_INDEX}"
         return f"CAST({place} AS DECIMAL(38,0))"
+
+    def _of_unit(self, numbers: Iterable[int], kind: str) -> str:
+        """In SQL, the number of the unit of a row: looked up in a constant. Java compiles no method of 200 cases."""
+        listed = " ".join(map(str, numbers))
+        return f"CAST(split('{listed}', ' ') AS ARRAY<{kind}>)[shiftright({ORIGIN}, {OFFSET_BITS})]"
 
     def states(self, one: BoundAggregate[Aggregate]) -> list[str]:
         """The state columns of an aggregate: ``s3_0`` and ``s3_1`` for the fourth aggregate."""

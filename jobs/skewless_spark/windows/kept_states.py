@@ -116,17 +116,18 @@ def _make_nodes(
     store = StatesStore(columns.window.store)
     in_store = Attempt(store, STATES_STEP, attempt.ident)
     begins = [columns.window.parts[first].place for first, _ in made.values()]
-    rows = [
-        f"({plan.place_of[piece]}L, {node}, {begins[node]}L)" for piece, nodes in plan.pieces.items() for node in nodes
-    ]
-    of_place = F.broadcast(spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS nodes({PLACE}, {NODE}, {_BEGIN})"))  # noqa: S608  # numbers
-    partitions = min(columns.job.spec.output.files, -(-sum(file.size_bytes for file in read) // STATES_FILE_BYTES))
-    # All states of a key are in one task, before each is there once for each node over its part.
-    keyed = read_files(spark, store, read).repartition(partitions, *columns.keys).join(of_place, PLACE)
-    # A state of a node has the place of its oldest part, even if its key is in later ones only.
-    states = _one_state(_merged(keyed, columns, by=(NODE,), tied=_tied(plan.pieces, plan.files)), columns)
+    rows = [(plan.place_of[piece], node, begins[node]) for piece, over in plan.pieces.items() for node in over]
+    listed = ", ".join(f"({place}L, {node}, {begin}L)" for place, node, begin in rows)
+    of_place = F.broadcast(spark.sql(f"SELECT * FROM VALUES {listed} AS nodes({PLACE}, {NODE}, {_BEGIN})"))  # noqa: S608  # numbers
+    sizes = [0] * len(made)
+    for piece, over in plan.pieces.items():
+        for node in over:
+            sizes[node] += sum(file.size_bytes for file in plan.files[piece])
+    # Each state is there once for each node over its part, and has the place of the node's oldest part.
+    keyed = _in_files(read_files(spark, store, read).join(of_place, PLACE), columns, NODE, sizes)
+    states = _merged(keyed, columns, by=(NODE, _FILE), tied=_tied(plan.pieces, plan.files)).drop(_FILE)
     with planned_once(spark):
-        write_files(states, in_store, "nodes", NODE)
+        write_files(_one_state(states, columns), in_store, "nodes", NODE)
     found, nodes = written_by(in_store, "nodes", NODE), dict[str, MergedParts]()
     for number, (name, (first, end)) in enumerate(made.items()):
         files, seen = found.get(number, ([], 0))
@@ -334,16 +335,26 @@ def _fault(store: StatesStore, document: Callable[[], PartVersion | MergedParts]
 
 def _of_parts(states: DataFrame, columns: JobColumns, size_bytes: int, *, one_each: bool) -> DataFrame:
     """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
-    groups, most = columns.groups, columns.job.spec.output.files
+    groups = columns.groups
     listed = [_listed(columns.job, part) for part in columns.window.parts]
-    shares = (size_bytes * rows // (sum(listed) or 1) for rows in listed)
-    in_files = ", ".join(str(min(most, -(-share // STATES_FILE_BYTES) or 1)) for share in shares)
-    number = F.expr(f"pmod(xxhash64({', '.join(columns.keys)}), array({in_files})[{PART}])")
-    keyed = states.withColumn(_FILE, number).repartition(most, PART, _FILE)
+    keyed = _in_files(states, columns, PART, [size_bytes * rows // (sum(listed) or 1) for rows in listed])
     if one_each:
         return keyed.select(*groups, "rows", *Native(columns).names).sortWithinPartitions(*groups)
     in_order = keyed.sortWithinPartitions(*groups, _FILE, "stage", TASK)
     return merge_in_order(in_order, columns, also=(_FILE,)).drop(_FILE)
+
+
+def _in_files(states: DataFrame, columns: JobColumns, by: str, sizes: Sequence[int]) -> DataFrame:
+    """States placed by the file that they will be in, ``_FILE``: each part or node has as many as its bytes need.
+
+    Args:
+        by: the number of the part or node.
+        sizes: the bytes of each.
+    """
+    most = columns.job.spec.output.files
+    files = [min(most, -(-size // STATES_FILE_BYTES) or 1) for size in sizes]
+    number = f"pmod(xxhash64({', '.join(columns.keys)}), array({', '.join(map(str, files))})[{by}])"
+    return states.withColumn(_FILE, F.expr(number)).repartition(min(most, sum(files)), by, _FILE)
 
 
 def _copy(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns, attempt: Attempt) -> bool:

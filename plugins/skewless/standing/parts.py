@@ -105,34 +105,6 @@ def ranks_between(known: Sequence[SeenFile], units: Sequence[tuple[str, int]]) -
     return found
 
 
-class RankRun(NamedTuple):
-    """Units in a row whose places are evenly spaced.
-
-    Attributes:
-        first: the ordinal of the first of them; they end where the next run begins.
-        base: the place of the first one among the units of all parts: ``RANK_END`` for each part, and its rank.
-    """
-
-    first: int
-    base: int
-    step: int
-
-
-def rank_runs(window: JobWindow) -> list[RankRun]:
-    """The places of all units of a run, in the order of their ordinals, as few runs as possible."""
-    runs: list[RankRun] = []
-    for part in window.parts:
-        places = [part.place * RANK_END + rank for rank in part.ranks]
-        at = 0
-        while at < len(places):
-            step = places[at + 1] - places[at] if at + 1 < len(places) else 1
-            runs.append(RankRun(part.units[0] + at, places[at], step))
-            at += 1
-            while at < len(places) and places[at] - places[at - 1] == step:
-                at += 1
-    return runs
-
-
 # Files of a table that hold the rows of others: compaction changes no row, and the states of the old files stand.
 
 

@@ -20,6 +20,8 @@ from skewless.standing.states_store import (
     DAMAGED,
     FINGERPRINT,
     STATES_STEP,
+    MergedPart,
+    MergedParts,
     StatesStore,
     merge_path,
     names_in,
@@ -170,21 +172,31 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
                 kept_states.add((part, states_checksum(version)))
             except (DocumentError, RunDirectoryError):
                 readable &= not store.exists(path)
-    for name in sorted(store.merges()):
-        try:
-            merge = store.merge(name)
-        except (DocumentError, RunDirectoryError):
-            merge = None
-        current = merge is not None and {(one.part, one.states) for one in merge.parts} <= kept_states
-        if not current and (old := _older(store, [merge_path(name)], now, limits)):
-            gone += _doomed_files(store, old, "the merged states are damaged, or not of states that are kept")
-        elif merge is None:
-            readable = False
-        else:
-            kept_files.update(file.path for file in merge.states)
+    nodes, needed = _nodes(store, kept_states)
+    for name, node in nodes.items():
+        old = [] if name in needed else _older(store, [merge_path(name)], now, limits)
+        gone += _doomed_files(store, old, "the merged states are damaged, of states that are not kept, or in others")
+        if not old:
+            readable &= node is not None
+            kept_files.update(file.path for file in (node.states if node else ()))
     damaged = [f"{DAMAGED}/{name}" for name in names_in(store, DAMAGED)]
     gone += _doomed_files(store, _older(store, damaged, now, limits), "the damage was found long ago")
     return gone if not readable else [*gone, *_unnamed(store, now, limits, kept_files)]
+
+
+def _nodes(store: StatesStore, kept: set[tuple[str, str]]) -> tuple[dict[str, MergedParts | None], set[str]]:
+    """All nodes by their names, None if one is damaged; and those that windows need.
+
+    Of those that begin with one part, that is the longest: a window that has the part has all of it.
+    """
+    nodes, longest = dict[str, MergedParts | None](), dict[MergedPart, tuple[int, str]]()
+    for name in sorted(store.merges()):
+        nodes[name] = None
+        with suppress(DocumentError, RunDirectoryError):
+            nodes[name] = node = store.merge(name)
+            if {(one.part, one.states) for one in node.parts} <= kept:
+                longest[node.parts[0]] = max((len(node.parts), name), longest.get(node.parts[0], (0, "")))
+    return nodes, {name for _, name in longest.values()}
 
 
 def _unnamed(store: StatesStore, now: dt.datetime, limits: StatesLimits, kept: set[str]) -> Iterator[Doomed]:

@@ -3,7 +3,7 @@
 A node has the parts of the places ``size * n <= place < size * (n + 1)``, where size is a power of two, and is made of
 its two halves (a segment tree: de Berg and others, "Computational Geometry", section 10.3). So a window of n parts is a
 merge of at most ``2 * log2(n)`` states, and a part that changes spoils ``log2(n)`` nodes. All nodes within the longest
-window of a night are made, unless they are kept: all windows use them, and those of the nights to come.
+window of a night are made, unless they are kept or the first half of another: all windows use them, and nights to come.
 
     STORE/FINGERPRINT/merges/NAME.json     the states of which parts a node is made of, and the files with its own
 
@@ -113,12 +113,16 @@ def plan_night(
 
 
 def aligned_spans(places: Sequence[int]) -> Iterator[Span]:
-    """The nodes within some ascending places that have at least two parts, each once, smaller ones first."""
-    size, seen = 2, set[Span]()
-    while size <= places[-1] - places[0] + 1:
-        for begin in range(-(-places[0] // size) * size, places[-1] - size + 2, size):
+    """The nodes within some ascending places, each once, smaller ones first: those that a window may be made of.
+
+    They have at least two parts. A first half whose whole is there is none of them: each window has the newest part,
+    so it has such a whole, or begins within the half.
+    """
+    size, seen, end = 2, set[Span](), places[-1] + 1
+    while size <= end - places[0]:
+        for begin in range(-(-places[0] // size) * size, end - size + 1, size):
             span = bisect_left(places, begin), bisect_left(places, begin + size)
-            if span[1] - span[0] > 1 and span not in seen:
+            if span[1] - span[0] > 1 and span not in seen and (begin // size % 2 or begin + 2 * size > end):
                 seen.add(span)
                 yield span
         size *= 2
