@@ -152,7 +152,13 @@ class Located(NamedTuple):
 
 
 class Metastore(Protocol):
-    """What is asked of a metastore; a table is named ``database.table``."""
+    """What is asked of a metastore; a table is named ``database.table``.
+
+    Attributes:
+        PLACES: how the addresses of folders begin that it can have.
+    """
+
+    PLACES: tuple[str, ...]
 
     def columns(self, table: str) -> tuple[Column, ...] | None:
         """The columns of a table, those of its partitions last; None if there is no such table."""
@@ -172,6 +178,8 @@ class Metastore(Protocol):
 
 class _Hive:
     """A Hive metastore, at the ``uri`` of pyiceberg's catalog ``hive``."""
+
+    PLACES: tuple[str, ...] = ("",)
 
     def __init__(self) -> None:
         address = urlsplit(configuration_of("hive").get("uri", ""))
@@ -249,6 +257,8 @@ def _located(found: Any) -> Located:
 
 class _Glue:
     """Amazon's Glue, with the credentials and the region of the environment."""
+
+    PLACES: tuple[str, ...] = ("s3://", "s3a://")
 
     def __init__(self) -> None:
         try:

@@ -191,9 +191,11 @@ def _shown(found: Located) -> Shown | None:
     return Shown(found.location, turn, by)
 
 
-def draw_turn(output: Output, _path: str, turns: Turns, above: int) -> int:
-    """Draw a turn; an error if the metastore does not answer."""
+def draw_turn(output: Output, path: str, turns: Turns, above: int) -> int:
+    """Draw a turn; an error if the metastore does not answer, or cannot have such a folder."""
     store, table = metastore(output)
+    if not path.startswith(store.PLACES):
+        raise SpecError("field output.path", f"a folder at {store.PLACES[0]} for {output.table}", path)
     with told_plainly(str(output.table)):
         store.columns(table)
     return turns.draw(above)

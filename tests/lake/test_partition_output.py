@@ -23,8 +23,9 @@ from skewless.publication.records import Publication, identity_of, record_of
 from skewless.publication.retention import Limits
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
+from skewless.spec import Output
 from skewless_lake.catalogs import Column
-from skewless_lake.partition_output import PartitionOutput, Versions, columns_of
+from skewless_lake.partition_output import PartitionOutput, Versions, columns_of, draw_turn
 from skewless_lake.pruning import prune_each
 from skewless_lake.publication import published_parts, publishing_run, readers_have, roll_back
 from skewless_lake.staged_files import OutputPart
@@ -121,6 +122,15 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def world(catalog: str, tmp_path: Path) -> World:
     return World(catalog, f"s3://lake/{tmp_path.name}" if catalog == "glue" else str(tmp_path / "out"), tmp_path)
+
+
+def test_glue_has_no_table_of_a_folder_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    output, turns = Output(path="clicks", table="glue.marts.clicks"), Turns(open_store(f"{tmp_path}/turns"))
+    with pytest.raises(
+        SpecError, match=r"output.path: expected a folder at s3:// for glue.marts.clicks, but got /lake"
+    ):
+        draw_turn(output, "/lake/clicks", turns, 0)
 
 
 def test_a_table_is_made_on_first_use_and_its_partition_shows_the_last_run(world: World) -> None:
