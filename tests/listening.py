@@ -22,12 +22,12 @@ def listening(pids: Iterable[int]) -> set[str]:
     return found
 
 
-def drivers_of(words: str) -> list[psutil.Process]:
+def drivers_of(words: str, program: str = "warm_driver.py") -> list[psutil.Process]:
     """The living processes of drivers that have these words in their command line, and what they have started."""
     found: dict[int, psutil.Process] = {}
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess):
             line = " ".join(one.cmdline())
-            if "warm_driver.py" in line and words in line:
+            if program in line and words in line:
                 found |= {process.pid: process for process in (one, *one.children(recursive=True))}
     return [one for one in found.values() if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]

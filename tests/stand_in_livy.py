@@ -34,6 +34,7 @@ class Batch:
     body: Mapping[str, Any]
     process: subprocess.Popen[bytes]
     log: Path
+    deleted: bool = False
 
     @property
     def name(self) -> str:
@@ -59,6 +60,7 @@ class Livy:
 
     folder: Path
     program: Sequence[str] = SPARK
+    submit = {"runner": "livy", "polling_interval": 1}  # noqa: RUF012
     watch: Callable[[str], None] = lambda *_: None
     address: str = ""
     batches: list[Batch] = field(default_factory=list)
@@ -68,6 +70,14 @@ class Livy:
     def connection(self) -> str:
         url = urlsplit(self.address)
         return json.dumps({"conn_type": "livy", "schema": "http", "host": url.hostname, "port": url.port})
+
+    def variables(self, address: str, _folder: Path) -> dict[str, str]:
+        self.address = address
+        return {"AIRFLOW_CONN_LIVY_DEFAULT": self.connection}
+
+    @property
+    def names(self) -> list[str]:
+        return [batch.name for batch in self.batches]
 
     def hold(self) -> None:
         (self.folder / "hold").touch()
@@ -81,14 +91,19 @@ class Livy:
             answer = self._post(body)
             self.watch("posted")
             return answer
+        if method == "DELETE":
+            batch = self.batches[int(url.path.removeprefix("/batches/"))]
+            os.killpg(batch.process.pid, signal.SIGKILL)
+            batch.deleted = True
+            return 200, {"msg": "deleted"}
         assert method == "GET", method
         if not url.path.endswith(("/state", "/log")):  # which its trigger asks for
             self.watch("list" if url.path == "/batches" else "resumed")
         query = parse_qs(url.query)
         start, size = int(query.get("from", ["0"])[0]), int(query.get("size", ["100"])[0])
         if url.path == "/batches":
-            page = [batch.shown() for batch in self.batches[start : start + size]]
-            return 200, {"from": start, "total": len(self.batches), "sessions": page}
+            listed = [batch.shown() for batch in self.batches if not batch.deleted]
+            return 200, {"from": start, "total": len(listed), "sessions": listed[start : start + size]}
         number, *part = url.path.removeprefix("/batches/").split("/")
         batch = self.batches[int(number)]
         if part == ["log"]:
@@ -99,7 +114,7 @@ class Livy:
     def _post(self, body: Mapping[str, Any]) -> tuple[int, Any]:
         assert not set(body) - FIELDS, f"Livy has no {set(body) - FIELDS}"
         with self.lock:
-            if any(batch.name == body["name"] for batch in self.batches):
+            if any(batch.name == body["name"] and not batch.deleted for batch in self.batches):
                 return 400, {"msg": f"Duplicate session name: Some({body['name']}) for session"}
             words = ["--name", body["name"], "--driver-memory", body.get("driverMemory", "1g")]
             words += [word for name, value in body["conf"].items() for word in ("--conf", f"{name}={value}")]

@@ -31,8 +31,8 @@ from tests.cluster.running import COMPOSE_FILE
 
 TI = SimpleNamespace(dag_id="small", run_id="manual__2026-11-20T02:00:00+00:00/..", task_id="stage_01.plan")
 RUN = "small/runs/manual__2026-11-20T02%3A00%3A00%2B00%3A00%2F.."
-IDLE = SimpleNamespace(spark_application="", spark_address="")
-LIVE = SimpleNamespace(spark_application="app-1", spark_address="http://driver:4040")
+IDLE = SimpleNamespace(spark_application="", spark_address="", application_page="")
+LIVE = SimpleNamespace(spark_application="app-1", spark_address="http://driver:4040", application_page="")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,9 @@ def test_a_history_server_is_linked_by_its_template(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SKEWLESS_SPARK_HISTORY", "http://history:18080/history/{app_id}/jobs/")
     assert SparkUiLink().get_link(LIVE, ti_key=TI) == "http://history:18080/history/app-1/jobs/"
     assert SparkUiLink().get_link(IDLE, ti_key=TI) == ""
+    IDLE.application_page = "https://bricks/run/1"
+    assert SparkUiLink().get_link(IDLE, ti_key=TI) == "https://bricks/run/1"
+    IDLE.application_page = ""
 
 
 @airflow_setting.IN_PROCESS

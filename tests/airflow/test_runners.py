@@ -19,7 +19,7 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.runners import StepRunner, runner_of
 from skewless_airflow.runners.on_one_machine import DriverStep
-from skewless_airflow.runners.process_session import Session, begin, end
+from skewless_airflow.runners.process_session import Session, begin, born, end
 from skewless_airflow.runners.submit import SubmittedStep
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
@@ -145,14 +145,30 @@ def _under_a_lock(folder: Path, script: str) -> str:
 
 
 def test_a_lock_of_the_starter_is_free_when_it_has_ended_though_what_it_started_lives(tmp_path: Path) -> None:
-    pid, born = _under_a_lock(tmp_path, _BEGIN).split()
-    begun = Session(int(pid), float(born))
+    pid, since = _under_a_lock(tmp_path, _BEGIN).split()
+    begun = Session(int(pid), float(since))
     try:
         assert begun.leads()
         taken = subprocess.run(["flock", "--nonblock", "lock", "true"], cwd=tmp_path, check=False)
         assert taken.returncode == 0, "the lock is still held"
     finally:
         end([begun], 5)
+
+
+_PARENT = """
+import subprocess
+from skewless_airflow.runners.process_session import end_with_parent
+with subprocess.Popen(["sleep", "60"], preexec_fn=end_with_parent) as child:
+    print(child.pid, flush=True)
+"""
+
+
+def test_a_child_is_asked_to_end_when_its_parent_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        child = int(parent.stdout.readline())
+        parent.kill()
+    until(lambda: born(child) is None, "the child to end")
 
 
 def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_path: Path) -> None:

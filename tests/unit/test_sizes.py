@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_620,
-    "lines of tests": 43_244,
-    "words of pages": 49_712,
+    "lines of the product": 45_680,
+    "lines of tests": 43_965,
+    "words of pages": 49_735,
     "fields of a spec": 86,
     "conditions on an axis": 73,
     "private names of others": 11,

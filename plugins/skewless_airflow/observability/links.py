@@ -46,17 +46,18 @@ class QualityReportLink(BaseOperatorLink):
 
 
 class SparkUiLink(BaseOperatorLink):
-    """To the application in Spark's history server, if one is configured, else in its own UI.
+    """To the application: its page at the service that runs it, else in Spark's history server, else its own UI.
 
-    The operator has the id and the address of its application as ``spark_application`` and ``spark_address``.
+    The operator has that page, the id and the address of its application as ``application_page``,
+    ``spark_application`` and ``spark_address``.
     """
 
     name = "Spark UI"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
         """The address, empty where there is none."""
-        if not operator.spark_application:
-            return ""
+        if operator.application_page or not operator.spark_application:
+            return operator.application_page
         template = os.environ.get(HISTORY) or conf.get("skewless", "spark_history", fallback="")
         return template.replace("{app_id}", _quoted(operator.spark_application)) or operator.spark_address
 

@@ -101,7 +101,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         self.spark_step, self.step = spark_step, step
         self.step_args = list(step_args)
         self.group = group
-        self.spark_application = self.spark_address = ""
+        self.spark_application = self.spark_address = self.application_page = ""
         self._runner: StepRunner | None = None
 
     def execute(self, context: Context) -> None:
@@ -187,9 +187,9 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 self.link_to(*found, context=context)
             yield line
 
-    def link_to(self, ident: str, address: str = "", *, context: Context) -> None:
+    def link_to(self, ident: str, address: str = "", page: str = "", *, context: Context) -> None:
         """Push the link to a Spark application."""
-        self.spark_application, self.spark_address = ident, address
+        self.spark_application, self.spark_address, self.application_page = ident, address, page
         link = SparkUiLink()
         context["ti"].xcom_push(key=link.xcom_key, value=link.get_link(self, ti_key=context["ti"]))
 

@@ -3,12 +3,29 @@
 from collections.abc import Mapping
 from typing import Any
 
+from airflow.providers.google.cloud.links.dataproc import DATAPROC_BATCH_LINK
+from airflow.providers.google.cloud.operators.dataproc import DataprocCreateBatchOperator as Operator
+from airflow.providers.google.cloud.triggers.dataproc import DataprocBatchTrigger
 from airflow.sdk import Context
-from airflow.triggers.base import BaseTrigger
 
 from skewless_airflow.runners.remote import Application
 
-OPERATOR = "airflow.providers.google.cloud.operators.dataproc:DataprocCreateBatchOperator"
+__all__ = ["Operator"]
+
+
+class BatchTrigger(DataprocBatchTrigger):
+    """The provider's, which ends the batch of a task that is stopped."""
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments."""
+        return f"{__name__}.{type(self).__name__}", super().serialize()[1]
+
+    async def on_kill(self) -> None:
+        """Cancel the batch, by its operation."""
+        hook = self.get_async_hook()
+        batch = await hook.get_batch(batch_id=self.batch_id, region=self.region, project_id=self.project_id)
+        client = await hook.get_batch_client(self.region)
+        await client.transport.operations_client.cancel_operation(batch.operation)
 
 
 def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
@@ -24,10 +41,10 @@ def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def begin(operator: Any, app: Application, _fields: Mapping[str, Any], context: Context) -> BaseTrigger:
+def begin(operator: Any, app: Application, _fields: Mapping[str, Any], context: Context) -> BatchTrigger:
     """Create the batch; the operator takes the one that there is."""
-    from airflow.providers.google.cloud.triggers.dataproc import DataprocBatchTrigger
-
     operator.execute(context)
+    place = {"region": operator.region, "project_id": operator.project_id, "batch_id": app.name}
+    app.link("", page=DATAPROC_BATCH_LINK.format(**place))
     names = ("project_id", "region", "gcp_conn_id", "impersonation_chain", "polling_interval_seconds")
-    return DataprocBatchTrigger(app.name, **{name: getattr(operator, name) for name in names})
+    return BatchTrigger(app.name, **{name: getattr(operator, name) for name in names})

@@ -4,12 +4,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from airflow.providers.amazon.aws.operators.emr import EmrServerlessStartJobOperator as Operator
+from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigger
 from airflow.sdk import Context
 from airflow.triggers.base import BaseTrigger
 
 from skewless_airflow.runners.remote import Application, EndedError
 
-OPERATOR = "airflow.providers.amazon.aws.operators.emr:EmrServerlessStartJobOperator"
+__all__ = ["Operator"]
 _DRIVER = "spark.emr-serverless.driverEnv"
 _PYTHON = (f"{_DRIVER}.PYSPARK_DRIVER_PYTHON", f"{_DRIVER}.PYSPARK_PYTHON", "spark.executorEnv.PYSPARK_PYTHON")
 #: What its trigger has of the operator.
@@ -35,8 +37,6 @@ def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
 
 def begin(operator: Any, app: Application, _fields: Mapping[str, Any], context: Context) -> BaseTrigger:
     """Start the job run, unless there is one of its name."""
-    from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigger
-
     pages = operator.hook.conn.get_paginator("list_job_runs").paginate(applicationId=operator.application_id)
     run = next((run for page in pages for run in page["jobRuns"] if run.get("name") == app.name), None)
     if run is not None and run["state"] in operator.hook.JOB_TERMINAL_STATES:

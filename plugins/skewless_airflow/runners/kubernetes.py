@@ -7,13 +7,15 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from airflow.providers.cncf.kubernetes.operators.spark_kubernetes import SparkKubernetesOperator as Operator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException
 from airflow.triggers.base import BaseTrigger
+from kubernetes.client.exceptions import ApiException
 
 from skewless_airflow.runners.remote import Application, EndedError
 
-OPERATOR = "airflow.providers.cncf.kubernetes.operators.spark_kubernetes:SparkKubernetesOperator"
+__all__ = ["Operator"]
 _KIND = {"group": "sparkoperator.k8s.io", "version": "v1beta2", "plural": "sparkapplications"}
 _ENDED = {"COMPLETED", "FAILED"}
 
@@ -34,8 +36,6 @@ def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
 
 def begin(operator: Any, app: Application, _fields: Mapping[str, Any], context: Context) -> BaseTrigger:
     """Create the SparkApplication, or find its driver."""
-    from kubernetes.client.exceptions import ApiException
-
     driver = operator.find_spark_job(context)
     try:
         found = operator.custom_obj_api.get_namespaced_custom_object(

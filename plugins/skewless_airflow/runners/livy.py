@@ -3,15 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
+from airflow.providers.apache.livy.operators.livy import LivyOperator as Operator
+from airflow.providers.apache.livy.triggers.livy import LivyTrigger
 from airflow.sdk import Context
-from airflow.triggers.base import BaseTrigger
 
 from skewless_airflow.runners.remote import Application, EndedError
 
-OPERATOR = "airflow.providers.apache.livy.operators.livy:LivyOperator"
+__all__ = ["Operator"]
 #: Its trigger says the same of a batch that failed and of a server that did not answer.
 SURE = False
 _PAGE = 100
+
+
+class BatchTrigger(LivyTrigger):
+    """The provider's, which ends the batch of a task that is stopped."""
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments."""
+        return f"{__name__}.{type(self).__name__}", super().serialize()[1]
+
+    async def on_kill(self) -> None:
+        """End the batch."""
+        await self._get_async_hook().run_method(f"batches/{self._batch_id}", "DELETE")
 
 
 def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
@@ -24,14 +37,12 @@ def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def begin(operator: Any, app: Application, fields: Mapping[str, Any], context: Context) -> BaseTrigger:
+def begin(operator: Any, app: Application, fields: Mapping[str, Any], context: Context) -> BatchTrigger:
     """Post the batch, unless there is one of its name."""
-    from airflow.providers.apache.livy.triggers.livy import LivyTrigger
-
     batch = _batch_of(operator.hook, app.name)
     if batch is not None and batch["state"] in {state.value for state in operator.hook.TERMINAL_STATES}:
         raise EndedError
-    return LivyTrigger(
+    return BatchTrigger(
         batch_id=operator.execute(context) if batch is None else batch["id"],
         spark_params=operator.spark_params,
         livy_conn_id=fields.get("livy_conn_id", "livy_default"),

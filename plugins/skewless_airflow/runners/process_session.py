@@ -5,9 +5,11 @@ server itself was killed.
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import psutil
 
 #: A start time is told anew from the clock each time; one that differs by more is another process's.
 _CLOCK_SECONDS = 2.0
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 #: What this process has started. It is kept, because Python warns of a child that outlives what stands for it.
 _STARTED: list[subprocess.Popen[bytes]] = []
 
@@ -64,6 +67,12 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
         os.close(log)
     _STARTED.append(process)
     return Session(process.pid, born(process.pid) or 0.0)
+
+
+def end_with_parent() -> None:
+    """Let this process, a child before its program, be asked to end when its parent has ended: on Linux."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end(sessions: Collection[Session], seconds: float) -> None:

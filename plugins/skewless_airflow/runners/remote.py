@@ -13,7 +13,7 @@ import importlib
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -48,7 +48,7 @@ class Application:
 
     Attributes:
         attempt: by which the step names its failure.
-        link: of the task, to an application of Spark's by its id.
+        link: of the task, to an application of Spark's by its id, or by its page.
         seconds: that it may take.
         package: the folder that ``skewless package`` has written; empty where Skewless is installed on the cluster.
     """
@@ -59,7 +59,7 @@ class Application:
     conf: Mapping[str, str]
     seconds: float
     package: str
-    link: Callable[[str], None]
+    link: Callable[..., None]
 
     def packaged(self, file: str) -> str:
         """The address of a file of the package."""
@@ -83,7 +83,7 @@ class Application:
 class Submitter(Protocol):
     """A module for one service; its name is that of the extra that installs the provider."""
 
-    OPERATOR: str
+    Operator: type[BaseOperator]
 
     def arguments(self, app: Application, fields: dict[str, Any]) -> dict[str, Any]:
         """The operator's arguments beside the spec's fields, of which it takes out what it builds upon."""
@@ -136,7 +136,11 @@ class RemoteStep:
         fields = dict(task.spark.submit)
         self._runner = fields.pop("runner")
         fields.pop("pool", None)  # of our own task
-        self._submitter = cast("Submitter", importlib.import_module(f"skewless_airflow.runners.{self._runner}"))
+        try:
+            self._submitter = cast("Submitter", importlib.import_module(f"skewless_airflow.runners.{self._runner}"))
+        except ImportError as err:
+            mend = f"pip install 'skewless[{self._runner}]'"
+            raise SpecError(f"{SUBMIT}.runner", f"the provider of {self._runner}", f"none: {err}", mend) from None
         self._package, self._fields = str(fields.pop(PACKAGE, "")), fields
         self._operator: BaseOperator | None = None
         self._failure = ""
@@ -163,12 +167,13 @@ class RemoteStep:
         self._defer(trigger, number, method)
 
     def _defer(self, trigger: BaseTrigger, number: int, method: str) -> None:
-        kept = {"number": number, "method": method, "application": self._task.spark_application}
-        self._task.defer(trigger=trigger, method_name="resume", kwargs=kept, timeout=self._task.execution_timeout)
+        task = self._task
+        kept = {"number": number, "method": method, "link": [task.spark_application, task.application_page]}
+        task.defer(trigger=trigger, method_name="resume", kwargs=kept, timeout=self._task.execution_timeout)
 
-    def resumed(self, event: Any, number: int, method: str, application: str) -> Iterator[str]:
+    def resumed(self, event: Any, number: int, method: str, link: Sequence[str]) -> Iterator[str]:
         """Take the event of a trigger: the application has ended, or it can be submitted now."""
-        self._task.spark_application = application  # for its link
+        self._task.spark_application, self._task.application_page = link
         app = self._application(number)
         if method == "execute":
             yield from self.lines()
@@ -220,17 +225,12 @@ class RemoteStep:
         """The provider's operator, built outside of any DAG.
 
         Raises:
-            SpecError: its provider is not installed, or it has no argument of a field's name.
+            SpecError: it has no argument of a field's name.
         """
-        module, _, name = self._submitter.OPERATOR.partition(":")
-        try:
-            kind = getattr(importlib.import_module(module), name)
-        except ImportError as err:
-            mend = f"pip install 'skewless[{self._runner}]'"
-            raise SpecError(SUBMIT, f"the provider of {name}", f"none: {err}", mend) from None
         task, left = self._task, dict(self._fields)
         ours = self._submitter.arguments(app, left)
-        _require_arguments(kind, self._fields, ours.keys() & left.keys())
-        operator = kind(**left, **ours, task_id=task.task_id, execution_timeout=task.execution_timeout)
+        _require_arguments(self._submitter.Operator, self._fields, ours.keys() & left.keys())
+        both = {"task_id": task.task_id, "execution_timeout": task.execution_timeout}
+        operator = self._submitter.Operator(**left, **ours, **both)
         ExecutorSafeguard.tracker.set(operator)  # that it runs within our task is meant
-        return cast("BaseOperator", operator)
+        return operator

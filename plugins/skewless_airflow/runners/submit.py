@@ -4,7 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-from skewless_airflow.runners.process_session import Session, born, end
+from skewless_airflow.runners.process_session import Session, born, end, end_with_parent
 from skewless_airflow.runners.step import Step
 
 #: Time for Spark to tell its master and its executors.
@@ -31,6 +31,7 @@ class SubmittedStep:
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
+            preexec_fn=end_with_parent,  # noqa: PLW1509  # a call of the kernel, and no lock
         ) as self._process:
             yield from (line.rstrip("\n") for line in self._process.stdout or ())
 

@@ -1,7 +1,11 @@
-"""A step by spark-submit whose driver runs on YARN: an application, found by its tag by the resource manager's REST."""
+"""A step by spark-submit whose driver runs on YARN: an application, found by its tag by the resource manager's REST.
+
+It is longer than the others, as the provider has neither an operator that does not wait nor a trigger.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import requests
@@ -13,23 +17,25 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from skewless.errors import SpecError
 from skewless.spec.clusters import DEFAULT_CONNECTION
 from skewless_airflow.run_store import spark_entry
+from skewless_airflow.runners.process_session import end_with_parent
 from skewless_airflow.runners.remote import Application, EndedError
 
-OPERATOR = "skewless_airflow.runners.yarn:YarnOperator"
 SERVER = "yarn_resourcemanager_webapp_address"
 _APPS, _ENDED = "/ws/v1/cluster/apps", {"FINISHED", "FAILED", "KILLED"}
 _POLL_SECONDS, _ANSWER_SECONDS = 10.0, 60.0
 
 
-class YarnOperator(SparkSubmitOperator):
+class Operator(SparkSubmitOperator):
     """The provider's, which submits and does not wait."""
 
     def execute(self, context: Context) -> None:
-        """Submit."""
+        """Submit, unless the task ends: nothing is submitted beside its next try."""
+        self._hook = self._get_hook()
+        self._hook.submit = partial(self._hook.submit, preexec_fn=end_with_parent)  # type: ignore[method-assign]
         try:
             super().execute(context)
         finally:
-            if self._hook and (process := self._hook._submit_sp):  # noqa: SLF001  # the provider leaves its pipe open
+            if process := self._hook._submit_sp:  # noqa: SLF001  # the provider leaves its pipe open
                 process.stdout.close()
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:  # noqa: ARG002  # as of others
@@ -47,7 +53,7 @@ class YarnTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments."""
-        return "skewless_airflow.runners.yarn.YarnTrigger", {"server": self.server, "tag": self.tag}
+        return f"{__name__}.YarnTrigger", {"server": self.server, "tag": self.tag}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Ask until the application has ended."""
