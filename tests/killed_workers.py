@@ -182,6 +182,7 @@ def _service(runner: str, engine: Process, folder: Path, moments: Moments) -> An
         case "spark_submit":
             local = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"})}
             return SimpleNamespace(submit={}, names=[], variables=lambda *_: local)
+    services.Kubernetes.lag = 0.5
     kinds = {"databricks": services.Databricks, "kubernetes": services.Kubernetes, "yarn": services.Yarn}
     return kinds[runner](engine.begin)
 
@@ -193,13 +194,13 @@ class Nights:
         from skewless.spec import JobSpec
         from skewless_airflow.dags import build_dag
         from skewless_airflow.operators.run_tasks import PublishOperator
-        from skewless_airflow.runners import yarn
+        from skewless_airflow.runners import kubernetes, yarn
 
         class Publish(PublishOperator):
             def _told(self, *_: Any) -> bool:  # which asks Airflow's database
                 return False
 
-        yarn._POLL_SECONDS = 0.2
+        yarn._POLL_SECONDS = kubernetes._POLL_SECONDS = 0.2
         if runner == "dataproc":
             from tests.stand_in_dataproc import on_this_machine
 

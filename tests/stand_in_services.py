@@ -9,8 +9,9 @@ import contextlib
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
@@ -40,6 +41,7 @@ class Application:
     body: Any
     words: list[str]
     code: int | None = None
+    since: float = field(default_factory=time.monotonic)
 
     def state(self, runs: str, well: str, badly: str) -> str:
         return runs if self.code is None else badly if self.code else well
@@ -168,8 +170,13 @@ def spark_submit(folder: Path, address: str) -> None:
 
 
 class Kubernetes(Service):
-    """Its API server with a Spark Operator that starts drivers at once."""
+    """Its API server, with a Spark Operator.
 
+    Attributes:
+        lag: the seconds after which it starts a driver.
+    """
+
+    lag = 0.0
     submit = {  # noqa: RUF012
         "runner": "kubernetes", "namespace": "night", "log_events_on_startup": False, "poll_interval": 0.2,
         "startup_check_interval_seconds": 1, "template_spec": {
@@ -198,15 +205,18 @@ class Kubernetes(Service):
         if name not in self.made:
             return _GONE
         one = self.made.pop(name) if method == "DELETE" else self.made[name]
-        state = one.state("RUNNING", "COMPLETED", "FAILED")
+        state = one.state("RUNNING", "COMPLETED", "FAILED") if self._started(one) else "SUBMITTED"
         return 200, {**one.body, "status": {"applicationState": {"state": state}}}
+
+    def _started(self, one: Application) -> bool:
+        return time.monotonic() - one.since >= self.lag
 
     def _answer_of_pods(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         if not path:
             asked = dict(re.findall(r"([\w-]+)=([\w.-]+)", query["labelSelector"][0]))
             assert asked["spark-role"] == "driver"
-            pods = [self._pod(one) for one in self.made.values() if self._labels(one)["task_id"] == asked["task_id"]]
-            live = [pod for pod in pods if pod["status"]["phase"] != "Failed"]
+            mine = [one for one in self.made.values() if self._labels(one)["task_id"] == asked["task_id"]]
+            live = [self._pod(one) for one in mine if self._started(one) and not one.code]
             return 200, {"kind": "PodList", "apiVersion": "v1", "items": live}
         name, _, part = path.removeprefix("/").partition("/")
         if (one := self.made.get(name.removesuffix("-driver"))) is None:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -23,7 +24,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec import SparkSettings
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import spark_entry
-from skewless_airflow.runners import RemoteStep, remote_of
+from skewless_airflow.runners import RemoteStep, kubernetes, remote_of
 from skewless_airflow.runners.remote import Application
 from tests import airflow_setting
 from tests.processes import until
@@ -195,11 +196,17 @@ def test_yarn_needs_the_address_of_its_resource_manager(run: RunDirectory, monke
 
 
 @pytest.mark.parametrize("service", [Kubernetes], indirect=True)
-def test_a_driver_that_has_not_started_is_awaited_by_further_tries(service: Service, run: RunDirectory) -> None:
+def test_a_driver_that_has_not_started_is_awaited_by_a_further_try(
+    service: Kubernetes, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deferred(stepped(run, service.submit))
-    service.applications[0].body["spec"]["driver"]["labels"]["task_id"] = "gone"
-    with pytest.raises(AirflowException, match="is submitted, and its driver has not started yet"):
-        list(stepped(run, service.submit).lines())
+    service.lag = 1e9
+    with pytest.raises(AirflowException, match="is submitted, and its driver has not started within 0 s"):
+        list(stepped(run, {**service.submit, "startup_timeout_seconds": 0}).lines())
+    monkeypatch.setattr(kubernetes, "_POLL_SECONDS", 0.01)
+    threading.Timer(0.2, setattr, [service, "lag", 0.0]).start()
+    deferred(stepped(run, service.submit))
+    assert len(service.names) == 1
 
 
 def test_livy_has_one_batch_for_two_tries_and_another_after_its_end(
@@ -208,8 +215,10 @@ def test_livy_has_one_batch_for_two_tries_and_another_after_its_end(
     submit = {"runner": "livy", "queue": "night", "archives": ["hdfs:///a.zip"], "package": PACKAGE}
     with stand_in_livy(tmp_path / "livy", [sys.executable, "-c", "raise SystemExit(1)"]) as livy:
         monkeypatch.setenv("AIRFLOW_CONN_LIVY_DEFAULT", livy.connection)
+        monkeypatch.setenv("SKEWLESS_SPARK_HISTORY", "http://history/{app_id}")
         livy.hold()
         first = deferred(stepped(run, submit, {"spark.a": "b"}))
+        assert "http://history/app-0" in Try.pushed.values()
         again = deferred(stepped(run, submit))
         (batch,) = livy.batches
         assert NAME.fullmatch(batch.name)

@@ -4,6 +4,7 @@ Until the driver's pod runs the operator waits in the worker; then it defers.
 """
 
 import copy
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from skewless_airflow.runners.remote import Application, EndedError
 __all__ = ["Operator"]
 _KIND = {"group": "sparkoperator.k8s.io", "version": "v1beta2", "plural": "sparkapplications"}
 _ENDED = {"COMPLETED", "FAILED"}
+_POLL_SECONDS = 10.0
 
 
 def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
@@ -35,19 +37,26 @@ def arguments(app: Application, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def begin(operator: Any, app: Application, _fields: Mapping[str, Any], context: Context) -> BaseTrigger:
-    """Create the SparkApplication, or find its driver."""
-    driver = operator.find_spark_job(context)
+    """Create the SparkApplication, or find it and its driver, for which a try waits as the operator does."""
+    until = time.monotonic() + operator.startup_timeout_seconds
+    while True:
+        driver, state = operator.find_spark_job(context), _state_of(operator, app.name)
+        if state in _ENDED:
+            raise EndedError
+        if state is None or driver is not None:
+            operator.execute(context)
+            raise AirflowException(f"{app.name}: the operator has not deferred")
+        if time.monotonic() > until:
+            seconds = operator.startup_timeout_seconds
+            raise AirflowException(f"{app.name} is submitted, and its driver has not started within {seconds} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def _state_of(operator: Any, name: str) -> str | None:
     try:
-        found = operator.custom_obj_api.get_namespaced_custom_object(
-            **_KIND, namespace=operator.namespace, name=app.name
-        )
+        found = operator.custom_obj_api.get_namespaced_custom_object(**_KIND, namespace=operator.namespace, name=name)
     except ApiException as err:
         if err.status != 404:  # HTTP's for what is not there
             raise
-    else:
-        if found.get("status", {}).get("applicationState", {}).get("state") in _ENDED:
-            raise EndedError
-        if driver is None:
-            raise AirflowException(f"{app.name} is submitted, and its driver has not started yet")
-    operator.execute(context)
-    raise AirflowException(f"{app.name}: the operator has not deferred")
+        return None
+    return str(found.get("status", {}).get("applicationState", {}).get("state", ""))

@@ -42,8 +42,11 @@ def begin(operator: Any, app: Application, fields: Mapping[str, Any], context: C
     batch = _batch_of(operator.hook, app.name)
     if batch is not None and batch["state"] in {state.value for state in operator.hook.TERMINAL_STATES}:
         raise EndedError
+    batch = batch or operator.hook.get_batch(operator.execute(context))
+    if batch.get("appId"):
+        app.link(batch["appId"])
     return BatchTrigger(
-        batch_id=operator.execute(context) if batch is None else batch["id"],
+        batch_id=batch["id"],
         spark_params=operator.spark_params,
         livy_conn_id=fields.get("livy_conn_id", "livy_default"),
         polling_interval=fields.get("polling_interval", 10),
