@@ -3,8 +3,8 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_680,
-    "lines of tests": 43_965,
+    "lines of the product": 45_690,
+    "lines of tests": 43_985,
     "words of pages": 49_735,
     "fields of a spec": 86,
     "conditions on an axis": 73,
