@@ -98,8 +98,29 @@ def _moment(column: str, *, ddof: int, root: bool) -> Holds:
     return _near(found, lambda rows: math.fsum(value * value for value in _floats(rows, column)) + 1)
 
 
+def _shape(column: str, power: int) -> Holds:
+    """Skewness and kurtosis: of values that are nearly alike, rounding decides."""
+
+    def found(rows: Sequence[Row]) -> float | None:
+        values = _floats(rows, column)
+        mean = math.fsum(values) / len(values)
+        second, ours = (math.fsum((value - mean) ** exponent for value in values) for exponent in (2, power))
+        return ours * len(values) ** (power / 2 - 1) / second ** (power / 2) - (3 if power == 4 else 0)
+
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        values = _floats(rows, column)
+        alike = not values or max(values) - min(values) <= 1e-4 * max(map(abs, values))
+        return alike or _near(found, lambda _: 1e6)(ours, rows)
+
+    return holds
+
+
 #: Functions of two numbers, and of the value beside the largest or the smallest other one, by its sign.
-PAIRS, EXTREMES = ("covar_samp", "covar_pop", "corr"), {1: "max_by", -1: "min_by"}
+PAIRS = (
+    "covar_samp", "covar_pop", "corr", "regr_count", "regr_sxx", "regr_syy", "regr_sxy", "regr_slope", "regr_intercept",
+    "regr_r2",
+)  # fmt: skip
+EXTREMES = {1: "max_by", -1: "min_by"}
 
 
 def covariance(column: str, other: str, how: str) -> Holds:
@@ -108,27 +129,38 @@ def covariance(column: str, other: str, how: str) -> Holds:
 
     def found(rows: Sequence[Row]) -> float | None:
         both = pairs(rows)
-        if len(both) <= (how != "covar_pop"):
+        if how == "regr_count":
+            return len(both)
+        if not both:
             return None
-        means = [math.fsum(one) / len(both) for one in zip(*both, strict=True)]
-        off = [(x - means[0], y - means[1]) for x, y in both]
-        product = math.fsum(x * y for x, y in off)
-        if how != "corr":
-            return product / (len(both) - (how == "covar_samp"))
-        squares = math.fsum(x * x for x, _ in off) * math.fsum(y * y for _, y in off)
-        return product / math.sqrt(squares) if squares else None
+        y, x = (math.fsum(one) / len(both) for one in zip(*both, strict=True))
+        off = [(one - y, other - x) for one, other in both]
+        product, of_y, of_x = (math.fsum(one[a] * one[b] for one in off) for a, b in ((0, 1), (0, 0), (1, 1)))
+        slope = product / of_x if of_x else None
+        return {
+            "regr_sxy": product,
+            "regr_syy": of_y,
+            "regr_sxx": of_x,
+            "covar_pop": product / len(both),
+            "covar_samp": product / (len(both) - 1) if len(both) > 1 else None,
+            "regr_slope": slope,
+            "regr_intercept": None if slope is None else y - slope * x,
+            "regr_r2": None if slope is None else product * slope / of_y if of_y else 1.0,
+            "corr": product / math.sqrt(of_y * of_x) if of_y * of_x else None,
+        }[how]
 
     def size(rows: Sequence[Row]) -> float:
         return math.fsum(x * x + y * y for x, y in pairs(rows)) + 1
 
-    if how != "corr":
+    if how not in {"corr", "regr_slope", "regr_intercept", "regr_r2"}:
         return _near(found, size)
 
     def holds(ours: Any, rows: Sequence[Row]) -> bool:
         both = pairs(rows)
         alike = [max(one) - min(one) <= 1e-6 * (max(map(abs, one)) + 1e-300) for one in zip(*both, strict=True)]
         # Of values that are nearly alike, rounding decides.
-        return any(alike) or _near(found, lambda _: 1000.0)(ours, rows)
+        scale = 1000.0 if how in {"corr", "regr_r2"} else 1e3 * (1 + abs(found(rows) or 0.0) + size(rows))
+        return any(alike) or _near(found, lambda _: scale)(ours, rows)
 
     return holds
 
@@ -244,6 +276,35 @@ def _median(column: str) -> Holds:
     return _near(found, lambda rows: max(map(abs, _floats(rows, column)), default=0.0) + 1)
 
 
+def _exact_quantiles(column: str, shares: Sequence[float]) -> Holds:
+    def found(rows: Sequence[Row], share: float) -> float:
+        values = sorted(_floats(rows, column), key=rank)
+        place = (len(values) - 1) * share
+        low, high = values[math.floor(place)], values[math.ceil(place)]
+        return low + (high - low) * (place % 1)
+
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        if not _floats(rows, column):
+            return ours is None
+        size = max(map(abs, _floats(rows, column))) + 1
+        return all(abs(one - found(rows, share)) <= 1e-9 * size for one, share in zip(ours, shares, strict=True))
+
+    return holds
+
+
+def _mode(values: Sequence[Any]) -> Any:
+    counts = Counter(map(canonical, values))
+    return min((value for value in values if counts[canonical(value)] == max(counts.values())), key=rank, default=None)
+
+
+def _of_set(holds: Callable[[str, Kind], Holds]) -> Callable[[str, Kind], Holds]:
+    return lambda column, kind: (
+        lambda ours, rows: holds(column, kind)(
+            ours, [{column: value} for value in _distinct(_values(rows, column)).values()]
+        )
+    )
+
+
 def _sessions(column: str, gap: float, kind: Kind) -> Holds:
     whole = kind.name in WHOLE
 
@@ -325,12 +386,18 @@ MERGEABLE: _Pool = {
     "count_if": (_FLAG, _exactly("count_if", sum)),
     "sum": (_NUMBERS, _making("sum", _sum)),
     "avg": (_NUMBERS, _making("avg", _avg)),
+    "try_sum": (_NUMBERS, _making("try_sum", _sum)),
+    "try_avg": (_NUMBERS, _making("try_avg", _avg)),
+    "sum_distinct": (_NUMBERS, _making("sum_distinct", _of_set(_sum))),
+    "avg_distinct": (_NUMBERS, _making("avg_distinct", _of_set(_avg))),
     "min": (_ALL, _simple("min", lambda values: min(values, key=rank))),
     "max": (_ALL, _simple("max", lambda values: max(values, key=rank))),
     "var_samp": (_NUMBERS, _checked("var_samp", lambda column: _moment(column, ddof=1, root=False))),
     "var_pop": (_NUMBERS, _checked("var_pop", lambda column: _moment(column, ddof=0, root=False))),
     "stddev_samp": (_NUMBERS, _checked("stddev", lambda column: _moment(column, ddof=1, root=True))),
     "stddev_pop": (_NUMBERS, _checked("stddev_pop", lambda column: _moment(column, ddof=0, root=True))),
+    "skewness": (_NUMBERS, _checked("skewness", lambda column: _shape(column, 3))),
+    "kurtosis": (_NUMBERS, _checked("kurtosis", lambda column: _shape(column, 4))),
     "bool_and": (_FLAG, _simple("bool_and", all)),
     "bool_or": (_FLAG, _simple("any", any)),
     "bit_and": (_WHOLE, _simple("bit_and", _bits(lambda one, other: one & other))),
@@ -350,6 +417,13 @@ MERGEABLE: _Pool = {
     "histogram": (
         frozenset({*NUMBERS, "odd double", "huge"}),
         _checked("histogram", lambda column: _histogram(column, _EDGES), nested=True, edges=_EDGES),
+    ),
+    "mode": (_ALL, _exactly("mode", _mode)),
+    "percentile": (
+        _NUMBERS - {"bigint"},
+        _checked(
+            "percentile", lambda column: _exact_quantiles(column, [0.2, 0.9]), nested=True, percentages=[0.2, 0.9]
+        ),
     ),
     "value_counts": (_ALL, _checked("value_counts", _counts, nested=True)),
     "streaming_histogram": (

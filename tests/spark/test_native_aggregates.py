@@ -1,10 +1,11 @@
-"""Every native aggregate on one nasty input: what plain Spark's ``groupBy().agg`` says, whatever the policy."""
+"""Every aggregate that Spark has, too, on one nasty input: what plain Spark says, whatever engine and policy."""
 
 import bisect
 import datetime as dt
 import decimal
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +24,11 @@ from skewless_spark.aggregates.binding import check_types
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.aggregates.native.quantiles import _measure
+from skewless_spark.branches.native import Native
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of
 from skewless_spark.session.versions import AGGREGATES, Gap, lacking_aggregate
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import DATE, plain, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
@@ -61,7 +64,7 @@ def nasty(rows: int = ROWS) -> pa.Table:
     cents = rng.integers(-(10**9), 10**9, rows).tolist()
     atoms = [decimal.Decimal(cent * 10**12 + n * 7919).scaleb(-18) for n, cent in enumerate(cents)]
     start = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
-    return pa.table(
+    table = pa.table(
         {
             "key": pa.array(keys, pa.string()),
             "place": pa.array(range(rows), pa.int64()),
@@ -78,6 +81,7 @@ def nasty(rows: int = ROWS) -> pa.Table:
             "broad": column([decimal.Decimal(cent).scaleb(-4) for cent in cents], pa.decimal128(24, 4), 11),
             "coin": column(atoms, pa.decimal128(38, 18), 12),
             "at": column([start + dt.timedelta(seconds=cent / 7) for cent in cents], pa.timestamp("us", "UTC"), 13),
+            "flat": column([2.5] * rows, pa.float64(), 18),
             "day": column(
                 [dt.date(1970, 1, 1) + dt.timedelta(days=n % 999 - 500) for n in range(rows)], pa.date32(), 14
             ),
@@ -86,6 +90,9 @@ def nasty(rows: int = ROWS) -> pa.Table:
             "tags": column([[WORDS[n % 5]] * (n % 3) for n in range(rows)], pa.list_(pa.string()), 17),
         }
     )
+    pairs = zip(table["real"].to_pylist(), table["whole"].to_pylist(), strict=True)
+    two = [None if None in pair else dict(zip("ab", pair, strict=True)) for pair in pairs]
+    return table.append_column("two", pa.array(two, pa.struct([("a", pa.float64()), ("b", pa.int32())])))
 
 
 class Case(NamedTuple):
@@ -175,6 +182,8 @@ CASES: Cases = {
     **alike("count_if", "flag"),
     **alike("sum", "whole", "big", "real", "short", "price", "coin", holds=MOMENT),
     **alike("avg", "whole", "real", "price", "broad", "coin", holds=MOMENT),
+    **alike("try_sum", "big", "coin"),
+    **alike("try_avg", "coin"),
     **alike("min", "real", "word", "at", "raw", "tags"),
     **alike("max", "real", "word", "at", "raw", "tags"),
     **alike("var_samp", "near", holds=MOMENT),
@@ -188,6 +197,23 @@ CASES: Cases = {
         one: Case({"function": one, "column": "near", "other": "beside"}, f"{one}(near, beside)", MOMENT)
         for one in ("covar_samp", "covar_pop", "corr")
     },
+    **alike("skewness", "near", "price", holds=MOMENT),
+    **alike("kurtosis", "near", "real", holds=MOMENT),
+    **{
+        f"regr_{one}": Case(
+            {"function": f"regr_{one}", "column": "near", "other": "beside"}, f"regr_{one}(near, beside)", MOMENT
+        )
+        for one in ("count", "sxx", "syy", "sxy", "slope", "intercept", "r2")
+    },
+    "regr_slope by a constant": Case(
+        {"function": "regr_slope", "column": "near", "other": "flat"}, "regr_slope(near, flat)", MOMENT
+    ),
+    "regr_r2 of a constant": Case(
+        {"function": "regr_r2", "column": "flat", "other": "near"}, "regr_r2(flat, near)", MOMENT
+    ),
+    "regr_intercept with infinities": Case(
+        {"function": "regr_intercept", "column": "real", "other": "whole"}, "regr_intercept(real, whole)", MOMENT
+    ),
     "corr with infinities": Case({"function": "corr", "column": "real", "other": "whole"}, "corr(real, whole)", MOMENT),
     "max_by": Case({"function": "max_by", "column": "word", "by": "place"}, "max_by(word, place)", exactly),
     "min_by": Case({"function": "min_by", "column": "tags", "by": "place"}, "min_by(tags, place)", exactly),
@@ -220,6 +246,23 @@ CASES: Cases = {
     **alike("bit_xor", "tiny", "big"),
     **alike("collect_set", "word", "real", "raw", "tags", sql="sort_array(array_distinct({0}({1})))"),
     **alike("count_distinct", "real", "coin", "raw", sql="count(DISTINCT {1})"),
+    "count_distinct of two": Case(
+        {"function": "count_distinct", "column": "two"}, "count(DISTINCT real, whole)", exactly
+    ),
+    **{
+        f"{one}_distinct {of}": Case({"function": f"{one}_distinct", "column": of}, f"{one}(DISTINCT {of})", MOMENT)
+        for one, of in (("sum", "whole"), ("sum", "price"), ("avg", "real"), ("avg", "price"))
+    },
+    **alike("mode", "word", "real", sql="{0}({1}, true)"),
+    **{
+        f"percentile {of}": Case(
+            {"function": "percentile", "column": of, "percentages": [0.0, 0.3, 0.999]},
+            f"percentile({of}, array(0.0, 0.3, 0.999))",
+            exactly,
+        )
+        for of in ("real", "price")
+    },
+    "percentile, one": Case({"function": "percentile", "column": "near", "percentage": 0.5}, "median(near)", exactly),
     **alike("collect_list", "word", sql=IN_ORDER),
     "collect_list of numbers": Case(
         {"function": "collect_list", "column": "real"}, IN_ORDER.format("", "real"), exactly
@@ -281,18 +324,18 @@ def expected(spark: SparkSession, nasty_input: Path) -> tuple[dict[str | None, R
     return rows, dict(said.dtypes)
 
 
-@pytest.fixture(scope="module", params=mostly_long(["combine", *POLICIES], "combine"))
+@pytest.fixture(scope="module", params=mostly_long(["combine", "bypass", *POLICIES], "combine"))
 def came(
     request: pytest.FixtureRequest, spark: SparkSession, nasty_input: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str | None, Row], dict[str, str]]:
     """All aggregates in one job, and one in Python beside them, whose states have rows of their own."""
     calls = {NAMES[id_]: case.call for id_, case in CASES.items()}
     calls["beside"] = {"function": "streaming_histogram", "column": "whole", "bins": 4}
-    engine = "combine" if request.param == "combine" else "staged"
+    engine = "staged" if request.param in POLICIES else request.param
     routing = {**POLICIES.get(request.param, {}), "waves": [1, 3]}
     spec = spec_of(nasty_input, "key", calls, engine=engine, routing=routing)
     run, reports = reduce_job(spark, spec, tmp_path_factory.mktemp(request.param) / "run")
-    assert (engine == "combine") == (len(reports) == 1)
+    assert (engine != "staged") == (len(reports) == 1)
     assert (request.param != "adaptive") == all(report.backlog_rows == 0 for report in reports)
     frame = spark.read.parquet(*(run.path(file.path) for file in run.committed("result").files))
     return {row["key"]: row for row in frame.collect()}, dict(frame.dtypes)
@@ -322,8 +365,31 @@ def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
     native = {
         name for name, one in REGISTRY.items() if isinstance(one, NativeAggregate) and not lacking_aggregate(name)
     }
-    assert called | {name for name in SYNONYMS if not lacking_aggregate(name)} == native
+    assert called - native == {"percentile", "mode"}
+    native -= {"spark"}
+    assert (called & native) | {name for name in SYNONYMS if not lacking_aggregate(name)} == native
     assert all(REGISTRY[name].mergeable and not REGISTRY[name].ordered for name in native)
+
+
+@pytest.mark.usefixtures("spark")
+def test_states_that_are_alike_are_kept_once_and_are_merged_alike(nasty_input: Path) -> None:
+    calls: dict[str, Any] = {
+        f"{function}_{of}": {"function": function, "column": of}
+        for function in ("sum", "avg", "count", "try_avg", "var_pop", "stddev_samp", "variance")
+        for of in ("whole", "real", "price")
+    }
+    calls |= {one: {"function": one, "column": "real", "other": "near"} for one in ("corr", "covar_pop", "regr_r2")}
+    quantiles = {"column": "near", "accuracy": 100}
+    calls |= {f"q{n}": {"function": "approx_percentile", "percentage": n / 9, **quantiles} for n in range(9)}
+    columns = JobColumns.of(freeze(spec_of(nasty_input, "key", calls), DATE, "/", "spec"))
+    names = Native(columns).names
+    assert len(names) == 3 + 2 + 2 + 1 + 3 + 1 + (not lacking_aggregate("approx_percentile")), names
+    merged: dict[str, str] = {}
+    for one in columns.native:
+        states = columns.states(one)
+        for name, merge in zip(states, one.definition.merge(states, one.options, one.spark_type), strict=True):
+            text = re.sub(r"\b[xy]_\d+", "x", str(merge))  # variables have numbers of their own
+            assert merged.setdefault(name, text) == text
 
 
 def test_a_sum_that_overflows_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -459,7 +525,8 @@ def test_values_with_rules_of_their_own_are_taken_by_no_aggregate_and_no_key(
         "approx_percentile": {"percentage": 0.5},
         "sessions": {"gap": 1},
     }
-    options["percentile_approx"] = options["approx_percentile"]
+    options["percentile_approx"] = options["percentile"] = options["approx_percentile"]
+    options["spark"] = {"expression": "max(v)"}
     for function, definition in REGISTRY.items():
         for name in odd.names:
             further = dict.fromkeys(definition.further, "v")

@@ -63,7 +63,10 @@ def test_each_type_is_an_argument_and_a_result_of_each_engine(spark: SparkSessio
 
 
 #: What some calls need besides a column; their further columns are numbers.
-OPTIONS = {"histogram": '{"edges": [1]}', "approx_percentile": '{"percentage": 0.5}', "sessions": '{"gap": 1}'}
+OPTIONS = {
+    "histogram": '{"edges": [1]}', "approx_percentile": '{"percentage": 0.5}', "percentile": '{"percentages": [0.5]}',
+    "sessions": '{"gap": 1}',
+}  # fmt: skip
 FORMATS = ["parquet", "orc", "json", "csv", "delta", "iceberg"]
 
 
@@ -84,7 +87,7 @@ def test_what_a_check_takes_is_published_by_each_engine(spark: SparkSession, tmp
     schema = spark.read.parquet(str(source)).selectExpr(*SELECT).schema
     types, calls = {one.name: one.dataType.simpleString() for one in schema}, dict[str, Any]()
     for function, definition in REGISTRY.items():
-        for name in () if function in SYNONYMS else VALUES:
+        for name in () if function in {*SYNONYMS, "spark"} else VALUES:  # which stands beside none in order
             further = dict.fromkeys(definition.further, "i")
             call = {"function": function, "column": name, **further, **json.loads(OPTIONS.get(function, "{}"))}
             if is_good(partial(check_types, spec_of(source, "k", {"x": call}), types, "spec")):

@@ -322,6 +322,8 @@ def test_floating_point_sums_need_a_tolerance() -> None:
 EVENTS = [1.0, 2.5, 2.0, 9.0, 9.5, 3.0, 3.0, math.nan, 50.0, 51.0, math.inf, math.inf, -math.inf, -0.0, 0.0, 1.0, 4.0]
 SHIPPED: dict[str, tuple[Any, dict[str, Any]]] = {
     "exact_median": (EVENTS, {}),
+    "mode": (list("abracadabra alakazam"), {}),
+    "percentile": (EVENTS, {"percentages": [0.1, 0.5]}),
     "sessions": (EVENTS, {"gap": 1.5}),
     "sessions of whole numbers": (VALUES, {"gap": 2}),
     "sessions of moments": (pa.array(np.cumsum(VALUES) * 700_000, pa.timestamp("us", "UTC")), {"gap": 2}),

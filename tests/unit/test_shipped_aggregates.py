@@ -2,7 +2,6 @@
 
 import datetime as dt
 import math
-import statistics
 import subprocess
 import sys
 from collections import Counter
@@ -108,7 +107,7 @@ def test_columns_that_are_not_plain_are_refused() -> None:
     assert SHIPPED["value_counts"].accepts("array<int>") == required
 
 
-@pytest.mark.parametrize("name", ["value_counts", "exact_median"])
+@pytest.mark.parametrize("name", ["value_counts", "mode", "exact_median"])
 def test_states_merge_with_the_counts_that_they_hold(name: str) -> None:
     aggregate = SHIPPED[name]
     made = aggregate.accumulator(aggregate.options(), ["double"])
@@ -184,18 +183,36 @@ def test_sessions_of_parts_in_order_are_those_of_all_rows(parts: list[Rows], at_
         assert told == plain_sessions(groups.get(group, []), 1.5)
 
 
-@given(rows=st.lists(st.tuples(st.integers(0, 3), st.none() | st.floats(allow_nan=False)), max_size=80))
-def test_the_median_is_the_one_in_the_middle(rows: Rows) -> None:
-    results = fed("exact_median", rows, pa.float64(), "double").evaluate().to_pylist()
-    groups = by_group(rows)
-    for group, result in enumerate(results):
-        values = sorted(value for value in groups.get(group, []) if value is not None)
-        if not values:
-            assert result is None
-        else:
-            low, high = statistics.median_low(values), statistics.median_high(values)
-            expected = low if low == high else low + (high - low) * 0.5  # as Spark has it
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.none() | st.floats(allow_nan=False)), max_size=80),
+    shares=st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=3),
+)
+def test_a_quantile_is_at_its_share_of_the_places(rows: Rows, shares: list[float]) -> None:
+    several = fed("percentile", rows, pa.float64(), "double", percentages=shares).evaluate().to_pylist()
+    single = fed("percentile", rows, pa.float64(), "double", percentage=shares[0]).evaluate().to_pylist()
+    medians = fed("exact_median", rows, pa.float64(), "double").evaluate().to_pylist()
+    for group, values in by_group(rows).items():
+        filled = sorted(value for value in values if value is not None)
+        if not filled:
+            assert (several[group], single[group], medians[group]) == (None, None, None)
+            continue
+        for share, result in [
+            *zip(shares, several[group], strict=True),
+            (shares[0], single[group]),
+            (0.5, medians[group]),
+        ]:
+            place = (len(filled) - 1) * share
+            low, high = filled[math.floor(place)], filled[math.ceil(place)]
+            expected = low if low == high else low + (high - low) * (place % 1)  # as Spark has it
             assert result == expected or (math.isnan(result) and math.isnan(expected))
+
+
+@given(rows=WORDS)
+def test_the_mode_is_the_least_of_the_most_frequent(rows: Rows) -> None:
+    results = fed("mode", rows, pa.string(), "string").evaluate().to_pylist()
+    for group, values in by_group(rows).items():
+        true = Counter(value for value in values if value is not None)
+        assert results[group] == min(true, key=lambda value: (-true[value], value), default=None)
 
 
 # Aggregates are found by entry points, late, and each fault is one sentence.

@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 45_690,
-    "lines of tests": 43_985,
-    "words of pages": 49_735,
+    "lines of the product": 46_145,
+    "lines of tests": 44_325,
+    "words of pages": 49_985,
     "fields of a spec": 86,
     "conditions on an axis": 73,
     "private names of others": 11,

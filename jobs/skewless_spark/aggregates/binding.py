@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
+from pyspark.sql import SparkSession
 
-from skewless.aggregates.accumulator import Accepts, ArrowTypes
+from skewless.aggregates.accumulator import Accepts, ArrowTypes, anything
 from skewless.aggregates.python_aggregate import Argument, PythonAggregate
 from skewless.document import sentence_of
 from skewless.documents.job import Algebra, Job
@@ -16,6 +17,7 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
+from skewless_spark.aggregates.native.spark_calls import SPARK, SparkOptions, require_analyzed
 from skewless_spark.session.versions import lacking_aggregate
 from skewless_spark.sources.formats.column_types import EMPTY_COLUMN_TYPE, UNSUPPORTED
 
@@ -66,6 +68,14 @@ def check_calls(spec: JobSpec, where: str) -> None:
         _definition_and_options(name, call, where)
 
 
+def check_spark_calls(spark: SparkSession, spec: JobSpec, types: Mapping[str, str], where: str) -> None:
+    """Let Spark analyze the calls that it computes itself."""
+    for name, call in spec.aggregates.items():
+        definition, options = _definition_and_options(name, call, where)
+        if definition is SPARK:
+            require_analyzed(spark, cast("SparkOptions", options), types, f"{where}, aggregate {name!r}")
+
+
 def bind(job: Job) -> list[BoundAggregate[Aggregate]]:
     """The aggregates of a frozen job, in the order of its spec."""
     types = {**job.key_types, **job.column_types}
@@ -114,6 +124,7 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
         algebra[name] = Algebra(
             mergeable=definition.mergeable,
             ordered=definition.ordered,
+            at_once=getattr(definition, "at_once", False),
             state_bytes=0 if counts_rows else definition.state_bytes,
             setup_seconds=getattr(definition, "setup_seconds", 0.0),
             row_seconds=0.0 if counts_rows else row_seconds,
@@ -174,9 +185,10 @@ def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseM
 def _arguments(call: AggregateCall, definition: Aggregate, options: BaseModel) -> list[tuple[str, Accepts]]:
     """The argument columns of a call in order, each with the function that accepts or refuses a type."""
     own = [] if call.column is None else [(call.column, definition.accepts)]
-    further = definition.further.items()
-    return [*own, *((str(getattr(options, name)), one.accepts if isinstance(one, Argument) else one)
-                    for name, one in further)]  # fmt: skip
+    further = [(str(getattr(options, name)), one.accepts if isinstance(one, Argument) else one)
+               for name, one in definition.further.items()]  # fmt: skip
+    named = definition.named(options) if isinstance(definition, NativeAggregate) else ()
+    return [*own, *further, *((column, anything) for column in named)]
 
 
 def _takers(spec: JobSpec) -> dict[str, list[Accepts]]:

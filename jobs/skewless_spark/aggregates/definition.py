@@ -46,6 +46,8 @@ class NativeAggregate:
             state. Its last argument is the Spark SQL type of ``column``.
         evaluate: the result, from the merged state columns. Its last argument is the Spark SQL type of ``column``.
         further: the options that name further argument columns, in order, each with the types that it accepts.
+        named: further argument columns, by the options; they may have any type that a state can hold.
+        at_once: of one that is not mergeable: whether its state is made of all rows of a key in one stage.
         state_bytes: as for ``PythonAggregate``, for a key with few rows, as most keys have.
         of_rows: whether its result without a column is the number of rows, which the states of a key have anyway.
         reads_origin: whether its update reads ``Arguments.origin``, so that rows must have one.
@@ -68,8 +70,10 @@ class NativeAggregate:
     evaluate: Callable[[Sequence[Column], Any, str], Column]
     options: type[BaseModel] = NoOptions
     further: Mapping[str, Accepts] = field(default_factory=dict)
+    named: Callable[[Any], Sequence[str]] = lambda _: ()
     needs_column: bool = True
     mergeable: bool = True
+    at_once: bool = False
     ordered: bool = False
     state_bytes: int = 16
     of_rows: bool = False

@@ -43,7 +43,7 @@ class Native:
     @property
     def names(self) -> list[str]:
         """The columns of all states."""
-        return [name for one in self.columns.native for name in self.columns.states(one)]
+        return list(dict.fromkeys(name for one in self.columns.native for name in self.columns.states(one)))
 
     def made(
         self, rows: DataFrame, by: Sequence[str], counts: Sequence[str] = COUNTS, *also: Column, all_kept: bool = True
@@ -72,7 +72,8 @@ class Native:
     def _by_state(self, of: Callable[[BoundAggregate[NativeAggregate]], Sequence[Column]]) -> list[Column]:
         columns = self.columns
         each = ((columns.states(one), of(one)) for one in columns.native)
-        return [column.alias(name) for names, found in each for name, column in zip(names, found, strict=True)]
+        found = {name: column for names, made in each for name, column in zip(names, made, strict=True)}
+        return [column.alias(name) for name, column in found.items()]
 
     def with_results(self, outcome: DataFrame, stage: Stage) -> DataFrame:
         """What a stage that evaluates has made, with the results of whole keys."""

@@ -22,7 +22,7 @@ _DRAWS = 1 << 16
 
 
 class Bypass(Engine):
-    """Rows are sent to their tasks once, in no order."""
+    """Rows are sent to their tasks once, in no order unless Spark itself must see all rows of a key."""
 
     def outcome(self, stage: Stage) -> DataFrame:
         """See ``Engine``."""
@@ -33,7 +33,7 @@ class Bypass(Engine):
         placed = place_by(placed, len(plan.tasks), TASK)
         # Without a backlog, all rows came with the wave.
         came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
-        return outcome_of_tasks(came, stage, in_order=False, placed=len(plan.tasks))
+        return outcome_of_tasks(came, stage, in_order=columns.job.at_once, placed=len(plan.tasks))
 
 
 def _placed(rows: DataFrame, stage: Stage) -> DataFrame:

@@ -20,7 +20,13 @@ from skewless.run.step_times import timed
 from skewless.spec.input import OWN_PREFIX, is_named
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
-from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
+from skewless_spark.aggregates.binding import (
+    argument_columns,
+    assumed_types,
+    check_calls,
+    check_spark_calls,
+    check_types,
+)
 from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.quality.expectations import check_expectations
@@ -56,7 +62,8 @@ def needs_session(spec: JobSpec) -> bool:
     of_result = spec.output.format == "csv" or any(column.name in spec.aggregates for column in spec.output.order)
     of_input = spec.input.format == "catalog" or (spec.input.format in UNTOLD and asks_rows(spec))
     fields = spec.input.format == "json" and spec.input.columns is None
-    return of_result or of_input or fields or (spec.map is not None and spec.map.select is not None)
+    of_calls = any(call.function == "spark" for call in spec.aggregates.values())
+    return of_result or of_calls or of_input or fields or (spec.map is not None and spec.map.select is not None)
 
 
 def freeze(
@@ -104,6 +111,8 @@ def _frozen(
     for column in spec.key:
         _check_key(column, types, at)
     algebra = check_types(spec, types, at)
+    if spark is not None:
+        check_spark_calls(spark, spec, types, at)
     refuse_twins(used, types, at)
     refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
     output_path = output_location(spec, part, root, where)

@@ -182,7 +182,7 @@ class JobColumns:
     @property
     def sketches(self) -> list[str]:
         """The state columns of native aggregates whose result may depend on how rows were divided and merged."""
-        return [name for one in self.native if one.definition.agrees for name in self.states(one)]
+        return list(dict.fromkeys(name for one in self.native if one.definition.agrees for name in self.states(one)))
 
     @property
     def python(self) -> list[BoundAggregate[PythonAggregate]]:
@@ -250,9 +250,18 @@ class JobColumns:
         return f"CAST(split('{listed}', ' ') AS ARRAY<{kind}>)[shiftright({ORIGIN}, {OFFSET_BITS})]"
 
     def states(self, one: BoundAggregate[Aggregate]) -> list[str]:
-        """The state columns of an aggregate: ``s3_0`` and ``s3_1`` for the fourth aggregate."""
-        number = self.bound.index(one)
-        return [f"s{number}_{part}" for part in range(len(self._updates[number]) or 1)]
+        """The state columns of an aggregate: ``s3_0`` and ``s3_1`` for the fourth one, if no other has the same."""
+        return self._states[self.bound.index(one)]
+
+    @cached_property
+    def _states(self) -> list[list[str]]:
+        """A state that several aggregates have is kept once: what is made by one expression is merged by one, too."""
+        known: dict[str, str] = {}
+        return [
+            [known.setdefault(str(update), f"s{number}_{part}") for part, update in enumerate(updates)]
+            or [f"s{number}_0"]
+            for number, updates in enumerate(self._updates)
+        ]
 
     def _name(self, column: str) -> str:
         return self.names[self.inputs.index(column)]

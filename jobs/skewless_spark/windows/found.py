@@ -108,6 +108,8 @@ def check_window(spec: JobSpec, where: str) -> None:
             serves = serves_instead(definition)
             define = "let its merge take the state of the rows that come next, and declare concatenable=True"
             hint = f"{serves} could serve" if serves else f"{define} (docs/write_an_aggregate.md)"
+            if isinstance(definition, NativeAggregate):
+                hint = "take one of docs/aggregates.md, or leave the window out"
             raise SpecError(at, "an aggregate whose states can be merged, with a window", repr(call.function), hint)
 
 

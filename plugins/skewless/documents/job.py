@@ -20,7 +20,7 @@ SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
 #: Which columns the states of native aggregates have. It is raised with each change of them: kept states are not mixed
 #: with others.
-STATE_FORM = 3
+STATE_FORM = 4
 
 
 class Unit(InputFile):
@@ -122,6 +122,7 @@ class Algebra(Frozen):
     Attributes:
         mergeable: whether states of one key may be merged.
         ordered: whether the rows of a key must be seen in the order of the input.
+        at_once: whether all rows of a key must be seen in one task of one stage.
         setup_seconds: for each key that a task opens, as the aggregate declares it.
         row_seconds: of one core for a row, about; None where only running it can tell.
         reads: the columns that it takes: of the input or, with a map, of the mapped rows.
@@ -129,6 +130,7 @@ class Algebra(Frozen):
 
     mergeable: bool
     ordered: bool
+    at_once: bool = False
     state_bytes: int = Field(default=16, ge=0, le=LARGEST_COUNT)
     setup_seconds: float = Field(default=0.0, ge=0)
     row_seconds: float | None = Field(default=None, ge=0)
@@ -275,6 +277,11 @@ class Job(Columnar, Document):
         return self.spec.state == "forward" or not all(
             one.mergeable and not one.ordered for one in self.algebra.values()
         )
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all rows of a key must be in one task of one stage."""
+        return any(one.at_once for one in self.algebra.values())
 
     @property
     def combine_splits(self) -> int:

@@ -55,13 +55,15 @@ def choose_engine(
 
     Without ``named`` heavy keys, ``bypass`` cannot split them.
     """
-    asked = job.spec.engine
-    if not job.splittable:
+    asked = "bypass" if job.at_once else job.spec.engine
+    if not job.splittable and not job.at_once:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: not every aggregate can be merged")
     if (traits := ENGINES.get(asked)) is not None:
         read = 0 if traits.in_tasks else splits
         keys = round(counts.keys_in(rows)) if counts is not None and traits.places else 0
-        return EngineChoice(engine=asked, rows=rows, splits=read, keys=keys, sentence=f"{asked}, as the spec says")
+        whole = "an aggregate of Spark's cannot be split: a hot key stays in one task"
+        why = whole if job.at_once else "as the spec says"
+        return EngineChoice(engine=asked, rows=rows, splits=read, keys=keys, sentence=f"{asked}, {why}")
     if counts is None or not counts.rows:
         return _unseen(job, rows, splits, largest_split)
     return _weighed(job, counts, rows, splits, largest_split, named=named)
@@ -186,7 +188,8 @@ def _with_tasks(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogr
         # Spark's hash gives each task about as many of the other rows.
         others = np.full(tasks, (seen.seen_rows - rows.sum()) / tasks)
         placed = place_whole(rows, others)
-        if makespan(others + placed.loads(rows, tasks), slots) > WHOLE_ENOUGH * seen.seen_rows / min(slots, tasks):
+        long = makespan(others + placed.loads(rows, tasks), slots) > WHOLE_ENOUGH * seen.seen_rows / min(slots, tasks)
+        if long and job.splittable:
             placed = pour(rows, others)
         head = placed.as_head([key for _, key in heavy])
     factors = dict.fromkeys(plan.ring.tokens, factor) if factor > 1 else {}

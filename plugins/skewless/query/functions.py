@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from skewless.document import unmet
+from skewless.query.sql import call_name, columns_of, parsed_expression, shown, written
 
 
 class Call(NamedTuple):
@@ -22,50 +23,45 @@ class Call(NamedTuple):
     options: Mapping[str, Any]
 
 
-#: Functions of one column, and of two, whose names are the same here.
-_OF_ONE = (
-    "sum", "avg", "min", "max", "try_sum", "try_avg", "count_if", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor",
-    "var_samp", "var_pop", "stddev_samp", "stddev_pop", "skewness", "kurtosis", "collect_set", "collect_list",
-)  # fmt: skip
-_OF_TWO = (
-    "corr", "covar_samp", "covar_pop", "regr_count", "regr_avgx", "regr_avgy", "regr_sxx", "regr_sxy", "regr_syy",
-    "regr_slope", "regr_intercept", "regr_r2",
-)  # fmt: skip
-#: By name in Spark: our function, and the fields of its arguments in their order.
+#: Second names in Spark, each with ours.
+SYNONYMS = {
+    "mean": "avg",
+    "variance": "var_samp",
+    "stddev": "stddev_samp",
+    "std": "stddev_samp",
+    "every": "bool_and",
+    "some": "bool_or",
+    "any": "bool_or",
+    "first_value": "first",
+    "last_value": "last",
+    "any_value": "first",
+    "array_agg": "collect_list",
+    "percentile_approx": "approx_percentile",
+}
+#: By our functions, the fields of a call's arguments in their order; the last three are none of Spark's.
 _FIELDS = {
-    **{name: (name, "column") for name in _OF_ONE},
-    **{name: (name, "column other") for name in _OF_TWO},
-    "mean": ("avg", "column"),
-    "any": ("bool_or", "column"),
-    "some": ("bool_or", "column"),
-    "every": ("bool_and", "column"),
-    "std": ("stddev_samp", "column"),
-    "stddev": ("stddev_samp", "column"),
-    "variance": ("var_samp", "column"),
-    "any_value": ("first", "column ignore_nulls"),
-    "array_agg": ("collect_list", "column"),
-    "max_by": ("max_by", "column by"),
-    "min_by": ("min_by", "column by"),
-    "median": ("percentile", "column"),
-    "percentile": ("percentile", "column percentage"),
-    "mode": ("mode", "column deterministic"),
-    "approx_percentile": ("approx_percentile", "column percentage accuracy"),
-    "percentile_approx": ("approx_percentile", "column percentage accuracy"),
-    "approx_count_distinct": ("approx_count_distinct", "column rsd"),
-    "approx_top_k": ("approx_top_k", "column k max_items_tracked"),
-    "hll_sketch_agg": ("approx_count_distinct", "column"),
-    "theta_sketch_agg": ("theta_sketch_estimate", "column lg_nom_entries"),
-    # These are no functions of Spark's.
-    "value_counts": ("value_counts", "column"),
-    "streaming_histogram": ("streaming_histogram", "column bins"),
-    "histogram": ("histogram", "column edges"),
-}
-#: What a call has beside its arguments.
-_ALWAYS: dict[str, dict[str, Any]] = {
-    "median": {"percentage": 0.5},
-    "hll_sketch_agg": {"publish": "state"},
-    "theta_sketch_agg": {"publish": "state"},
-}
+    **dict.fromkeys((
+        "sum", "avg", "min", "max", "try_sum", "try_avg", "count_if", "bool_and", "bool_or", "bit_and", "bit_or",
+        "bit_xor", "var_samp", "var_pop", "stddev_samp", "stddev_pop", "skewness", "kurtosis", "collect_set",
+        "collect_list",
+    ), "column"),
+    **dict.fromkeys((
+        "corr", "covar_samp", "covar_pop", "regr_count", "regr_sxx", "regr_sxy", "regr_syy", "regr_slope",
+        "regr_intercept", "regr_r2",
+    ), "column other"),
+    "first": "column ignore_nulls",
+    "max_by": "column by",
+    "min_by": "column by",
+    "median": "column",
+    "percentile": "column percentage",
+    "mode": "column deterministic",
+    "approx_percentile": "column percentage accuracy",
+    "approx_count_distinct": "column rsd",
+    "approx_top_k": "column k max_items_tracked",
+    "value_counts": "column",
+    "streaming_histogram": "column bins",
+    "histogram": "column edges",
+}  # fmt: skip
 #: By our function, the one of different values alone.
 _OF_DIFFERENT = {
     **{name: name for name in ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "collect_set")},
@@ -77,10 +73,10 @@ _OF_DIFFERENT = {
 IN_ORDER = frozenset(("first", "first_value", "last", "last_value"))
 #: The aggregate functions of Spark 4.3, and ours that a query may call.
 AGGREGATES = frozenset((
-    *_FIELDS, *IN_ORDER, "count", "approx_top_k_accumulate", "approx_top_k_combine", "bitmap_and_agg",
-    "bitmap_construct_agg", "bitmap_or_agg", "collect_union", "count_min_sketch", "histogram_numeric",
-    "hll_union_agg", "listagg", "measure", "percentile_cont", "percentile_disc", "string_agg",
-    "theta_intersection_agg", "theta_union_agg",
+    *_FIELDS, *SYNONYMS, "count", "last", "regr_avgx", "regr_avgy", "approx_top_k_accumulate", "approx_top_k_combine",
+    "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "collect_union", "count_min_sketch", "histogram_numeric",
+    "hll_sketch_agg", "hll_union_agg", "listagg", "measure", "percentile_cont", "percentile_disc", "string_agg",
+    "theta_sketch_agg", "theta_intersection_agg", "theta_union_agg",
     *(f"kll_{what}_agg_{kind}" for what in ("sketch", "merge") for kind in ("bigint", "float", "double")),
     *(f"tuple_{what}_agg_{kind}" for what in ("sketch", "union", "intersection") for kind in ("double", "integer")),
 ))  # fmt: skip
@@ -110,28 +106,37 @@ def call_of(name: str, arguments: Sequence[exp.Expr], *, distinct: bool = False)
         raise unmet("max_by or min_by with what orders the rows, or any_value", f"{name}, which depends on their order")
     if name == "count":
         return _count(arguments, distinct=distinct)
-    function, fields = _FIELDS.get(name, ("", ""))
+    if name in {"regr_avgx", "regr_avgy"} and len(arguments) == 2:
+        other, column = arguments if name == "regr_avgx" else reversed(arguments)
+        return None if distinct else Call("avg", {"column": _where_filled([other], column)}, {})
+    function = SYNONYMS.get(name, name)
+    fields = _fields(_FIELDS.get(function, "").split(), arguments)
     if distinct:
         function = _OF_DIFFERENT.get(function, "")
-    names, columns, options = fields.split(), dict[str, exp.Expr](), dict(_ALWAYS.get(name, {}))
-    if not function or not arguments or len(arguments) > len(names) or any(one.is_star for one in arguments):
+    if not fields or not function:
         return None
-    for field, argument in zip(names, arguments, strict=False):
-        if field in _COLUMNS:
-            columns[field] = argument
-            continue
-        value = _literal(argument)
-        if value is None:
-            return None
-        options["percentages" if isinstance(value, list) and field == "percentage" else field] = value
-    if function == "mode":
-        options.pop("deterministic", None)  # of values that come as often, ours is always the least
-    complete = all(field in columns for field in names if field in _COLUMNS)
-    return Call(function, columns, options) if complete else None
+    columns, options = ({field: value for field, value in fields.items() if (field in _COLUMNS) == named}
+                        for named in (True, False))  # fmt: skip
+    if function == "median":
+        return Call("percentile", columns, {"percentage": 0.5})
+    # Of values that come as often, our mode is always the least.
+    return Call(function, columns, {} if function == "mode" else options)
+
+
+def _fields(names: Sequence[str], arguments: Sequence[exp.Expr]) -> dict[str, Any]:
+    """The fields of a call; empty if these are no arguments of it, or an option is no literal."""
+    if len(arguments) > len(names) or any(one.is_star for one in arguments):
+        return {}
+    fields = {name: one if name in _COLUMNS else _literal(one) for name, one in zip(names, arguments, strict=False)}
+    if None in fields.values() or not {*names} & _COLUMNS <= fields.keys():
+        return {}
+    if isinstance(fields.get("percentage"), list):
+        fields["percentages"] = fields.pop("percentage")
+    return fields
 
 
 #: The fields of a call that name columns.
-_COLUMNS = ("column", "other", "by")
+_COLUMNS = {"column", "other", "by"}
 
 
 def _count(arguments: Sequence[exp.Expr], *, distinct: bool) -> Call | None:
@@ -143,10 +148,14 @@ def _count(arguments: Sequence[exp.Expr], *, distinct: bool) -> Call | None:
         return Call("count", {}, {})
     column: exp.Expr = arguments[0]
     if len(arguments) > 1:
-        filled = exp.and_(*(exp.Not(this=exp.Is(this=exp.paren(one), expression=exp.Null())) for one in arguments))
         several = exp.Anonymous(this="struct", expressions=[one.copy() for one in arguments])
-        column = exp.Case(ifs=[exp.If(this=filled, true=several if distinct else exp.Literal.number(1))])
+        column = _where_filled(arguments, several if distinct else exp.Literal.number(1))
     return Call("count_distinct" if distinct else "count", {"column": column}, {})
+
+
+def _where_filled(columns: Sequence[exp.Expr], value: exp.Expr) -> exp.Expr:
+    filled = exp.and_(*(exp.Not(this=exp.Is(this=exp.paren(one), expression=exp.Null())) for one in columns))
+    return exp.Case(ifs=[exp.If(this=filled, true=value.copy())])
 
 
 def _literal(tree: exp.Expr) -> Any:
@@ -165,3 +174,45 @@ def _literal(tree: exp.Expr) -> Any:
     if isinstance(tree, exp.Literal) and not tree.is_string:
         return int(tree.name) if tree.name.isdigit() else float(tree.name)
     return None
+
+
+#: What Spark computes with an order alone, which only the last two can have.
+_UNORDERED = {
+    *IN_ORDER, "any_value", "array_agg", "collect_list", "collect_set", "collect_union", "listagg", "string_agg",
+}  # fmt: skip
+
+
+class SparkCall:
+    """One call of an aggregate function that Spark computes itself, where all rows of a key are.
+
+    Raises:
+        ValueError: it is none, or the result depends on the order of the rows.
+
+    >>> found = SparkCall("max_by(c.name, ms, 3) FILTER (WHERE size(c.tags) > 1)")
+    >>> found.columns, found.over({"c": "c7", "ms": "c8"})
+    (('c', 'ms'), 'max_by(c7.name, c8, 3) FILTER(WHERE size(c7.tags) > 1)')
+    """
+
+    def __init__(self, text: str) -> None:
+        self._tree = tree = parsed_expression(text)
+        ordered = False
+        while isinstance(tree, exp.Filter | exp.WithinGroup):
+            ordered = ordered or isinstance(tree, exp.WithinGroup)
+            tree = tree.this
+        name = call_name(tree)
+        if name not in AGGREGATES:
+            raise unmet("one call of an aggregate function of Spark's", shown(self._tree))
+        if name in _UNORDERED and not ordered:
+            raise unmet("WITHIN GROUP (ORDER BY ...) where the order of the rows counts", shown(self._tree))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it names, each once."""
+        return tuple(dict.fromkeys(str(one.parts[0].name) for one in columns_of(self._tree)))
+
+    def over(self, names: Mapping[str, str]) -> str:
+        """The call in SQL over columns of other names."""
+        tree = exp.Paren(this=self._tree.copy())
+        for column in list(columns_of(tree)):
+            column.parts[0].replace(exp.to_identifier(names[column.parts[0].name]))
+        return written(tree.this)

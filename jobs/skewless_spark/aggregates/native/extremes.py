@@ -14,15 +14,25 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.accumulator import anything, boolean_required, integer_required, orderable_required
+from skewless.aggregates.accumulator import (
+    INTEGRAL_TYPES,
+    anything,
+    boolean_required,
+    decimal_digits,
+    integer_required,
+    number_required,
+    orderable_required,
+)
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.sums import (
     Function,
     Options,
+    decimal_mean,
     merged_by,
     no_floats,
     of_itself,
     of_state,
+    sum_type,
     the_state,
 )
 from skewless_spark.session.versions import collect_union
@@ -130,6 +140,33 @@ COLLECT_SET = NativeAggregate(
 COUNT_DISTINCT = replace(
     COLLECT_SET, name="count_distinct", evaluate=of_state(lambda values: F.size(values).cast("bigint"))
 )
+
+
+def _added_exactly(spark_type: str) -> str:
+    """In an expression, unlike in ``sum``, Spark drops digits of sums that may have more than 38."""
+    precision, _ = decimal_digits(spark_type) or (0, 0)
+    return number_required(spark_type) or ("a number of at most 27 digits" if precision > 27 else "")
+
+
+def _sum_of_set(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    del options
+    digits = decimal_digits(spark_type)
+    kind = sum_type(spark_type) if digits else "bigint" if spark_type in INTEGRAL_TYPES else "double"
+    values = F.sort_array(states[0])
+    return F.when(
+        F.size(values) > 0, F.aggregate(values, F.lit(0).cast(kind), lambda total, one: (total + one).cast(kind))
+    )
+
+
+def _avg_of_set(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    digits = decimal_digits(spark_type)
+    rows = F.size(states[0]).cast("bigint")
+    total = _sum_of_set(states, options, spark_type if digits else "double")
+    return decimal_mean(total, rows, *digits) if digits else F.try_divide(total, rows)
+
+
+SUM_DISTINCT = replace(COLLECT_SET, name="sum_distinct", accepts=_added_exactly, evaluate=_sum_of_set)
+AVG_DISTINCT = replace(SUM_DISTINCT, name="avg_distinct", evaluate=_avg_of_set)
 COLLECT_LIST = NativeAggregate(
     "collect_list",
     accepts=orderable_required,

@@ -3,18 +3,16 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Annotated, NamedTuple, Self, cast
+from typing import NamedTuple, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from skewless.aggregates.accumulator import INTEGRAL_TYPES, decimal_digits, one_of_required, quantity_required
-from skewless.document import unmet
+from skewless.aggregates.shipped.value_counts import Percentages
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.sums import Options, publishing
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class SketchOptions(Options):
@@ -33,25 +31,8 @@ class SketchOptions(Options):
         return max(8, math.ceil((2.296 * self.accuracy) ** (1 / 0.9723)))
 
 
-class PercentileOptions(SketchOptions):
+class PercentileOptions(Percentages, SketchOptions):
     """Options of ``approx_percentile``."""
-
-    percentage: Share | None = Field(default=None, description="One share of the rows: the result is a value.")
-    percentages: list[Share] | None = Field(
-        default=None, min_length=1, max_length=100, description="Several of them: the result is an array."
-    )
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
-        if (self.percentage is None) == (self.percentages is None):
-            came = "neither" if self.percentage is None else "both"
-            raise unmet("percentage (one share) or percentages (a list of them)", came)
-        return self
-
-    @property
-    def shares(self) -> list[float]:
-        """The requested fractions, one or several."""
-        return [self.percentage] if self.percentage is not None else list(self.percentages or ())
 
 
 class _Measure(NamedTuple):

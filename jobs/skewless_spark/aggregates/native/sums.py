@@ -164,24 +164,38 @@ def _update_sum(arguments: Arguments, options: object) -> tuple[Column, ...]:
         known = F.coalesce(total, F.lit(0))
         return F.shiftright(known, _BITS), known.bitwiseAND(F.lit(_LOW)), F.count(value)
     if decimal_digits(spark_type):
-        return F.coalesce(total, F.lit(0).cast(_sum_type(spark_type))), F.count(value)
+        return F.coalesce(total, F.lit(0).cast(sum_type(spark_type))), F.count(value)
     return (total,)
 
 
 def _update_avg(arguments: Arguments, options: object) -> tuple[Column, ...]:
-    """As for ``sum``, but without overflow: Spark's ``avg`` adds up integers as doubles."""
+    """As for ``sum``, but a bigint does not overflow: Spark's ``avg`` adds up integers as doubles."""
     (value,), (spark_type,) = arguments.columns, arguments.spark_types
-    if spark_type in INTEGRAL_TYPES:
-        wide = value.cast("bigint")
-        high = F.coalesce(F.sum(F.shiftright(wide, _BITS)), F.lit(0))
-        middle = F.coalesce(F.sum(F.shiftright(wide, _QUARTER_BITS).bitwiseAND(F.lit(_QUARTER))), F.lit(0))
-        last = F.coalesce(F.sum(wide.bitwiseAND(F.lit(_QUARTER))), F.lit(0))
+    if spark_type == "bigint":
+        high = F.coalesce(F.sum(F.shiftright(value, _BITS)), F.lit(0))
+        middle = F.coalesce(F.sum(F.shiftright(value, _QUARTER_BITS).bitwiseAND(F.lit(_QUARTER))), F.lit(0))
+        last = F.coalesce(F.sum(value.bitwiseAND(F.lit(_QUARTER))), F.lit(0))
         carried = middle + F.shiftright(last, _QUARTER_BITS)
         low = F.shiftleft(carried.bitwiseAND(F.lit(_QUARTER)), _QUARTER_BITS) + last.bitwiseAND(F.lit(_QUARTER))
         return high + F.shiftright(carried, _QUARTER_BITS), low, F.count(value)
-    if decimal_digits(spark_type):
+    if spark_type in INTEGRAL_TYPES or decimal_digits(spark_type):
         return _update_sum(arguments, options)
-    return F.sum(value.cast("double")), F.count(value)
+    return F.sum(value), F.count(value)
+
+
+def _try_update(arguments: Arguments, options: object) -> tuple[Column, ...]:
+    """As for ``avg``, but that a sum of decimals is null where it overflows."""
+    (value,), (spark_type,) = arguments.columns, arguments.spark_types
+    return (F.try_sum(value), F.count(value)) if decimal_digits(spark_type) else _update_avg(arguments, options)
+
+
+def _try_merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, ...]:
+    """A sum of values that is null, since it overflowed, is null in all sums."""
+    if not decimal_digits(spark_type):
+        return _merge(states, options, spark_type)
+    total, count = map(F.col, states)
+    lost = F.count_if(total.isNull() & (count > 0))
+    return F.when(lost == 0, F.try_sum(total).cast(sum_type(spark_type))), F.sum(count)
 
 
 def _merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, ...]:
@@ -194,12 +208,13 @@ def _merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Col
         return high, low.bitwiseAND(F.lit(_LOW)), F.sum(counts)
     if decimal_digits(spark_type):
         totals, counts = states
-        sum_type = _sum_type(spark_type)
-        return F.coalesce(F.sum(totals).cast(sum_type), F.lit(0).cast(sum_type)), F.sum(counts)
+        kind = sum_type(spark_type)
+        return F.coalesce(F.sum(totals).cast(kind), F.lit(0).cast(kind)), F.sum(counts)
     return tuple(F.sum(name) for name in states)
 
 
-def _sum_type(spark_type: str) -> str:
+def sum_type(spark_type: str) -> str:
+    """The type of the sum of decimals."""
     precision, scale = decimal_digits(spark_type) or (38, 0)
     return f"decimal({min(38, precision + 10)},{scale})"
 
@@ -222,7 +237,7 @@ def _evaluate_avg(states: Sequence[Column], options: object, spark_type: str) ->
         return F.try_divide(high.cast("double") * F.lit(float(1 << _BITS)) + low.cast("double"), count)
     total, count = states
     digits = decimal_digits(spark_type)
-    return F.try_divide(total, count) if digits is None else _decimal_mean(total, count, *digits)
+    return F.try_divide(total, count) if digits is None else decimal_mean(total, count, *digits)
 
 
 #: A quotient in SQL has at most 38 digits. Up to this precision of the summands (the sum has ten digits more) it
@@ -233,7 +248,7 @@ _PLAIN_PRECISION = 16
 _EXACT_SCALE = 18
 
 
-def _decimal_mean(total: Column, count: Column, precision: int, scale: int) -> Column:
+def decimal_mean(total: Column, count: Column, precision: int, scale: int) -> Column:
     """The mean of decimals, of the type of Spark's ``avg`` and rounded half up like it.
 
     Division in SQL drops decimal places of a wide decimal; the division inside Spark's ``avg`` does not. So we divide
@@ -263,3 +278,15 @@ SUM = NativeAggregate(
     "sum", accepts=number_required, update=_update_sum, merge=_merge, evaluate=_evaluate_sum, combines_exactly=no_floats
 )
 AVG = replace(SUM, name="avg", update=_update_avg, evaluate=_evaluate_avg)
+
+
+def _try_evaluate_sum(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    """Null where the sum of all values, in whatever order, is none of its type."""
+    if spark_type not in INTEGRAL_TYPES:
+        return _evaluate_sum(states, options, spark_type)
+    high, low, count = states
+    return F.when(count > 0, F.try_add(F.try_multiply(high, F.lit(1 << _BITS)), low))
+
+
+TRY_SUM = replace(SUM, name="try_sum", update=_try_update, merge=_try_merge, evaluate=_try_evaluate_sum)
+TRY_AVG = replace(TRY_SUM, name="try_avg", evaluate=_evaluate_avg)

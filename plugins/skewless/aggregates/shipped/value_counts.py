@@ -4,11 +4,13 @@ Counting words per class, or classes per word, is one of the three uses that M. 
 Both Choices" (ICDE 2015), names for splitting hot keys: the counts of a word add up wherever they were made.
 """
 
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from skewless.aggregates.accumulator import (
     GroupsAccumulator,
@@ -20,7 +22,8 @@ from skewless.aggregates.accumulator import (
     plain_required,
     without_nulls,
 )
-from skewless.aggregates.python_aggregate import PythonAggregate
+from skewless.aggregates.python_aggregate import NoOptions, PythonAggregate
+from skewless.document import unmet
 
 #: Rows wait uncounted until there are this many of them, or half as many as there are counted values.
 PENDING_ROWS = 1 << 18
@@ -101,38 +104,91 @@ VALUE_COUNTS = PythonAggregate(
 )
 
 
-class ExactMedians(ValueCounts):
-    """The exact medians of all keys of a task, as Spark's ``median`` and ``percentile(x, 0.5)`` have them.
-
-    Nulls do not count, NaN is the greatest number. Such states could be merged, but the state of a hot key may be as
-    large as its rows, and to split the key would be to send all of them twice: so it is declared not mergeable.
-    """
+class Modes(ValueCounts):
+    """The most frequent values; of several that are as frequent, the least."""
 
     def evaluate(self) -> pa.Array:
-        """The value in the middle, or halfway between the two that are there; null without values."""
+        """One value per group; null without values."""
+        table = self.counted(("count", "descending"), ("value", "ascending"))
+        groups = table.column("group").to_numpy()
+        places = np.searchsorted(groups, np.arange(self._groups_total))
+        there = np.isin(np.arange(self._groups_total), groups)
+        return table.column("value").combine_chunks().take(pa.array(places, mask=~there))
+
+
+MODE = replace(VALUE_COUNTS, name="mode", result_type=column_type, create=lambda _: Modes())
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Percentages(BaseModel):
+    """Of which shares of the values quantiles are asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    percentage: Share | None = Field(default=None, description="One share of the rows: the result is a value.")
+    percentages: list[Share] | None = Field(
+        default=None, min_length=1, max_length=100, description="Several of them: the result is an array."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.percentage is None) == (self.percentages is None):
+            came = "neither" if self.percentage is None else "both"
+            raise unmet("percentage (one share) or percentages (a list of them)", came)
+        return self
+
+    @property
+    def shares(self) -> list[float]:
+        """The requested fractions, one or several."""
+        return [self.percentage] if self.percentage is not None else list(self.percentages or ())
+
+
+class Percentiles(ValueCounts):
+    """The exact quantiles of all keys of a task, as Spark's ``percentile`` has them.
+
+    Nulls do not count, NaN is the greatest number.
+    """
+
+    def __init__(self, options: Percentages) -> None:
+        super().__init__()
+        self._options = options
+
+    def evaluate(self) -> pa.Array:
+        """The value at that share of the places, or between the two that are beside it; null without values."""
         groups, values, counts = (column.to_numpy() for column in self.counted(("value", "ascending")).columns)
         rows = np.bincount(groups, weights=counts, minlength=self._groups_total).astype(np.int64)
         filled = np.flatnonzero(rows)
-        reached = np.cumsum(counts)
-        before = (np.cumsum(rows) - rows)[filled]
-        low, high = (
-            values[np.searchsorted(reached, before + position, side="right")]
-            for position in ((rows[filled] - 1) // 2, rows[filled] // 2)
-        )
-        medians = np.zeros(self._groups_total)
-        with np.errstate(invalid="ignore", over="ignore"):  # halfway from -1e308 to 1e308 is infinity to Spark, too
-            medians[filled] = np.where(low == high, low, low + (high - low) * 0.5)
-        return pa.array(medians, pa.float64(), mask=rows == 0, from_pandas=False)
+        reached, before = np.cumsum(counts), (np.cumsum(rows) - rows)[filled]
+        quantiles = np.zeros((self._groups_total, len(self._options.shares)))
+        for number, share in enumerate(self._options.shares):
+            place = (rows[filled] - 1) * share
+            low, high = (
+                values[np.searchsorted(reached, before + end(place).astype(np.int64), side="right")]
+                for end in (np.floor, np.ceil)
+            )
+            with np.errstate(invalid="ignore", over="ignore"):  # halfway from -1e308 to 1e308 is infinity to Spark, too
+                quantiles[filled, number] = np.where(low == high, low, low + (high - low) * (place - np.floor(place)))
+        flat = pa.array(quantiles.ravel(), pa.float64(), from_pandas=False)
+        if self._options.percentage is not None:
+            return pc.if_else(pa.array(rows > 0), flat, None)
+        lists = pa.FixedSizeListArray.from_arrays(flat, quantiles.shape[1]).cast(pa.list_(pa.float64()))
+        return pc.if_else(pa.array(rows > 0), lists, None)
 
 
-EXACT_MEDIAN = PythonAggregate(
-    name="exact_median",
-    mergeable=False,
-    instead="approx_percentile",
-    accepts=number_required,
-    argument_type=pa.float64(),
-    state_type=pa.list_(pa.struct([("value", pa.float64()), ("count", pa.int64())])),
-    result_type=pa.float64(),
-    create=lambda _: ExactMedians(),
-    state_bytes=256,
-)
+def _quantiles_type(options: Any, spark_type: str) -> pa.DataType:
+    del spark_type
+    return pa.float64() if options.percentage is not None else pa.list_(pa.float64())
+
+
+PERCENTILE = replace(
+    VALUE_COUNTS, name="percentile", options=Percentages, accepts=number_required, argument_type=pa.float64(),
+    state_type=pa.list_(pa.struct([("value", pa.float64()), ("count", pa.int64())])), result_type=_quantiles_type,
+    create=Percentiles,
+)  # fmt: skip
+# Such states could be merged, but that of a hot key may be as large as its rows, and to split the key would be to send
+# all of them twice.
+EXACT_MEDIAN = replace(
+    PERCENTILE, name="exact_median", mergeable=False, instead="approx_percentile", options=NoOptions,
+    result_type=pa.float64(), create=lambda _: Percentiles(Percentages(percentage=0.5)),
+)  # fmt: skip

@@ -1,0 +1,139 @@
+"""Spark SQL as a tree, and back: functions keep the names that were written."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+
+from skewless.document import one_line, unmet
+
+#: Those of functions whose arguments are not a plain list.
+_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY", "POSITION")
+
+
+class AsWritten(Spark):
+    """Spark's dialect, in which a function is a name and its arguments, whatever other engines call it."""
+
+    class Parser(Spark.parser_class):  # type: ignore[valid-type,misc]
+        """A parser that knows no function but those with a syntax of their own."""
+
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse for name, parse in Spark.parser_class.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse
+            for name, parse in Spark.parser_class.NO_PAREN_FUNCTION_PARSERS.items()
+            if name in {"CASE", "IF"}
+        }
+
+
+def parsed(text: str) -> exp.Expr:
+    """The one statement of a text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        statements = [one for one in sqlglot.parse(text, read=AsWritten) if one is not None]
+    except (SqlglotError, RecursionError) as err:
+        faults = getattr(err, "errors", None)
+        at = f"line {faults[0]['line']}, near {faults[0]['highlight']!r}: " if faults else ""
+        said = re.split(" but got <|\\.\n", faults[0]["description"])[0] if faults else one_line(str(err), 80)
+        raise unmet("a query of Spark SQL", f"{at}{said}") from None
+    if len(statements) != 1:
+        raise unmet("one query", f"{len(statements)} statements")
+    return statements[0]
+
+
+@lru_cache(maxsize=64)
+def parsed_expression(text: str) -> exp.Expr:
+    """An expression, with its name if it has one."""
+    item: exp.Expr = select_of(parsed(f"SELECT {text}")).expressions[0]
+    return item
+
+
+def names_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """The names of the expressions of a select list; empty where one has none.
+
+    >>> names_of(("page", "`a b` + 1 AS c", "count(x)"))
+    ('page', 'c', '')
+    """
+    return tuple(name_of(parsed_expression(text)) for text in texts)
+
+
+def plain_columns(texts: Sequence[str]) -> dict[str, str]:
+    """By a column that a select list has as it is, its name there.
+
+    >>> plain_columns(("page", "ms AS millis", "a + 1 AS b"))
+    {'page': 'page', 'ms': 'millis'}
+    """
+    items = [(name_of(one := parsed_expression(text)), one.unalias()) for text in texts]
+    return {one.name: name for name, one in items if isinstance(one, exp.Column)}
+
+
+def select_of(tree: exp.Expr) -> exp.Select:
+    """The tree, if it is a plain query."""
+    while isinstance(tree, exp.Subquery | exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.SetOperation):
+        raise unmet("one SELECT", f"a {tree.key.upper()} of several; write its rows as one input")
+    if not isinstance(tree, exp.Select):
+        raise unmet("a query that begins with SELECT or WITH", shown(tree))
+    return tree
+
+
+def written(tree: exp.Expr) -> str:
+    """The text of a tree."""
+    return tree.sql(dialect=AsWritten, normalize_functions=False, comments=False)
+
+
+def shown(tree: exp.Expr) -> str:
+    """The text of a part of a query, short enough for a sentence."""
+    return one_line(written(tree), 100)
+
+
+def alias_of(table: exp.Expr) -> str:
+    """What columns of a table of FROM are qualified by, in lower case."""
+    return str(table.alias_or_name).lower()
+
+
+def columns_of(tree: exp.Expr) -> Iterator[exp.Column]:
+    """The columns in an expression, but for those of subqueries in it."""
+    for node in tree.walk(prune=lambda one: isinstance(one, exp.Query) and one is not tree):
+        if isinstance(node, exp.Column):
+            yield node
+
+
+def plain(tree: exp.Expr) -> str:
+    """An expression as a text by which it is compared: without regard to case, and to the tables of its columns.
+
+    Texts in quotes keep their case.
+    """
+    copy = tree.copy()
+    for node in list(copy.walk()):
+        if isinstance(node, exp.Identifier):
+            node.set("this", str(node.this).lower())
+            node.set("quoted", False)
+        if isinstance(node, exp.Anonymous):
+            node.set("this", str(node.this).lower())
+    for column in list(copy.find_all(exp.Column)):
+        column.set("table", None)
+    return written(copy)
+
+
+def name_of(item: exp.Expr) -> str:
+    """The name of an expression of a select list; empty if it has none of its own."""
+    return str(item.alias_or_name) if isinstance(item, exp.Alias | exp.Column | exp.Aliases) else ""
+
+
+def call_name(node: exp.Expr) -> str:
+    """The name of a function that is called, in lower case; empty if it is no call."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    return ""
