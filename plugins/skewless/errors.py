@@ -160,7 +160,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 #: A path or URL in a message, after the words before which a reader names it; or in quotes, or the first that there is.
 _PLACES = (
-    r"(?:Checksum error:|reading file) (?:file:(?://)?)?(/\S*?|\w+://\S*?)\.?(?:\s|$)",
+    r"(?:Checksum error:|reading file|CSV file:) (?:file:(?://)?)?(/\S*?|\w+://\S*?)\.?(?:\s|$)",
     r"'((?:/|\w+://)[^'\n]+)'",
     r"((?:(?<![\w/:])/|\b(?!jdbc)\w[\w+-]*://)[^\s'\"(),;]+)",
 )
@@ -184,7 +184,8 @@ class Cause(NamedTuple):
 
 #: What is to be done about a file that is damaged, or that is not there.
 OF_FILES = _COPY, _GONE = "restore it from a copy", "restore it, or begin a new run"
-_STEP, _READ = "the step", r"(?s)(?=.*FAILED_READ_FILE\.NO_HINT).*"
+_STEP, _INPUT = "the step", "input file {}"
+_READ = r"(?s)(?=.*(?:FAILED_READ_FILE\.NO_HINT|reading file \S+ Details:)).*"
 
 #: The first that fits counts. An ``InputError`` and a ``MachineError`` come out the same however often one tries.
 CAUSES = (
@@ -197,7 +198,7 @@ CAUSES = (
     Cause(InputError, "DATETIME_PATTERN_RECOGNITION|(DATETIME_PATTERN)", "field input.options", "patterns of Spark",
           "another one", "d is the day of the month, M the month, y the year, as in dd.MM.yyyy"),
     Cause(InputError, r"\[MALFORMED_RECORD_IN_PARSING|CSV header does not conform|Number of column in CSV header",
-          "input file {}", "records as the spec declares them", "",
+          _INPUT, "records as the spec declares them", "",
           "nothing was committed; mend the file or the spec's input (columns, options)"),
     # Messages of Hadoop's and Parquet's readers about bytes that differ from those that were written.
     Cause(InputError, "Checksum error: |could not verify page integrity", "{}", "the bytes that were written",
@@ -205,6 +206,8 @@ CAUSES = (
     # What readers say of a file that is whole, and that they have no means to read.
     Cause(InputError, rf"{_READ}ClassNotFoundException: [\w.$]*?(\w+Codec)\b", "{}", "a codec that this Spark has", "",
           "write the file with zstd or snappy, or give Spark the codec's jar"),
+    Cause(InputError, "native zStandard library not available", _INPUT, "Hadoop's native library for .zst",
+          "none", "compress it by gzip or bzip2, or give Spark that library"),
     Cause(InputError, rf"{_READ}(ParquetCryptoRuntimeException)", "{}", "columns that are not encrypted", "",
           "leave them out, or give Spark their keys"),
     Cause(SkewlessError, "(?i)(No space left on device|Disk quota exceeded|File too large)", _STEP,
@@ -218,7 +221,7 @@ CAUSES = (
           r"|ClientConnector|UnknownHostException|SocketTimeout|NoRouteToHost|gaierror|Couldn't (?:connect|resolve)"
           r"|NETWORK_CONNECTION|Connection timed out|^TimeoutError|(the store did not answer[^\n]*)",
           "{}", "a store that answers", "", "see that it is up and that its address is right, and try again"),
-    Cause(InputError, _READ, "{}", "bytes that can be read", "", _COPY),
+    Cause(InputError, f"{_READ}|EOFException: Unexpected end of input", "{}", "bytes that can be read", "", _COPY),
     Cause(InputError, r"FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundError|java\S+FileNotFoundException"
           r"|NoSuchFileException", "{}", "a file that was there when the run began", "no such file", _GONE),
     Cause(InputError, r"Cannot grow BufferHolder|Cannot reserve additional contiguous bytes|exceeds size limitation"
@@ -253,7 +256,8 @@ def explained(messages: Sequence[str], decoded: Callable[[str], str] = str) -> S
     told = next(filter(None, match.groups()), "")
     root = re.sub(r"^[\w.$]+: |\[[A-Z_.]+\] |\s*SQLSTATE.*", "", " ".join(messages[-1].split()))[:300]
     places = (found[1] for sign in _PLACES if (found := re.search(sign, text)))
-    place = next(places, "a file" if cause.hint in OF_FILES else _STEP)
+    nameless = "a file" if cause.hint in OF_FILES else _STEP
+    place = next(places, "that this Spark does not name" if cause.where == _INPUT else nameless)
     came = cause.came or (first_line(told[:1].lower() + told[1:]) if " " in told else told) or root.rstrip(".")
     return cause.kind(cause.where.format(decoded(place)), cause.required, came, cause.hint)
 

@@ -1,17 +1,21 @@
-"""What the versions of Spark are compared by: states that one keeps and another reads.
+"""What the versions of Spark are compared by: tables of jobs, and states that one keeps and another reads.
 
-Run in the environment of a version (``tests/spark_versions.py``): ``python -m tests.spark.of_version FOLDER DAY RUN``.
+Run in the environment of a version (``tests/spark_versions.py``): ``python -m tests.spark.of_version FOLDER`` for
+tables, or ``... FOLDER DAY RUN``.
 """
 
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from skewless_spark.session.session import build_session
-from tests.spark.scenario import result_of
+from tests.spark.scenario import plain, reduce_job, result_of, spec_of, write_input
+from tests.spark.test_native_aggregates import CASES, nasty
 from tests.spark.test_window import AGGREGATES, Lake
 
 #: By the aggregate, the sketches of a night; before Spark 4.1 there is only the first.
@@ -21,6 +25,30 @@ SKETCHES: dict[str, Any] = {
     "kll": {"function": "approx_percentile", "column": "value", "percentage": 0.5, "accuracy": 500},
     "top": {"function": "approx_top_k", "column": "word", "k": 3},
 }
+#: By engine, how many jobs share the cases of native aggregates.
+ENGINES, JOBS = ("combine", "staged", "bypass"), 7
+#: How the cases begin that are sketches.
+SKETCHED = ("approx", "theta")
+
+
+def name_of(case: str) -> str:
+    return f"a{zlib.crc32(case.encode())}"
+
+
+def tables(spark: SparkSession, folder: Path) -> None:
+    """The result of each job, as ``ENGINE-NUMBER.parquet``, over values that have rules of their own.
+
+    And what the sketches are estimates of, as ``exact.parquet``.
+    """
+    source = write_input(folder / "input", nasty(2_400), files=2)
+    exact = [F.expr(CASES[case].sql).alias(name_of(case)) for case in CASES if case.startswith(SKETCHED)]
+    plain(spark, source, ["key"], *exact).write.parquet(str(folder / "exact.parquet"))
+    for engine in ENGINES:
+        for job in range(JOBS):
+            calls = {name_of(one): case.call for one, case in CASES.items() if zlib.crc32(one.encode()) % JOBS == job}
+            spec = spec_of(source, "key", calls, engine=engine)
+            run, _ = reduce_job(spark, spec, folder / "runs" / f"{engine}-{job}")
+            pq.write_table(result_of(run), folder / f"{engine}-{job}.parquet")
 
 
 def night(spark: SparkSession, folder: Path, day: int, run: int) -> None:
@@ -43,5 +71,8 @@ if __name__ == "__main__":
     session = build_session("versions", "local[2]")
     session.conf.set("spark.sql.shuffle.partitions", 2)
     where, *numbers = sys.argv[1:]
-    night(session, Path(where), *map(int, numbers))
+    if numbers:
+        night(session, Path(where), *map(int, numbers))
+    else:
+        tables(session, Path(where))
     session.stop()

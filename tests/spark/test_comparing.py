@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from skewless_spark.comparison import compare as comparing
-from skewless_spark.session.versions import refused
+from skewless_spark.session import versions
 from tests.spark.scenario import Told
 
 DAY = "2026-11-20"
@@ -129,7 +129,7 @@ def test_each_seeded_difference_is_found_and_nothing_else(
     assert lenient["columns"]["total"] == 1, "a whole number is exact, also beside a float"
 
 
-@pytest.mark.skipif(bool(refused()), reason="this Spark lacks a sketch")
+@pytest.mark.skipif(any(map(versions.lacking_aggregate, versions.AGGREGATES)), reason="this Spark lacks a sketch")
 def test_sketches_are_compared_within_both_errors(tmp_path: Path, theirs: Any, compare: Compare) -> None:
     """Exact counts are within them; a count that is off by more is found, and only that one."""
     names, heavy = ("visitors", "middle"), int(theirs["n"].idxmax())

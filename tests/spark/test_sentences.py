@@ -197,6 +197,7 @@ def test_what_the_machine_did_is_told_in_one_sentence(err: Exception, sentence: 
         (1, OSError(errno.ESTALE, "Stale file handle")),
         (1, ConnectionRefusedError(errno.ECONNREFUSED, "refused")),
         (2, PythonException("[FAILED_READ_FILE.NO_HINT] reading file /a.parquet.\nnot a Parquet file")),
+        (2, PythonException("Encountered error while reading file file:///a.parquet. Details:\nnot a Parquet file")),
         (2, FileNotFoundError(errno.ENOENT, "No such file or directory", "/a")),
         (4, PermissionError(errno.EACCES, "Permission denied", "/a")),
         (4, PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited.")),

@@ -22,6 +22,7 @@ from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from skewless_spark.session.versions import here
 from skewless_spark.sources.unit_reading import placing_settings, read_units
 from tests.spark.scenario import DATE, result_of, run_job
 
@@ -138,6 +139,8 @@ BYTES: dict[str, tuple[bytes, str]] = {
     "digit-for-boolean.csv": (b"k,v\na,1\n", "k string, v boolean"),
     "nan.csv": (b"k,v\na,nan\n", "k string, v double"),
 }
+#: Spark 3.5 names the file of a record only if that is the first one.
+NAMELESS = ("input file that this Spark does not name:", "a file:")
 
 
 def plainly(spark: SparkSession, path: Path, schema: str) -> Rows | None:
@@ -168,7 +171,7 @@ def test_a_text_is_read_as_plain_spark_reads_it_or_refused_in_one_sentence(
     except Exception as err:  # noqa: BLE001  # ours, or Spark's around the cause
         sentence, code = sentence_for(err), exit_code_of(err)
         assert (expected, code) == (None, 2)
-        assert name in sentence
+        assert name in sentence or (here() < (4, 0) and sentence.startswith(NAMELESS))
         assert "\n" not in sentence
     else:
         assert found == expected

@@ -51,7 +51,7 @@ AGGREGATES = {
 }
 #: By name in Spark, what else some Spark lacks: a function below serves in its place there, with equal results.
 STAND_INS = {
-    "collect_union": Gap((4, 3), "array_distinct(flatten(collect_list(...)))"),
+    "collect_union": Gap((4, 3), "array_compact(array_distinct(flatten(collect_list(...))))"),
     "approx_top_k_combine of nulls": Gap((4, 3), "an empty sketch in place of null"),
     "repartitionById": Gap((4, 1), "integers whose hashes are the partitions"),
     "createDataFrame of an Arrow table": Gap((4, 0), "its rows"),
@@ -63,6 +63,8 @@ STAND_INS = {
     "tags of queries": Gap((4, 0), "none: executions of a stage are 0"),
     "PySparkLogger": Gap((4, 0), "logging"),
     "VariantType": Gap((4, 0), "none"),
+    "codec of .zst": Gap((4, 0), "Hadoop's native library, or refused"),
+    "name of a text with a bad record": Gap((4, 0), "none, but of the first record"),
     "arrow.maxBytesPerBatch": Gap((4, 0), "none: Python takes 65,536 rows at a time, however wide"),
 }
 _VERSION = re.compile(r"__version__[^'\"]*['\"]((\d+)\.(\d+)\.\d+)")
@@ -117,25 +119,13 @@ def lacking_aggregate(function: str) -> tuple[str, str, str] | None:
     return f"Spark {needed} or newer for {function}", f"Spark {there}", f"take a newer Spark, or {gap.before}"
 
 
-def refused() -> list[str]:
-    """The aggregates that this Spark lacks."""
-    return [name for name in AGGREGATES if lacking_aggregate(name)]
-
-
-def gaps() -> list[tuple[str, str, str]]:
-    """What not every Spark has, since when Spark has it, and what serves before: the table of docs/deploy.md."""
-    rows = [(name, gap.first, f"refused: {gap.before}") for name, gap in AGGREGATES.items()]
-    rows += [(name, *gap) for name, gap in STAND_INS.items()]
-    return [(name, f"{first[0]}.{first[1]}", before) for name, first, before in rows]
-
-
 def collect_union(name: str) -> Column:
     """The union of sets."""
     from pyspark.sql import functions as F  # noqa: PLC0415  # see above
 
     if _has("collect_union"):
         return F.collect_union(name)
-    return F.array_distinct(F.flatten(F.collect_list(name)))
+    return F.array_compact(F.array_distinct(F.flatten(F.collect_list(name))))  # whose type says that it holds no nulls
 
 
 def combine_top_k(state: str, tracked: int, spark_type: str) -> str:

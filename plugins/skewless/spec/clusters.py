@@ -108,7 +108,7 @@ FIXED = {
         "variant.allowDuplicateKeys "
         "variable.substitute",  # ``${...}`` in a spec would be a password, if it names one
         "CORRECTED": "parquet.datetimeRebaseModeInRead parquet.datetimeRebaseModeInWrite "
-        "parquet.int96RebaseModeInRead",
+        "parquet.int96RebaseModeInRead legacy.timeParserPolicy",
         "UTC": "session.timeZone", "TIMESTAMP_LTZ": "timestampType", "EXCEPTION": "mapKeyDedupPolicy",
         "_corrupt_record": "columnNameOfCorruptRecord", "^[._]": "files.ignoredPathSegmentRegex",
         "TIMESTAMP_MICROS": "parquet.outputTimestampType",  # others take the default, INT96, as local time
