@@ -70,20 +70,20 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
     """The segments of ``old``, cut where a task is to have less of a key, as ``wanted`` says."""
     before = _Wanted(old.key, old.task, amounts)
     same = _unchanged(before, wanted, old.keys, tasks)
-    starts, ends = _ranges(old.key, old.keys)
+    starts, _ = _ranges(old.key, old.keys)
     first, last = _ranges(wanted.key, old.keys)
-    # A key that was whole and stays whole needs no cutting.
-    whole = ~same & (ends - starts == 1) & (last - first == 1)
-    moved = old.task.copy()
-    moved[starts[whole]] = wanted.task[first[whole]]
+    # A key that is to be whole needs no cutting.
+    whole = ~same & (last - first == 1)
+    moved, weights, stays = old.task.copy(), old.weight.copy(), ~whole[old.key]
+    moved[starts[whole]], weights[starts[whole]], stays[starts[whole]] = wanted.task[first[whole]], WHOLE_WEIGHT, True
     same |= whole
-    old = Placement(old.keys, old.key, moved, old.weight)
+    old, amounts = Placement(old.keys, old.key[stays], moved[stays], weights[stays]), amounts[stays]
     cut = np.flatnonzero(~same)
     counts, segments = np.zeros(len(cut), dtype=np.int64), Segments()
     kept, left = same[old.key], ~same[wanted.key]
     pieces = zip(old.task[~kept].tolist(), old.weight[~kept].tolist(), amounts[~kept].tolist(), strict=True)
     goals = zip(wanted.task[left].tolist(), wanted.rows[left].tolist(), strict=True)
-    sizes = zip((ends - starts)[cut].tolist(), (last - first)[cut].tolist(), strict=True)
+    sizes = zip(old.pieces[cut].tolist(), (last - first)[cut].tolist(), strict=True)
     for at, (own, target) in enumerate(sizes):
         merged = _merged(_cut(list(islice(pieces, own)), dict(islice(goals, target))))
         if len(merged) > SEGMENTS_PER_TASK * target:
