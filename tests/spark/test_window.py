@@ -205,8 +205,7 @@ def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) ->
     merge_states(lake.spark, run)
     (report,) = run.reports()
     assert sum(load.states or 0 for load in report.tasks) > len(lake.keys(0, "b")), "the key has two in the stage"
-    window = window_of(run)
-    newest, _ = StatesStore(window.store).newest(f"{DAY}")
+    newest, _ = StatesStore(window_of(run).store).newest(f"{DAY}")
     assert newest is not None
     assert sum(file.rows for file in newest.version.states) == len(lake.keys(0, "b"))
 
@@ -272,8 +271,7 @@ def test_states_that_are_damaged_are_made_anew_tonight_or_by_the_next_run(lake: 
     states[0].write_bytes(bytes(states[0].stat().st_size))
     second = lake.night(2)
     assert reduced(second) == 300
-    now = window_of(second)
-    assert "version 1 cannot be used" in now.parts[0].reasons[0]
+    assert "version 1 cannot be used" in window_of(second).parts[0].reasons[0]
     assert as_rows(result_of(second)) == right
     # A bit that turned within a page is seen by who reads it: the merge, unless it reads a node over the part.
     for name in store.merges():
@@ -302,8 +300,7 @@ def test_late_and_missing_parts_fail_a_run_if_the_spec_says_so(lake: Lake) -> No
     lake.put(0, "b")
     lake.put(2, "b")
     counts: dict[str, Any] = {"aggregates": {"n": "count"}, "engine": "combine"}
-    window = window_of(lake.night(2, lake.spec(**counts)))
-    assert window.missing == ("2026-11-21",)
+    assert window_of(lake.night(2, lake.spec(**counts))).missing == ("2026-11-21",)
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-21"):
         lake.prepared(2, lake.spec(**counts, window={"length": 3, "missing": "fail"}))
     lake.put(0, "c")

@@ -157,12 +157,11 @@ def test_a_version_has_a_number_above_all_that_were_given(tmp_path: Path) -> Non
             return super().numbers(part)[:1]
 
     assert add(Slow(str(store)), "r5", PART).number == 5
-    newest = store.newest(PART)[0]
-    assert newest is not None
+    assert (newest := store.newest(PART)[0]) is not None
     assert (newest.number, newest.version.run) == (5, "r5")
 
 
-def test_a_version_in_the_place_of_another_parts_is_refused(tmp_path: Path) -> None:
+def test_a_version_or_node_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     add(store, "r", PART)
     Path(store.path("parts/2026-11-21/versions")).mkdir(parents=True)
@@ -170,10 +169,6 @@ def test_a_version_in_the_place_of_another_parts_is_refused(tmp_path: Path) -> N
     with pytest.raises(DocumentError, match="a version of part 2026-11-21"):
         store.version("2026-11-21", 1)
     assert store.newest("2026-11-21")[0] is None
-
-
-def test_a_node_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
     merged = [MergedPart(part=day, states="0" * 64) for day in ("2026-11-19", PART, "2026-11-21")]
     one, other = (
         MergedParts(fingerprint="f", run="r", parts=tuple(parts), rows=2, states=())
@@ -349,8 +344,7 @@ def removed(folder: Path, limits: StatesLimits = LIMITS) -> list[str]:
 def test_a_prune_removes_versions_before_the_files_that_they_name(tmp_path: Path) -> None:
     store = scene(tmp_path)
     assert removed(tmp_path) == [f"{PART}/versions/0001.json", "attempts/1/x.parquet", "attempts/3/x.parquet"]
-    sizes = [one.size_bytes for one in doomed_states(str(tmp_path), NOW, LIMITS)]
-    assert sizes[1:] == [12, 4]
+    assert [one.size_bytes for one in doomed_states(str(tmp_path), NOW, LIMITS)][1:] == [12, 4]
     remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, LIMITS)[::-1], NOW, LIMITS)
     assert store.numbers(PART) == [2]
     assert not Path(store.path("states/attempts/1/x.parquet")).exists()
@@ -377,7 +371,7 @@ def test_what_says_that_states_are_damaged_goes_when_it_is_old(tmp_path: Path) -
     store.set_aside(PART, 1, "r")
     for age, gone in ((WEEK, 0), (WEEK + DAY, 1)):
         make_old(store, age)
-        doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))
+        doomed = doomed_states(str(tmp_path), NOW, LIMITS)
         assert [one.reason for one in doomed] == ["the damage was found long ago"] * gone
 
 

@@ -210,9 +210,9 @@ class Nights(RuleBasedStateMachine):
                 place = part.place * RANK_END + rank
                 held += [(place, at, (int(unit.version), at)) for at in range(*(unit.span or (0, 0)))]
             states = [self._written(run.store, next(self._attempts), part.name, held)] if held else []
-            version = next_version(run.window, part, run.name, states, len(held))
             if most is not None and len(versions) == most:
                 break
+            version = next_version(run.window, part, run.name, states, len(held))
             versions.append(run.store.commit(version).version if part.changed else version)
         return versions
 

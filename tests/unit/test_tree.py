@@ -35,7 +35,7 @@ from skewless.standing.states_store import (
     states_checksum,
     version_path,
 )
-from skewless.standing.tree import NightPlan, aligned_spans, cover, pieces_of, plan_night, spans_to_make
+from skewless.standing.tree import NightPlan, aligned_spans, cover, made_tonight, pieces_of, plan_night, spans_to_make
 from tests.object_stores import BUCKET, as_client, object_server
 from tests.tiers import mostly_long
 
@@ -86,6 +86,17 @@ def test_nodes_that_leave_with_the_oldest_part_are_made_only_while_the_window_gr
     assert spans_to_make(nodes, set(), grows=False) == [(2, 4), (6, 8), (4, 8)]
     assert spans_to_make(list(aligned_spans(range(1, 7))), set(), grows=False) == [(1, 3), (3, 5)]
     assert spans_to_make(nodes, {(4, 8)}, grows=True) == [(2, 4), (6, 8), (0, 8)]
+
+
+def test_a_first_night_makes_what_windows_need_and_later_ones_the_rest() -> None:
+    kept, made = set[tuple[int, int]](), list[list[tuple[int, int]]]()
+    for night in range(40):
+        held = {(first - night, end - night) for first, end in kept if first >= night}
+        missing = spans_to_make(aligned_spans(range(night, night + 200)), held, grows=False)
+        made.append(made_tonight(missing, held, [WindowSpan(length=200)], 200, grows=False))
+        kept |= {(first + night, end + night) for first, end in made[-1]}
+    assert sum(end - first for first, end in made[0]) < 1.2 * 200, "a state is merged into little more than one node"
+    assert made[-1] == missing, "all others are there"
 
 
 def merged(many: Sequence[Counts]) -> Counts:
@@ -302,9 +313,6 @@ def test_a_node_goes_when_it_is_the_first_half_of_another(tmp_path: Path) -> Non
         nights.night(day)
     gone = {path.rpartition("-")[0] for path in nights.prune(8) if path.startswith("merges/")}
     assert gone == {f"merges/{part(4)}+1"}
-    plan = nights.plan(9)
-    assert plan is not None
-    assert not plan.document.made
 
 
 def test_a_damaged_node_keeps_all_files_for_a_while_and_then_goes(tmp_path: Path) -> None:

@@ -345,12 +345,7 @@ def _of_parts(states: DataFrame, columns: JobColumns, size_bytes: int, *, one_ea
 
 
 def _in_files(states: DataFrame, columns: JobColumns, by: str, sizes: Sequence[int]) -> DataFrame:
-    """States placed by the file that they will be in, ``_FILE``: each part or node has as many as its bytes need.
-
-    Args:
-        by: the number of the part or node.
-        sizes: the bytes of each.
-    """
+    """States placed by the file that they will be in: what is numbered ``by`` has as many as its bytes need."""
     most = columns.job.spec.output.files
     files = [min(most, -(-size // STATES_FILE_BYTES) or 1) for size in sizes]
     number = f"pmod(xxhash64({', '.join(columns.keys)}), array({', '.join(map(str, files))})[{by}])"

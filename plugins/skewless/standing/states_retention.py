@@ -185,10 +185,7 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
 
 
 def _nodes(store: StatesStore, kept: set[tuple[str, str]]) -> tuple[dict[str, MergedParts | None], set[str]]:
-    """All nodes by their names, None if one is damaged; and those that windows need.
-
-    Of those that begin with one part, that is the longest: a window that has the part has all of it.
-    """
+    """All nodes by their names, None if one is damaged; and which are needed: of those that begin alike the longest."""
     nodes, longest = dict[str, MergedParts | None](), dict[MergedPart, tuple[int, str]]()
     for name in sorted(store.merges()):
         nodes[name] = None

@@ -2,8 +2,8 @@
 
 A node has the parts of the places ``size * n <= place < size * (n + 1)``, where size is a power of two, and is made of
 its two halves (a segment tree: de Berg and others, "Computational Geometry", section 10.3). So a window of n parts is a
-merge of at most ``2 * log2(n)`` states, and a part that changes spoils ``log2(n)`` nodes. All nodes within the longest
-window of a night are made, unless they are kept or the first half of another: all windows use them, and nights to come.
+merge of at most ``2 * log2(n)`` states, and a part that changes spoils ``log2(n)`` nodes. A night makes the nodes that
+its windows and those of tomorrow are merged of, unless they are kept, and a few more: so a late file costs little.
 
     STORE/FINGERPRINT/merges/NAME.json     the states of which parts a node is made of, and the files with its own
 
@@ -13,6 +13,7 @@ A node only saves time. One that is damaged, or whose files are gone, is forgott
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import accumulate
 from typing import NamedTuple
 
 from pydantic import Field
@@ -25,6 +26,8 @@ from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, WINDOW_PLAN, RunDirectory
 from skewless.standing.states_store import MergedPart, Numbered, StatesStore, node_name, states_checksum
 
+#: Of nodes that nobody needs yet, a night makes some that have this part of all parts: a first night has much to do.
+AHEAD = 1 / 8
 #: The positions ``first <= at < end`` of parts of a window, oldest first.
 Span = tuple[int, int]
 
@@ -85,7 +88,7 @@ def plan_night(
     length = windows[-1].length
     grows = length is None or places[-1] - places[0] + 1 < length
     while True:
-        made = spans_to_make(names, nodes, grows=grows)
+        made = made_tonight(spans_to_make(names, nodes, grows=grows), nodes, windows, len(parts), grows=grows)
         results = {one.name: cover((one.first, len(parts)), nodes | set(made)) for one in windows}
         pieces = pieces_of(made, nodes)
         read = {span for spans in (*results.values(), pieces) for span in spans} & nodes
@@ -131,6 +134,18 @@ def aligned_spans(places: Sequence[int]) -> Iterator[Span]:
 def spans_to_make(spans: Iterable[Span], kept: AbstractSet[Span], *, grows: bool) -> list[Span]:
     """The nodes that are not kept; without those that leave tomorrow with the oldest part, unless the window grows."""
     return [span for span in spans if span[1] - span[0] > 1 and span not in kept and (grows or span[0] > 0)]
+
+
+def made_tonight(
+    missing: Sequence[Span], kept: AbstractSet[Span], windows: Sequence[WindowSpan], parts: int, *, grows: bool
+) -> list[Span]:
+    """Of nodes that are not kept, smaller ones first: those of the windows of tonight and tomorrow, and a few more."""
+    firsts = {one.first for one in windows} | {one.first + 1 for one in (windows[:-1] if grows else windows)}
+    wanted = {span for first in firsts for span in cover((first, parts), {*missing, *kept})}
+    ahead = [span for span in missing if span not in wanted]
+    before = accumulate((end - first for first, end in ahead), initial=0)
+    wanted.update(span for span, more in zip(ahead, before, strict=False) if more < parts * AHEAD)
+    return [span for span in missing if span in wanted]
 
 
 def cover(whole: Span, nodes: Iterable[Span]) -> list[Span]:
