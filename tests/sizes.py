@@ -23,7 +23,8 @@ AXES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     ),
     "tables": (
         frozenset({"iceberg", "delta", "ICEBERG", "DELTA", "pinned", "of_table", "table"}),
-        ("skewless_lake", "sources/lake"),
+        # Tables of a query are of any format.
+        ("skewless_lake", "sources/lake", "skewless/query"),
     ),
     # A table has staged results, which are no engine.
     "engine": (

@@ -256,6 +256,7 @@ def sentence_of(
     # A misspelt field explains the missing one beside it.
     fault = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")
     path, alike = _written(fault), [other for other in faults if _written(other) == _written(fault)]
+    path += filter(None, [fault.get("ctx", {}).get("at")])
     spot = f"{where}, field {'.'.join(path)}" if path else where
     also = f" (and {len(faults) - len(alike)} more)" if len(faults) > len(alike) else ""
     if fault["type"] == "extra_forbidden":
@@ -265,7 +266,8 @@ def sentence_of(
     observed = fault.get("ctx", {}).get("came")
     came = shortened(fault.get("input")) if observed is None else one_line(str(observed), 160)
     required = " or ".join(dict.fromkeys(map(_required, alike)))
-    hint = "quote it, if it is text" if isinstance(fault.get("input"), bool) and "string" in required else ""
+    quoted = "quote it, if it is text" if isinstance(fault.get("input"), bool) and "string" in required else ""
+    hint = fault.get("ctx", {}).get("hint") or quoted
     return kind(spot, one_line(required, 400), f"{came}{also}", hint)
 
 
@@ -276,9 +278,13 @@ def _written(fault: ErrorDetails) -> list[str]:
     return [part for at, part in enumerate(parts) if at < 2 or not re.fullmatch(of_union, part)]
 
 
-def unmet(required: str, came: str) -> PydanticCustomError:
-    """The error of a validator that says itself what was found, as the whole value is too long to be shown."""
-    return PydanticCustomError("unmet", "{required}", {"required": required, "came": came})
+def unmet(required: str, came: str, hint: str = "", at: str = "") -> PydanticCustomError:
+    """The error of a validator that says itself what was found, as the whole value is too long to be shown.
+
+    Args:
+        at: the field that it is about, of a validator of several.
+    """
+    return PydanticCustomError("unmet", "{required}", {"required": required, "came": came, "hint": hint, "at": at})
 
 
 #: What is required, by the types of pydantic's errors: it names the types of Python, and our readers wrote YAML.

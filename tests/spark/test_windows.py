@@ -94,7 +94,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     plain = spec_of(lake, window=[1, 2], aggregates={"n": "count"})
     csv = plain.model_copy(update={"output": plain.output.model_copy(update={"format": "csv"})})
     assert (
-        result_schema(lake.spark, lake.prepared(3, csv).job()).simpleString()
+        result_schema(lake.spark, lake.prepared(3, csv).job(), "spec").simpleString()
         == "struct<key:string,window:int,n:bigint>"
     )
 

@@ -3,10 +3,10 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 46_145,
-    "lines of tests": 44_410,
-    "words of pages": 49_985,
-    "fields of a spec": 86,
+    "lines of the product": 47_400,
+    "lines of tests": 44_640,
+    "words of pages": 50_780,
+    "fields of a spec": 93,
     "conditions on an axis": 73,
     "private names of others": 11,
 }

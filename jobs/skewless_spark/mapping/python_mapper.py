@@ -14,7 +14,7 @@ from skewless.document import sentence_of
 from skewless.errors import InputError, MapError, SkewlessError, SpecError, nearest
 from skewless.mapping import PythonMapper, mapper_named, places
 from skewless.spec.calls import Map
-from skewless_spark.mapping.select_list import Mapped
+from skewless_spark.mapping.query_mapper import Mapped
 from skewless_spark.session.session import map_in_batches
 
 Batches = Iterable[pa.RecordBatch]
@@ -47,7 +47,8 @@ def types_of(given: Map, types: Mapping[str, str], at: str) -> Mapped:
     missing = next((name for name in reads if types and name not in types), None)
     if missing is not None:
         raise InputError(f"{at}, field map", f"a column for {mapper.name!r}", repr(missing), nearest(missing, types))
-    return Mapped({field.name: from_arrow_type(field.type).simpleString() for field in mapper.schema(options)}, reads)
+    made = {field.name: from_arrow_type(field.type).simpleString() for field in mapper.schema(options)}
+    return Mapped(made, reads, {}, {})
 
 
 def apply(

@@ -2,18 +2,21 @@
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple, Self
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from skewless.documents.job import InputFacts, Job, Selected, Source, Unit
+from skewless.documents.job import InputFacts, Job, Lookup, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
 from skewless.history import asked_columns, asks_rows, check_input_expectations
 from skewless.planner.first_plan import first_ring
 from skewless.publication.records import QUARANTINE
+from skewless.query.rows import condition_of_input
 from skewless.routing.plan import cut_waves
 from skewless.run.folder import absolute_root
 from skewless.run.step_times import timed
@@ -29,6 +32,7 @@ from skewless_spark.aggregates.binding import (
 )
 from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
+from skewless_spark.mapping.query_mapper import required_result
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
@@ -63,7 +67,7 @@ def needs_session(spec: JobSpec) -> bool:
     of_input = spec.input.format == "catalog" or (spec.input.format in UNTOLD and asks_rows(spec))
     fields = spec.input.format == "json" and spec.input.columns is None
     of_calls = any(call.function == "spark" for call in spec.aggregates.values())
-    return of_result or of_calls or of_input or fields or (spec.map is not None and spec.map.select is not None)
+    return of_calls or of_result or of_input or fields or bool(spec.query or spec.result or (spec.map and spec.map.sql))
 
 
 def freeze(
@@ -102,10 +106,12 @@ def _frozen(
     # An empty input has the columns that the spec declares, which are enough or are not.
     found = listing.types if listing.units or spec.map is not None or listing.types.keys() >= set(used) else {}
     reads: tuple[str, ...] = ()
-    selected: tuple[Selected, ...] = ()
-    condition: tuple[str, ...] = ()
+    mapped, beside, lookups = None, _Lookups.listed(spark, spec, part, root, where), tuple[Lookup, ...]()
+    asked = required_result(spark, spec, found, beside.types, where) if spark and spec.query and found else None
     if spec.map is not None and found:
-        found, reads, selected, condition = map_types(spark, spec.map, found, at)
+        mapped = map_types(spark, spec.map, found, beside.types, at)
+        found, reads = mapped.types, mapped.reads
+        lookups = beside.pinned(mapped.lookups, where)
     # An input without files has no schema, but its empty result needs one.
     types = found or assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE) | listing.types
     for column in spec.key:
@@ -125,13 +131,15 @@ def _frozen(
     source = _read_of(listing.source, reads if spec.map else tuple(used))
     wanted = ReadColumns.of(spec, source)
     if of_parts is not None:
-        window, units = of_parts.changes(key_types | column_types, root, wanted)
+        anew = {one.name: one.identity for one in lookups if spec.lookups[one.name].as_of == "run"}
+        window, units = of_parts.changes(key_types | column_types, root, wanted, anew)
         mine = window.of_part(part.name)
         kept_rows, own = mine.base_rows, units[slice(*mine.units)]
     else:
         window, units = None, wanted.fitted(listing)
         kept_rows, own = 0, units
-    source = source.model_copy(update={"selected": selected, "condition": condition})
+    if mapped is not None:
+        source = source.model_copy(update={"made": mapped.made, "condition": mapped.condition})
     units = _of_read_columns(units, source)
     # Waves keep the order of the input where an aggregate depends on it or states are forwarded.
     in_order = spec.state == "forward" or any(one.ordered for one in algebra.values())
@@ -148,16 +156,68 @@ def _frozen(
         column_types=column_types,
         algebra=algebra,
         source=source,
+        lookups=lookups,
         window=window,
     )
     if spec.quality.input:
         job = job.model_copy(update={"facts": _facts(job, listing, kept_rows, own, master)})
-    if spark is not None and (spec.output.format == "csv" or spec.output.sort):
-        result = result_schema(spark, job)
-        if spec.output.format == "csv":
-            refuse_nested(result, where)
-        refuse_without_order(result, spec, where)
+    if spark is not None:
+        _check_result(spark, job, asked, where)
     return job
+
+
+class _Lookups(NamedTuple):
+    """The lookups of a job, by their names, each with a spec that reads it alone, its path and its listing."""
+
+    found: dict[str, tuple[JobSpec, str, Listing]]
+
+    @classmethod
+    def listed(cls, spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> Self:
+        found = {}
+        for name, table in spec.lookups.items():
+            alone = spec.model_copy(update={"input": table, "map": None, "window": None})
+            path, listing = listed(spark, alone, part, root, where)
+            if not listing.types:
+                raise InputError(f"{where}, table {name!r}", "files that tell its columns", f"none in {path}")
+            found[name] = alone, path, listing
+        return cls(found)
+
+    @property
+    def types(self) -> dict[str, dict[str, str]]:
+        return {name: listing.types for name, (_, _, listing) in self.found.items()}
+
+    def pinned(self, reads: Mapping[str, tuple[str, ...]], where: str) -> tuple[Lookup, ...]:
+        """Each with the columns that the map reads of it, or some column by which its rows are counted."""
+        lookups = []
+        for name, (alone, path, listing) in self.found.items():
+            types, names = listing.types, reads[name]
+            refuse_twins(names, types, f"{where}, table {name!r}")
+            readable = [one for one, kind in types.items() if not kind.startswith(UNSUPPORTED)]
+            source = _read_of(listing.source, names or tuple(one for one in readable if one not in FILE_COLUMNS)[:1])
+            units = _of_read_columns(ReadColumns.of(alone, source).fitted(listing), source)
+            lookups.append(Lookup(name=name, input_path=path, source=source, units=units))
+        return tuple(lookups)
+
+
+def _check_result(spark: SparkSession, job: Job, asked: StructType | None, where: str) -> None:
+    """Check the columns of the result, as far as the spec says more of them than their names."""
+    spec = job.spec
+    if asked is None and spec.result is None and spec.output.format != "csv" and not spec.output.sort:
+        return
+    result = result_schema(spark, job, where)
+    if asked is not None:
+        _require_types(asked, result, where)
+    if spec.output.format == "csv":
+        refuse_nested(result, where)
+    refuse_without_order(result, spec, where)
+
+
+def _require_types(asked: StructType, result: StructType, where: str) -> None:
+    """Refuse a query whose result is computed in other types than Spark's."""
+    for field in asked:
+        if field.dataType.simpleString() != (own := result[field.name].dataType.simpleString()):
+            required = f"a result of type {field.dataType.simpleString()}, as Spark has it"
+            raise SpecError(f"{where}, field query, column {field.name!r}", required, own, "cast it in the query")
 
 
 def _require_other_table(spec: JobSpec, where: str) -> None:
@@ -179,7 +239,8 @@ def listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, whe
         return list_table(spark, spec.input, share)
     input_path = input_location(spec, part, root, where)
     if spec.input.pinned:
-        conditions = partial(conditions_of, spark, spec.map.where if spec.map else None)
+        text = spec.map.sql if spec.map else None
+        conditions = partial(conditions_of, spark, condition_of_input(text) if text else None)
         table = LakeTable.pinned(spec.input, part, root, input_path, conditions)
         return table.snapshot.location, table.listing(share, nulls_of=nulls_of)
     return input_path, list_input(spec.input, input_path, share, nulls_of=nulls_of)

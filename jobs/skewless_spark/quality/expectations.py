@@ -230,8 +230,8 @@ def check_expectations(spec: JobSpec, where: str) -> list[Expectation]:
     if spec.quality.suite:
         hint = "load the spec from its file"
         raise SpecError(f"{where}, field quality.suite", "a suite beside a spec's file", spec.quality.suite, hint)
-    columns = (*spec.result_key, *spec.aggregates)
-    sketches = frozenset(name for name, call in spec.aggregates.items() if call.publish == "state")
+    columns = spec.published
+    sketches = frozenset(name for name, call in spec.values.items() if call is not None and call.publish == "state")
     if odd := [name for name in spec.quality.show if name not in columns]:
         raise SpecError(f"{where}, field quality.show", "columns of the result", repr(odd[0]), nearest(odd[0], columns))
     return [

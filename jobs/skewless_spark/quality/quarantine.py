@@ -152,8 +152,8 @@ def _without_accepted(
 
 def _rows_of(spark: SparkSession, attempt: Attempt, job: Job, held: Sequence[CommittedFile]) -> int | None:
     """How many rows of the input the keys in quarantine stand for; None if the result does not count them."""
-    calls = job.spec.aggregates.items()
-    counts = [name for name, call in calls if call.function == "count" and call.column is None]
+    calls = job.spec.values.items()
+    counts = [name for name, call in calls if call is not None and call.function == "count" and call.column is None]
     if not counts or not held:
         return 0 if counts else None
     return int(read_files(spark, attempt.run, held).agg(F.sum(F.col(quoted(counts[0])))).collect()[0][0])

@@ -77,7 +77,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     rules, names = table_rules(OutputPart.of(job)) if _is_in_table(job) else ((), [])
     with _result_of(spark, run, result) as (frame, small), planned_once(spark) if small else nullcontext():
         # The result: its columns and keys, what the table asks of its rows, and what Great Expectations says of it.
-        of_result = [columns_check(frame, (*key, *job.spec.aggregates)), key_check(frame, key)]
+        of_result = [columns_check(frame, job.spec.published), *([key_check(frame, key)] if job.spec.keyed else [])]
         # A column that the table has and the result lacks is null in each row.
         lacking = dict.fromkeys(name for name in names if name not in frame.columns)
         of_result += rule_checks(frame, rules, lacking | OutputPart.of(job).values, job.output_path, key)
@@ -144,13 +144,19 @@ def _built_in(job: Job, rows: int, keys: int) -> list[Expectation]:
         rows: of the input that the rows of the result stand for, all together.
     """
     gxe = great_expectations().expectations
-    calls = job.spec.aggregates
-    counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
+    spec = job.spec
+    calls = {name: call for name, call in spec.values.items() if call is not None}
+    left_out = spec.result is not None and spec.result.where is not None
+    counts = (
+        [] if left_out else [name for name, call in calls.items() if call.function == "count" and call.column is None]
+    )
     full = [name for name, call in calls.items() if call.function in NEVER_NULL]
     return [
         gxe.ExpectTableRowCountToEqual(value=keys),
         # Without keys, rows would be lost; with more keys than rows, keys would be invented.
-        gxe.ExpectTableRowCountToBeBetween(min_value=min(rows, 1), max_value=rows),
+        gxe.ExpectTableRowCountToBeBetween(
+            min_value=0 if left_out else min(rows, 1), max_value=max(rows, int(spec.of_all_rows))
+        ),
         # The sum over no keys is null in SQL, which is correct if there were no rows.
         *(
             gxe.ExpectColumnSumToBeBetween(column=name, min_value=rows, max_value=rows)

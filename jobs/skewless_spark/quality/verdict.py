@@ -34,17 +34,17 @@ MOST_COLUMNS = 30
 def column_figures(job: Job, frame: DataFrame) -> dict[str, tuple[int | None, float | None]]:
     """By aggregate, how many keys have none, and its mean; None where it was not computed, or is no number."""
     wanted = {}
-    for at, (name, call) in enumerate(list(job.spec.aggregates.items())[:MOST_COLUMNS]):
+    for at, (name, call) in enumerate(list(job.spec.values.items())[:MOST_COLUMNS]):
         column = F.col(quoted(name))
-        if call.function not in NEVER_NULL:
+        if call is None or call.function not in NEVER_NULL:
             wanted[f"nulls_{at}"] = F.count_if(column.isNull())
         if isinstance(frame.schema[name].dataType, NumericType):
             wanted[f"mean_{at}"] = F.avg(column.cast("double"))
     row = frame.agg(*(column.alias(name) for name, column in wanted.items())).collect()[0].asDict() if wanted else {}
-    means = {name: row.get(f"mean_{at}") for at, name in enumerate(job.spec.aggregates)}
+    means = {name: row.get(f"mean_{at}") for at, name in enumerate(job.spec.values)}
     return {
         name: (row.get(f"nulls_{at}"), mean if (mean := means[name]) is not None and math.isfinite(mean) else None)
-        for at, name in enumerate(job.spec.aggregates)
+        for at, name in enumerate(job.spec.values)
     }
 
 

@@ -26,9 +26,11 @@ from skewless_lake.publication import keep_night, keep_savings, publish_run
 from skewless_spark.branches import empty_states, evaluate, merge_in_order, states_of_rows, union_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.output_formats import published_files, sorted_results
+from skewless_spark.result.published_rows import KEPT, ROWS, published_rows
 from skewless_spark.session.session import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import once
+from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routes import TASK, split_keys
 from skewless_spark.states.committed_files import (
@@ -103,12 +105,16 @@ def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
     return evaluate(merge_in_order(states, columns), columns, told=True)
 
 
-def result_schema(spark: SparkSession, job: Job) -> StructType:
-    """The columns that the result of a job will have. Nothing is read."""
+def result_schema(spark: SparkSession, job: Job, where: str) -> StructType:
+    """The columns that the result of a job will have. Nothing is read.
+
+    Raises:
+        SpecError: what is published is not over keys and aggregates, or not the same whenever it is computed.
+    """
     columns = JobColumns.of(job)
     states = empty_states(spark, columns).withColumn("stage", F.lit(0))
     results = _results(states, columns) if job.window is None else _no_results(states, columns)
-    return columns.named(results).schema
+    return published_rows(results, columns, where).select(*map(quoted, job.spec.published)).schema
 
 
 def _no_results(states: DataFrame, columns: JobColumns) -> DataFrame:
@@ -137,17 +143,22 @@ def _write(
     spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
 ) -> list[tuple[int, int]]:
     """Write results with Spark; the input rows that those of each window stand for, and how many these are."""
-    windows = columns.job.spec.windows or (None,)
+    spec = columns.job.spec
+    windows, own = spec.windows or (None,), list(map(quoted, spec.published))
+    published = published_rows(results, columns)
     if not rows:
-        write_files(columns.named(results), attempt, FOLDER)
-        return [(0, 0)] * len(windows)
+        write_files(published.select(*own), attempt, FOLDER)
+        return [(0, int(spec.of_all_rows))] * len(windows)
     counted, counts = Observation("merged states"), list[Column]()
     for at, length in enumerate(windows):
-        seen = F.col("rows") if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col("rows"))
-        counts += [F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"), F.count(seen).alias(f"keys{at}")]
-    results = sorted_results(results, columns).observe(counted, *counts)  # what is sorted is evaluated twice
+        seen = F.col(ROWS) if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col(ROWS))
+        counts += [
+            F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"),
+            F.count_if(seen.isNotNull() & F.col(KEPT)).alias(f"keys{at}"),
+        ]
+    published = sorted_results(published, columns).observe(counted, *counts)  # what is sorted is evaluated twice
     with planned_once(spark):  # the exchange has as many partitions as the result has files
-        write_files(columns.named(results), attempt, FOLDER)
+        write_files((published.where(KEPT) if spec.result else published).select(*own), attempt, FOLDER)
     return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
 
 
@@ -169,7 +180,8 @@ def _write_evaluated(
     if not _one_state_each(run, [report]):
         states = read_files(spark, run, files).where(~F.col(WHOLE)).withColumn("stage", F.lit(0))
         parts = _results(states, columns, partitions=1)
-    as_spark = None if columns.job.spec.output.sort else AsSpark.of(run, files, columns.own_names)
+    spec = columns.job.spec
+    as_spark = None if spec.output.sort or spec.result else AsSpark.of(run, files, columns.own_names)
     if as_spark is not None:
         return write_copies(spark, run, attempt, columns, files, as_spark, parts)
     results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *columns.results)

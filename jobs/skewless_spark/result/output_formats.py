@@ -3,7 +3,7 @@
 The run directory always has the result as Parquet, which is what is validated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -94,7 +94,7 @@ def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
 def refuse_without_order(schema: StructType, spec: JobSpec, where: str) -> None:
     """Refuse to sort a result by lists, structs or maps, which Iceberg has no order of, or by sketches."""
     for name, _ in spec.output.order:
-        kind, call = schema[name].dataType, spec.aggregates.get(name)
+        kind, call = schema[name].dataType, spec.values.get(name)
         sketch = call is not None and call.publish == "state"
         if sketch or isinstance(kind, _NESTED):
             came = f"{name!r}, a sketch" if sketch else f"{name!r} of type {kind.simpleString()}"
@@ -108,19 +108,12 @@ def sorted_results(results: DataFrame, columns: JobColumns) -> DataFrame:
     file.
     """
     output = columns.job.spec.output
-    if not output.sort:
-        return results
-    return in_order(results, output, {own: number for number, own in columns.own_names.items()})
+    return in_order(results, output) if output.sort else results
 
 
-def in_order(results: DataFrame, output: Output, named: Mapping[str, str] | None = None) -> DataFrame:
-    """Results in the order of an output that has one.
-
-    Args:
-        named: the names of the columns in the frame, if these are not those of the result.
-    """
-    names = {name: quoted(name) for name, _ in output.order} | dict(named or {})
-    order = [_ordered(F.col(names[name]), descending) for name, descending in output.order]
+def in_order(results: DataFrame, output: Output) -> DataFrame:
+    """Results in the order of an output that has one."""
+    order = [_ordered(F.col(quoted(name)), descending) for name, descending in output.order]
     return results.repartitionByRange(output.files, *order).sortWithinPartitions(*order)
 
 

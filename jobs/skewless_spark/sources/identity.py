@@ -114,11 +114,14 @@ def verdict(unit: InputFile, now: FoundFile) -> Literal["same", "rewritten", "to
 def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
     """Check that files have not changed since the run was prepared.
 
-    A run reads its input stage by stage: a file rewritten in between would mix two versions in the result.
+    A run reads its input stage by stage, and its lookups in each: a file rewritten in between would mix two versions in
+    the result.
 
     Raises:
         InputError: a file has been removed or has changed; the error names the first.
     """
+    for lookup in job.lookups:
+        require_unchanged(job.of_lookup(lookup), range(len(lookup.units)))
     known = {unit.path: unit for unit in map(job.units.__getitem__, ordinals)}
     changed = next((found for found in in_threads(_change, known.values()) if found), None)
     if changed:

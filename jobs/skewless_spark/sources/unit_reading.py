@@ -134,8 +134,24 @@ def read_units(
     if job.spec.map is None:
         found = rows.selectExpr(*(f"s{wanted.index(name)} AS c{n}" for n, name in enumerate(columns)), ORIGIN)
     else:
-        found = mapped_rows(job, rows, wanted, columns, ORIGIN, ORIGIN_INDEX)
+        found = mapped_rows(job, rows, wanted, columns, ORIGIN, ORIGIN_INDEX, lookups_of(spark, job))
     return tally.giving(found) if tally else found
+
+
+def lookups_of(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
+    """What the map of a job joins its rows to, as the run has pinned it, with columns by their own names."""
+    frames = {}
+    for lookup in job.lookups:
+        names = list(lookup.source.reads)
+        whole = job.of_lookup(lookup)
+        rows = source_rows(spark, whole, range(len(lookup.units)), names, located=False) if lookup.units else None
+        types = {**lookup.source.columns, **lookup.source.partition_columns}
+        if rows is None:
+            ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in names)
+            frames[lookup.name] = spark.createDataFrame(cast("list[Row]", []), ddl)
+        else:
+            frames[lookup.name] = rows.selectExpr(*(f"s{at} AS {quoted(name)}" for at, name in enumerate(names)))
+    return frames
 
 
 def source_rows(

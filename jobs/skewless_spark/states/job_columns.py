@@ -83,8 +83,9 @@ class JobColumns:
 
     @property
     def own_names(self) -> dict[str, str]:
-        """The columns of the published result: for each numbered name of a key column or a result its own."""
-        own = [*self.job.spec.result_key, *(one.name for one in self.bound)]
+        """For each numbered name of a key column or a result its own."""
+        spec = self.job.spec
+        own = [*spec.key, *spec.covered.columns, *(one.name for one in self.bound)]
         return dict(zip([*self.result_keys, *self.results], own, strict=True))
 
     def named(self, result: DataFrame) -> DataFrame:

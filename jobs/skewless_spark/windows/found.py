@@ -179,8 +179,13 @@ class WindowInput:
         sample = replace(self.sample, source=source.model_copy(update={"columns": columns}))
         return replace(self, sample=sample)
 
-    def changes(self, types: Mapping[str, str], root: str, read: ReadColumns) -> tuple[JobWindow, tuple[Unit, ...]]:
+    def changes(
+        self, types: Mapping[str, str], root: str, read: ReadColumns, lookups: Mapping[str, str]
+    ) -> tuple[JobWindow, tuple[Unit, ...]]:
         """Compare each part with its states; the window of the job, and the units that are to be reduced.
+
+        Args:
+            lookups: checksums of those whose changes make all parts anew.
 
         Raises:
             InputError: a file lacks one of these columns, or has it in another type; or an older part changed, and the
@@ -190,7 +195,7 @@ class WindowInput:
         spec = self.spec
         fields = self.table.snapshot.fields(read.names) if self.table else None
         inputs = read.shaping if spec.map else {}
-        fingerprint = fingerprint_of(spec, types, _code_of(spec), fields, inputs)
+        fingerprint = fingerprint_of(spec, types, _code_of(spec), fields, inputs, lookups)
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
         parts, missing, units = list[WindowPart](), set[str](), list[Unit]()

@@ -1,6 +1,8 @@
 """The frozen job of one run: ``job.json``, written once by ``prepare``."""
 
 import datetime as dt
+import hashlib
+import json
 from typing import Self
 
 import numpy as np
@@ -64,20 +66,16 @@ class SentSpec(Document):
     spec: JobSpec
 
 
-class Selected(Frozen):
-    """One expression of a map's select list, as Spark's parser read it when the run was frozen.
+class MadeColumn(Frozen):
+    """A column of mapped rows.
 
     Attributes:
-        generator: the function that makes rows, if it is one, in lower case.
-        argument: of that function, as it is written.
-        reads: the names in it that are columns of the input.
+        reads: the columns of the input that it is made from.
+        plain: whether it is that column as it is.
     """
 
-    text: str
-    names: tuple[str, ...]
-    generator: str = ""
-    argument: str = ""
     reads: tuple[str, ...] = ()
+    plain: bool = False
 
 
 class Source(Frozen):
@@ -87,8 +85,8 @@ class Source(Frozen):
         columns: Spark SQL type of each column of the files that is read, or, of a csv, of all in order.
         partition_columns: Spark SQL type of each column that paths give.
         reads: the columns that the job reads, with a map those that it reads; of a field of a struct, the struct.
-        selected: with a map that is a select list, that list.
-        condition: with a map, the columns in its condition.
+        made: with a map that is a query, its columns.
+        condition: with a map, the columns in its conditions.
         pinned: of an Iceberg or Delta table, what is read of it.
     """
 
@@ -97,9 +95,31 @@ class Source(Frozen):
     partition_columns: dict[str, str] = Field(default_factory=dict)
     options: dict[str, str] = Field(default_factory=dict)
     reads: tuple[str, ...] = ()
-    selected: tuple[Selected, ...] = ()
+    made: dict[str, MadeColumn] = Field(default_factory=dict)
     condition: tuple[str, ...] = ()
     pinned: PinnedTable | None = None
+
+
+class Lookup(Columnar, Frozen):
+    """A table that the rows of the input are joined to, as a run has pinned it.
+
+    Attributes:
+        name: as ``map.query`` has it.
+    """
+
+    name: str
+    input_path: str
+    source: Source
+    units: Columns[Unit]
+
+    @property
+    def identity(self) -> str:
+        """A checksum of what its rows are known by: another one where a file was added, changed or removed."""
+        files = sorted(
+            (unit.path, unit.size_bytes, unit.checksum or unit.version, *unit.deletes) for unit in self.units
+        )
+        told = json.dumps([str(self.source.pinned), files])
+        return hashlib.sha256(told.encode()).hexdigest()
 
 
 class InputFacts(Frozen):
@@ -151,6 +171,7 @@ class Job(Columnar, Document):
         key_types: Spark SQL type of each key column; with a map, of the mapped rows.
         column_types: Spark SQL type of each further column that aggregates take.
         warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a plain ring.
+        lookups: what the map joins the rows to.
         window: where states are kept, the parts; the units are then those that changed.
         skipped: names of the parts after the last published one before its own for which no run was begun, oldest
             first.
@@ -171,6 +192,7 @@ class Job(Columnar, Document):
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
     source: Source = Source()
+    lookups: tuple[Lookup, ...] = ()
     turn: Count = 0
     window: JobWindow | None = None
     skipped: tuple[str, ...] = Field(default=(), max_length=1_000)
@@ -217,6 +239,16 @@ class Job(Columnar, Document):
     def covered(self) -> JobWindow:
         """Its window, or what stands for none."""
         return self.window or NO_WINDOW
+
+    def of_lookup(self, lookup: Lookup) -> Self:
+        """The job as far as it reads a lookup: all of it, at once."""
+        return self.model_copy(
+            update={
+                "spec": self.spec.model_copy(update={"map": None}), "input_path": lookup.input_path,
+                "source": lookup.source, "units": lookup.units, "waves": (tuple(range(len(lookup.units))),),
+                "window": None, "lookups": (),
+            }
+        )  # fmt: skip
 
     @property
     def part(self) -> Part:

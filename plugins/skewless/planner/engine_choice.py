@@ -75,7 +75,7 @@ def _unseen(job: Job, rows: int, splits: int, largest_split: int) -> EngineChoic
     ``combine`` makes at most one state for each row, those of a split one after the other. Of a mapper in Python,
     neither the number of rows nor their cost is known.
     """
-    known = job.spec.map is None or job.spec.map.select is not None
+    known = job.spec.map is None or job.spec.map.mapper is None
     seconds = max(rows / job.slots_at(), largest_split) * _state_seconds(job)
     if not known or not _cheap(job) or seconds > FIRST_STAGE_SECONDS:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")

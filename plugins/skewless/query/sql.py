@@ -22,6 +22,8 @@ class AsWritten(Spark):
     class Parser(Spark.parser_class):  # type: ignore[valid-type,misc]
         """A parser that knows no function but those with a syntax of their own."""
 
+        #: So that a comma stays one: Spark knows it from CROSS JOIN.
+        JOINS_HAVE_EQUAL_PRECEDENCE = False
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in Spark.parser_class.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX

@@ -88,11 +88,11 @@ _MapOption = bool | int | float | str | list[str] | None
 def _map_options(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = schema["properties"].pop("options")["additionalProperties"]
     schema["if"] = {"not": {"required": ["mapper"]}}
-    schema["then"] = {"propertyNames": {"enum": ["select", "where"]}}
+    schema["then"] = {"propertyNames": {"enum": ["select", "where", "query"]}}
 
 
 class Map(Call):
-    """One row in, any number out, without state: a select list of Spark SQL, or a registered Python mapper.
+    """One row in, any number out, without state: a select list or a query of Spark SQL, or a registered Python mapper.
 
     A mapper's options stand beside its name: `map: {mapper: tokens, column: value}`.
     """
@@ -109,6 +109,12 @@ class Map(Call):
         description="Only with select: which input rows it sees.",
         examples=["ms IS NOT NULL"],
     )  # fmt: skip
+    query: str | None = Field(
+        default=None, min_length=1, max_length=100_000, exclude_if=lambda query: query is None,
+        description="Instead of select: a query whose FROM begins with `input`, and may join `tables`; each of its "
+        "rows is made from one row of the input.",
+        examples=["SELECT p.category, c.ms FROM input AS c LEFT JOIN pages AS p ON c.page = p.page"],
+    )  # fmt: skip
     mapper: str | None = Field(
         default=None, min_length=1,
         description="Instead of select: the name of a registered Python mapper.",
@@ -124,10 +130,27 @@ class Map(Call):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if (self.select is None) == (self.mapper is None):
-            raise unmet("either select or mapper", "neither" if self.select is None else "both")
-        if self.mapper is not None and self.where is not None:
-            raise unmet("where only with select", "where with a mapper")
-        if self.select is not None and self.options:
-            raise unmet("options only with a mapper", "options with select")
+        ways = [name for name in ("select", "query", "mapper") if getattr(self, name) is not None]
+        if len(ways) != 1:
+            raise unmet("either select, query or mapper", " and ".join(ways) or "none of them")
+        if self.select is None and self.where is not None:
+            raise unmet("where only with select", f"where with a {ways[0]}")
+        if self.mapper is None and self.options:
+            raise unmet("options only with a mapper", f"options with {ways[0]}")
         return self
+
+    @property
+    def sql(self) -> str | None:
+        """The query of rows, of which a select list is the short form; None of a mapper.
+
+        >>> print(Map(select=("a", "b + 1 AS c"), where="a > 0").sql)
+        SELECT a,
+        b + 1 AS c
+        FROM input
+        WHERE a > 0
+        """
+        if self.select is None:
+            return self.query
+        where = f"\nWHERE {self.where}" if self.where is not None else ""
+        # A line ends a comment.
+        return "SELECT " + ",\n".join(self.select) + f"\nFROM input{where}"

@@ -164,6 +164,12 @@ class Input(Tagged):
         description="Whether a file without a column that is read is refused, or has null there.",
         examples=["evolve"],
     )  # fmt: skip
+    as_of: Literal["run", "night"] = Field(
+        default="run", exclude_if=lambda as_of: as_of == "run",
+        description="Of a lookup, with a window. run: each part is joined to the lookup as it is now, so a changed one "
+        "makes all parts anew; night: a part keeps what it was joined to.",
+        examples=["night"],
+    )  # fmt: skip
 
     @field_validator("path")
     @classmethod

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 from decimal import Decimal
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -336,6 +337,45 @@ class NoWindow(NamedTuple):
     states: str | None = None
     final_after: int | None = None
     kept_parts: int | None = 0
+
+
+class Result(Frozen):
+    """What is published of keys and aggregates: expressions over them, computed when states are merged.
+
+    States do not depend on it: with a window, another expression needs no row to be read again.
+    """
+
+    select: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        min_length=1, max_length=1000,
+        description="Spark SQL expressions with names, over keys and aggregates, in the order of columns.",
+        examples=[["page", "total_ms / clicks AS mean_ms"]],
+    )  # fmt: skip
+    where: str | None = Field(
+        default=None, min_length=1,
+        description="Which results are published, in Spark SQL over keys and aggregates.",
+        examples=["clicks > 10"],
+    )  # fmt: skip
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the published columns."""
+        from skewless.query.sql import names_of  # noqa: PLC0415  # a second of imports, which few specs need
+
+        return names_of(self.select)
+
+    @cached_property
+    def plain(self) -> dict[str, str]:
+        """By the key or the aggregate that a published column is, as it is, the name of that column."""
+        from skewless.query.sql import plain_columns  # noqa: PLC0415  # see above
+
+        return plain_columns(self.select)
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        for text, name in zip(self.select, self.names, strict=True):
+            if not name:
+                raise unmet("a name for each expression, as in '... AS name'", shortened(text))
+        return self
 
 
 class SortColumn(NamedTuple):

@@ -7,7 +7,18 @@ import posixpath
 import re
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from skewless.document import Frozen, shortened, unmet
 from skewless.errors import SpecError
@@ -15,7 +26,7 @@ from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSettings
 from skewless.spec.input import TABLES, ColumnName, FileFormat, Input
 from skewless.spec.part import Part, refuse_shared_paths, resolve_path
-from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Window, as_window
+from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Result, Window, as_window
 from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import AirflowSettings, Schedule
 
@@ -95,8 +106,32 @@ Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "stri
 _KeyInput = ColumnName | Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)]
 
 
+#: What a query says, and a spec without one writes itself.
+_OF_QUERY = ("input", "map", "key", "aggregates", "result")
+
+
+def _is_input(given: Any) -> bool:
+    """Whether it is one; if not, that is said of the table, and once."""
+    try:
+        return bool(Input.model_validate(given))
+    except ValidationError:
+        return False
+
+
+def _either_way(schema: dict[str, Any]) -> None:
+    written = ["input", "key", "aggregates"]
+    schema["required"] = [name for name in schema["required"] if name not in written]
+    schema["anyOf"] = [{"required": ["query", "tables"]}, {"required": written}]
+
+
 class JobSpec(Frozen):
-    """What to compute. Strict: a field that is not listed here is an error."""
+    """What to compute. Strict: a field that is not listed here is an error.
+
+    A `query` and its `tables` stand in place of `input`, `map`, `key`, `aggregates` and `result`: these are what it is
+    understood to be, and `skewless check` prints them.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_either_way)
 
     name: Name = Field(description="Name of the job, and of its DAG.", examples=["clicks_by_page"])
     description: str = Field(
@@ -111,6 +146,17 @@ class JobSpec(Frozen):
         description="What is made of each row before it is aggregated; by default the row as it is.",
         examples=[{"select": ["explode(pages) AS page"]}],
     )
+    query: str | None = Field(
+        default=None, min_length=1, max_length=100_000, exclude_if=lambda query: query is None,
+        description="What to compute, as Spark SQL: one aggregation of the first table of FROM, the input; all others "
+        "are lookups.",
+        examples=["SELECT page, count(*) AS clicks FROM clicks GROUP BY page"],
+    )  # fmt: skip
+    tables: dict[Name, Input] = Field(
+        default_factory=dict, max_length=100, exclude_if=lambda tables: not tables,
+        description="The tables of the query, or of map.query, by their names there.",
+        examples=[{"clicks": {"path": "/lake/clicks/{date}"}, "pages": {"format": "delta", "path": "/lake/pages"}}],
+    )  # fmt: skip
     window: Window | None = Field(
         default=None,
         description="The result covers several parts, days or hours, whose states are kept, and only rows that changed "
@@ -131,6 +177,11 @@ class JobSpec(Frozen):
         examples=[{"clicks": "count", "visitors": {"function": "approx_count_distinct", "column": "visitor"}}],
         json_schema_extra={"additionalProperties": False},
     )
+    result: Result | None = Field(
+        default=None, exclude_if=lambda result: result is None,
+        description="What is published of keys and aggregates; by default these.",
+        examples=[{"select": ["page", "total_ms / clicks AS mean_ms"], "where": "clicks > 10"}],
+    )  # fmt: skip
     engine: AskedEngine = Field(
         default="auto",
         description="combine: states are made where rows are read, and merged; bypass: each row is sent to one task, "
@@ -180,6 +231,84 @@ class JobSpec(Frozen):
         """The spec as a run's documents have it: without what Airflow alone knows, which may change meanwhile."""
         return self.model_copy(update={"airflow": AirflowSettings(), "spark": SparkSettings()})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _understood(cls, raw: Any) -> Any:
+        """A query as the fields that it stands for."""
+        if not isinstance(raw, dict) or not isinstance(raw.get("query"), str):
+            return raw
+        if twice := next((name for name in _OF_QUERY if raw.get(name) is not None), None):
+            raise unmet(f"either query or {twice}", "both")
+        tables = raw.get("tables")
+        if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
+            raise unmet("tables, each with a path, beside query", shortened(tables))
+        from skewless.query.understood import understood  # noqa: PLC0415  # a second of imports, which few specs need
+
+        try:
+            found = understood(raw["query"], frozenset(tables))
+        except PydanticCustomError as err:
+            raise unmet(**{**(err.context or {}), "at": "query"}) from None
+        made = {
+            "input": tables[found.input] if _is_input(tables[found.input]) else {"path": "told below tables"},
+            "map": found.rows and {"query": found.rows},
+            "key": list(found.key),
+            "aggregates": found.aggregates,
+            "result": found.select and {"select": list(found.select), "where": found.where},
+        }
+        output = raw.get("output")
+        if found.order and isinstance(output, dict):
+            if output.get("sort"):
+                raise unmet("either ORDER BY or output.sort", "both")
+            made["output"] = {**output, "sort": list(found.order)}
+        return {**raw, **made}
+
+    @model_serializer(mode="wrap")
+    def _as_asked(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what a query says."""
+        written = dict(dump(self))
+        if self.query is None:
+            return written
+        from skewless.query.understood import understood  # noqa: PLC0415  # see above
+
+        if "output" in written and understood(self.query, frozenset(self.tables)).order:
+            written["output"] = {**written["output"], "sort": []}
+        return {name: value for name, value in written.items() if name not in _OF_QUERY}
+
+    @property
+    def lookups(self) -> dict[str, Input]:
+        """The tables that the rows of the input are joined to."""
+        if self.query is None:
+            return dict(self.tables)
+        from skewless.query.understood import understood  # noqa: PLC0415  # see above
+
+        name = understood(self.query, frozenset(self.tables)).input
+        return {other: table for other, table in self.tables.items() if other != name}
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The columns of the result: by default keys and aggregates."""
+        if self.result is None:
+            return (*self.result_key, *self.aggregates)
+        return (*self.result.names, *self.covered.columns)
+
+    @property
+    def values(self) -> dict[str, AggregateCall | None]:
+        """The columns of the result beside its key, each with the aggregate that it is, if it is one."""
+        if self.result is None:
+            return dict(self.aggregates)
+        calls = {own: self.aggregates.get(name) for name, own in self.result.plain.items()}
+        return {name: calls.get(name) for name in self.published if name not in self.result_key}
+
+    @property
+    def keyed(self) -> bool:
+        """Whether no two rows of the result are alike in its key."""
+        return self.result is None or len(self.result_key) == len(self.key) + len(self.covered.columns)
+
+    @property
+    def of_all_rows(self) -> bool:
+        """Whether the result is one row, of all rows, and also of none."""
+        return self.result is not None and self.key == ("all_rows",) and "all_rows" not in self.result.plain
+
     @field_validator("window", mode="before", json_schema_input_type=Length | Window | None)
     @classmethod
     def _window_or_length(cls, window: Any) -> Any:
@@ -206,6 +335,8 @@ class JobSpec(Frozen):
             taken |= dict.fromkeys(QUARANTINE_COLUMNS, "a column of the quarantine")
         roles = [(column, "a key column") for column in self.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
+        if self.result is not None:
+            roles = [(name, "a column of the result") for name in self.result.names]
         for name, role in roles:
             if self.output.is_table and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 required = "result columns of letters, digits and underscores where the output is a table"
@@ -214,6 +345,27 @@ class JobSpec(Frozen):
                 clash = f"{name!r} twice: as {taken[name.lower()]} and as {role}"
                 raise unmet("result columns whose names differ, in more than their case", clash)
             taken[name.lower()] = role
+        return self
+
+    @model_validator(mode="after")
+    def _lookups_of_its_map(self) -> Self:
+        if self.tables and self.query is None and (self.map is None or self.map.query is None):
+            raise unmet("tables only with query or map.query", "neither")
+        if self.input.as_of != "run":
+            raise unmet("as_of only of a lookup", f"as_of: {self.input.as_of} of the input")
+        if not self.lengths and any(one.as_of != "run" for one in self.lookups.values()):
+            raise unmet("as_of: night only with a window", "no window")
+        return self
+
+    @model_validator(mode="after")
+    def _rows_by_their_key(self) -> Self:
+        """A row that is set apart, or compared, is known by its key."""
+        if self.keyed or self.of_all_rows:
+            return self
+        if self.quality.quarantines or self.shadow is not None:
+            section = "shadow" if self.shadow is not None else "expectations of severity quarantine"
+            left_out = next(name for name in self.key if self.result is None or name not in self.result.plain)
+            raise unmet(f"all keys among the published columns, with {section}", f"none that is {left_out!r}")
         return self
 
     @model_validator(mode="after")
@@ -237,7 +389,7 @@ class JobSpec(Frozen):
     @model_validator(mode="after")
     def _sorted_by_its_columns(self) -> Self:
         """A result is sorted by its own columns, by each once; within a part, its day says nothing."""
-        have, seen = {*self.result_key, *self.aggregates}, set[str]()
+        have, seen = {*self.published}, set[str]()
         for name, _ in self.output.order:
             if name not in have or name in seen:
                 came = shortened(name) + (" twice" if name in seen else "")
@@ -294,5 +446,10 @@ class JobSpec(Frozen):
 
     @property
     def result_key(self) -> tuple[str, ...]:
-        """The columns in which no two rows of the result are alike: the key, and of several windows the window."""
-        return (*self.key, *self.covered.columns)
+        """The columns of the result that are its key, and of several windows the window; see ``keyed``."""
+        names = (
+            self.key
+            if self.result is None
+            else [self.result.plain[one] for one in self.key if one in self.result.plain]
+        )
+        return (*names, *self.covered.columns)

@@ -58,7 +58,8 @@ class Fingerprint(Document):
     def is_like(self, other: Fingerprint) -> bool:
         """Whether the states differ in nothing but the types of columns."""
         mine, theirs = (
-            {name: value for name, value in one.shapes.items() if not name.startswith(_TYPES)} for one in (self, other)
+            {name: value for name, value in one.shapes.items() if not name.startswith((*_TYPES, _LOOKUP))}
+            for one in (self, other)
         )
         return mine == theirs
 
@@ -75,6 +76,7 @@ class Fingerprint(Document):
 
 #: How the types of columns are called: of keys and arguments, and with a map, of what it reads.
 _TYPES = ("the type of column ", "the type of input column ")
+_LOOKUP = "the rows of the lookup "
 
 
 def fingerprint_of(
@@ -83,12 +85,14 @@ def fingerprint_of(
     code: Mapping[str, str],
     fields: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
+    lookups: Mapping[str, str] | None = None,
 ) -> Fingerprint:
     """The fingerprint of the states of a job.
 
     ``types`` are the Spark SQL types of the columns that are keys or arguments, ``inputs``, with a map, of those that
     it reads. ``code`` has a checksum of the code of each aggregate and mapper. Of a table, ``fields`` tell what each
-    column is that is read: a name may come to stand for another column. The version of Spark is no part of it: each
+    column is that is read: a name may come to stand for another column. ``lookups`` are checksums of those whose
+    changes make all parts anew. The version of Spark is no part of it: each
     reads the states of all others (``tests/system/test_spark_versions.py``).
     """
     given = spec.input
@@ -108,6 +112,7 @@ def fingerprint_of(
         **{f"aggregate {name!r}": call.model_dump(mode="json") for name, call in spec.aggregates.items()},
         **{f"the code of {name!r}": text for name, text in sorted(code.items())},
         **{f"the table's column {name!r}": text for name, text in sorted((fields or {}).items())},
+        **{f"{_LOOKUP}{name!r}": text for name, text in sorted((lookups or {}).items())},
     }
     return Fingerprint(shapes={name: _short(value) for name, value in shapes.items()})
 

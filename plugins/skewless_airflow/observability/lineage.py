@@ -158,10 +158,9 @@ def _made_from(job: Job, column: str) -> tuple[str, tuple[str, ...]]:
     if job.spec.map is None:
         return "IDENTITY", (column,)
     # A mapper of Python does not say which column becomes which.
-    one = next((one for one in job.source.selected if column in one.names), None)
+    one = job.source.made.get(column)
     found = _read_as(job, one.reads if one else job.source.reads)
-    plain = one is not None and [one.text.strip(" `").lower()] == [name.lower() for name in found]
-    return "IDENTITY" if plain else "TRANSFORMATION", found
+    return "IDENTITY" if one is not None and one.plain else "TRANSFORMATION", found
 
 
 def _read_as(job: Job, names: Iterable[str]) -> tuple[str, ...]:

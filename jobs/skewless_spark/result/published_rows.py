@@ -1,0 +1,43 @@
+"""What is published of keys and aggregates: ``result`` of a spec, evaluated when states are merged."""
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from skewless.errors import SpecError, first_line
+from skewless.spec.input import OWN_PREFIX
+from skewless_spark.session.session import query_in_jvm
+from skewless_spark.sources.formats.input_files import quoted
+from skewless_spark.states.job_columns import JobColumns
+
+#: The rows of the input that a result stands for, and whether it is published.
+ROWS, KEPT = f"{OWN_PREFIX}rows", f"{OWN_PREFIX}kept"
+
+
+def published_rows(results: DataFrame, columns: JobColumns, where: str = "job.json") -> DataFrame:
+    """The published columns of all results by their own names, with ``ROWS`` and ``KEPT``.
+
+    Args:
+        results: with key columns and results by their numbers, and ``rows``.
+        where: stands before the name of a field in an error.
+    """
+    spec, own = columns.job.spec, columns.own_names
+    named = results.select(*(F.col(number).alias(name) for number, name in own.items()), F.col("rows").alias(ROWS))
+    if spec.result is None:
+        return named.withColumn(KEPT, F.lit(True))
+    if spec.of_all_rows:  # there is one row, also of no rows
+        named = named.agg(*(F.any_value(quoted(name)).alias(name) for name in named.columns))
+    at = f"{where}, field result"
+    try:
+        made = named.selectExpr(
+            *spec.result.select, *map(quoted, spec.covered.columns), ROWS,
+            f"coalesce({spec.result.where or 'true'}, false) AS {KEPT}",
+        )  # fmt: skip
+        plan = query_in_jvm(made).analyzed()
+    except PySparkException as err:
+        raise SpecError(at, "expressions over keys and aggregates", first_line(err)) from None
+    expressions = plan.expressions()
+    odd = [str(one.sql()) for one in map(expressions.apply, range(expressions.size())) if not one.deterministic()]
+    if odd:
+        raise SpecError(at, "the same answer whenever it is asked", odd[0][:100])
+    return made

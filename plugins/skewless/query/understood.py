@@ -1,0 +1,589 @@
+"""What a query with one aggregation is made of: rows, keys, states, and expressions above them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from sqlglot import exp
+
+from skewless.document import unmet
+from skewless.errors import nearest
+from skewless.query.functions import AGGREGATES, call_of, passes_over_nulls
+from skewless.query.sql import call_name, columns_of, name_of, parsed, plain, select_of, shown, written
+
+#: What the query of a map calls the input.
+INPUT = "input"
+#: The key of an aggregation without GROUP BY, which grouping set a row is of, and what counts rows where nothing else
+#: is added up: columns that are not published.
+ALL_ROWS, GROUPING, COUNTED = "all_rows", "grouping_set", "counted_rows"
+#: What keeps a query from being a set of rows in no order.
+_CLAUSES = {
+    "limit": "no LIMIT; a report reads the first rows of the published table",
+    "offset": "no OFFSET",
+    "qualify": "no QUALIFY",
+    "windows": "no WINDOW",
+    "sort": "ORDER BY in place of SORT BY",
+    "cluster": "no CLUSTER BY",
+    "distribute": "no DISTRIBUTE BY",
+    "sample": "no TABLESAMPLE",
+    "match": "no MATCH_RECOGNIZE",
+    "pivots": "no PIVOT; write an aggregate with FILTER for each column",
+    "into": "no INTO",
+}
+_SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Understood:
+    """A query as the other fields of a spec say it.
+
+    Attributes:
+        input: the name of the table that is aggregated; all others are lookups.
+        rows: in SQL, what is made of the input's rows; None if its columns are taken as they are.
+        key: columns of these rows.
+        aggregates: by name, as a spec writes them.
+        select: what is published, in SQL over keys and aggregates; None if it is just these.
+        where: in SQL, which results are published.
+        order: as ``output.sort`` has it.
+        aliases: names that were taken for those of the select list, where a column would have come first.
+    """
+
+    input: str
+    rows: str | None
+    key: tuple[str, ...]
+    aggregates: dict[str, dict[str, Any]]
+    select: tuple[str, ...] | None
+    where: str | None
+    order: tuple[str, ...]
+    aliases: frozenset[str]
+
+
+@lru_cache(maxsize=64)
+def understood(text: str, tables: frozenset[str]) -> Understood:
+    """Take a query apart.
+
+    Args:
+        tables: their names.
+
+    Raises:
+        ValueError: it is none that can be computed from states; the sentence quotes the part.
+    """
+    levels = _levels(select_of(inlined(text)))
+    return _Aggregation(levels[-1], tables).above(levels[:-1])
+
+
+def inlined(text: str) -> exp.Expr:
+    """A query with those of its WITH in place of their names; a ``ValueError`` if it cannot be read."""
+    tree = parsed(text)
+    for select in reversed(list(tree.find_all(exp.Query))):
+        having = select.args.get("with_")
+        if having is None:
+            continue
+        if having.args.get("recursive"):
+            raise unmet("a query without recursion", "WITH RECURSIVE")
+        select.set("with_", None)
+        known: dict[str, exp.CTE] = {}
+        for one in having.expressions:
+            _replace_tables(one.this, known)
+            known[one.alias.lower()] = one
+        _replace_tables(select, known)
+    return tree
+
+
+def _replace_tables(tree: exp.Expr, known: Mapping[str, exp.CTE]) -> None:
+    for table in list(tree.find_all(exp.Table)):
+        one = known.get(table.name.lower()) if not table.db else None
+        if one is None:
+            continue
+        named = one.args["alias"].copy()
+        if table.alias:
+            named.set("this", exp.to_identifier(table.alias))
+        rest = {name: table.args.get(name) for name in ("joins", "laterals", "pivots", "sample")}
+        table.replace(exp.Subquery(this=one.this.copy(), alias=named, **rest))
+
+
+def _levels(select: exp.Select) -> list[exp.Select]:
+    """From the outermost SELECT to the one that aggregates."""
+    levels = [select]
+    while not _aggregates(levels[-1]):
+        below = levels[-1].args.get("from_")
+        source = below.this if below else None
+        if not isinstance(source, exp.Subquery) or not _aggregates_within(source):
+            if levels[-1].args.get("distinct"):
+                return levels
+            raise unmet("a query that aggregates: GROUP BY, or an aggregate", shown(select))
+        if levels[-1].args.get("joins") or levels[-1].args.get("laterals"):
+            raise unmet("joins below the aggregation, where a lookup is joined to rows", shown(levels[-1]))
+        levels.append(select_of(source.this))
+    return levels
+
+
+def _aggregates(select: exp.Select) -> bool:
+    parts = [*select.expressions, select.args.get("having")]
+    return "group" in {name for name, value in select.args.items() if value} or any(
+        call for part in parts if part for call in _calls(part)
+    )
+
+
+def _aggregates_within(source: exp.Subquery) -> bool:
+    select = select_of(source.this)
+    below = select.args.get("from_")
+    inner = below.this if below else None
+    return bool(_aggregates(select) or select.args.get("distinct")) or (
+        isinstance(inner, exp.Subquery) and _aggregates_within(inner)
+    )
+
+
+def _calls(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """The aggregate calls in an expression, each with what belongs to it: FILTER, WITHIN GROUP, IGNORE NULLS, OVER."""
+    for node in tree.walk(prune=lambda one: isinstance(one, exp.Query) or call_name(one) in AGGREGATES):
+        if call_name(node) in AGGREGATES:
+            whole = node
+            while isinstance(whole.parent, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+                whole = whole.parent
+            if not isinstance(whole.parent, exp.Window):
+                yield whole
+
+
+@dataclass
+class _Aggregation:
+    """The SELECT that aggregates, while it is taken apart."""
+
+    select: exp.Select
+    tables: frozenset[str]
+    keys: dict[str, exp.Expr] = field(default_factory=dict)
+    columns: dict[str, exp.Expr] = field(default_factory=dict)
+    aggregates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    aliases: set[str] = field(default_factory=set)
+    sets: list[int] = field(default_factory=list)
+    grouping: str = ""
+
+    def above(self, levels: Sequence[exp.Select]) -> Understood:
+        """Everything, with the levels above, the outermost first."""
+        for select in (self.select, *levels):
+            _refuse_clauses(select, outermost=select is (levels[0] if levels else self.select))
+        name = self._input()
+        self._keys()
+        for item in self._items():  # so that an aggregate that is published alone has that name
+            self._named_call(item)
+        outer = {name_of(item): self._lifted(item) for item in self._items()}
+        conditions = [self._lifted(one.this) for one in [self.select.args.get("having")] if one]
+        lowest = self.select
+        for select in reversed(levels):
+            below, lowest = outer, select
+            if select.args.get("where"):
+                conditions.append(_substituted(select.args["where"].this, below))
+            outer = {name_of(item): _substituted(item, below) for item in _starless(select, below)}
+        order = tuple(self._order(lowest, outer))
+        where = exp.and_(*conditions, copy=False) if conditions else None
+        rows = self._rows()
+        if not self.aggregates:
+            self.aggregates[self._free(COUNTED)] = {"function": "count"}
+        published = [*self.keys, *self.aggregates]
+        plainly = list(outer) == published and all(_is_column(one, name) for name, one in outer.items())
+        total = self.select.args.get("group") is None and ALL_ROWS in self.keys
+        return Understood(
+            input=name,
+            rows=rows,
+            key=tuple(self.keys),
+            aggregates=self.aggregates,
+            select=None if plainly and not where and not total else tuple(map(_item, outer, outer.values())),
+            where=written(where) if where is not None else None,
+            order=order,
+            aliases=frozenset(self.aliases),
+        )
+
+    def _input(self) -> str:
+        """The first table of FROM; the path to it is checked, and all tables are known."""
+        known = {name.lower(): name for name in self.tables}
+        used: list[str] = []
+        for table in self.select.find_all(exp.Table):
+            if not isinstance(table.this, exp.Identifier):
+                raise unmet("tables by their names in FROM", shown(table))
+            name = written(exp.Table(this=table.this, db=table.args.get("db"))).replace("`", "")
+            if name.lower() not in known:
+                raise unmet(f"names in FROM that stand in tables ({nearest(name, self.tables)})", repr(name))
+            if table.db:
+                alias = table.alias_or_name
+                table.set("db", None)
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+            table.set("this", exp.to_identifier(known[name.lower()], quoted=not _SAFE.fullmatch(name)))
+            used.append(known[name.lower()])
+        first = self._first(self.select)
+        name = first.name
+        if used.count(name) > 1:
+            raise unmet("the input once in FROM; a second reading of it is a lookup with a name of its own in tables",
+                        f"{name} {used.count(name)} times")  # fmt: skip
+        if unused := sorted(self.tables - set(used)):
+            raise unmet("tables that the query names", repr(unused[0]))
+        alias = first.alias_or_name
+        first.set("this", exp.to_identifier(INPUT))
+        if alias != INPUT:
+            first.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=not _SAFE.fullmatch(alias))))
+        return name
+
+    def _first(self, select: exp.Select) -> exp.Table:
+        """The input's table, below SELECTs that only select."""
+        source = select.args.get("from_")
+        found = source.this if source else None
+        joins = [*(select.args.get("joins") or ())]
+        while isinstance(found, exp.Subquery | exp.Paren) and isinstance(found.this, exp.Table | exp.Subquery):
+            joins += found.this.args.get("joins") or ()
+            found = found.this
+        for join in joins + (list(found.args.get("joins") or ()) if found is not None else []):
+            if join.side in {"RIGHT", "FULL"} or join.method:
+                raise unmet(
+                    "inner, left, semi, anti and cross joins, which keep rows of the first table of FROM", shown(join)
+                )
+        if isinstance(found, exp.Table):
+            return found
+        if not isinstance(found, exp.Subquery):
+            raise unmet("a table in FROM", shown(select))
+        inner = select_of(found.this)
+        _refuse_clauses(inner, outermost=False)
+        if inner.args.get("distinct") or _aggregates(inner):
+            raise unmet("one aggregation; below it, queries of the input's single rows", shown(inner))
+        return self._first(inner)
+
+    def _items(self) -> list[exp.Expr]:
+        items = []
+        for item in self.select.expressions:
+            if item.is_star:
+                raise unmet("columns by name", "a star in the SELECT that aggregates")
+            if not name_of(item):
+                raise unmet("a name for each expression that is published, as in '... AS name'", shown(item))
+            items.append(item)
+        return items
+
+    def _keys(self) -> None:
+        group = self.select.args.get("group")
+        if self.select.args.get("distinct"):
+            if _aggregates(self.select):
+                raise unmet("no DISTINCT over an aggregation", shown(self.select))
+            self._add_keys(self._items())
+        elif group is None:
+            self._add_key(exp.Literal.number(1), ALL_ROWS)
+        elif group.args.get("all"):
+            self._add_keys([item for item in self._items() if not any(_calls(item))])
+        else:
+            self._grouped_by(group)
+
+    def _add_keys(self, items: Sequence[exp.Expr]) -> None:
+        for item in items:
+            self._add_key(item.unalias())
+
+    def _grouped_by(self, group: exp.Group) -> None:
+        names, sets = [], list[list[frozenset[str]]]()
+        for one in group.expressions:
+            if isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets):
+                sets.append(self._sets_of(one))
+            else:
+                names.append(self._add_key(self._grouped(one)))
+        for kind in ("rollup", "cube", "grouping_sets"):  # behind the keys: WITH ROLLUP, GROUPING SETS (...)
+            for one in group.args.get(kind) or ():
+                listed, made = one.expressions, one.copy()
+                made.set("expressions", listed or [exp.column(name) for name in names])
+                sets.append(self._sets_of(made, named=not listed))
+                names = []
+        if not sets:
+            return
+        crossed = [frozenset(names)]
+        for some in sets:
+            crossed = [one | other for one in crossed for other in some]
+        keys = list(self.keys)
+        # As Spark numbers them: a bit for each key that is not grouped by, of the first key the highest.
+        self.sets = [sum(1 << (len(keys) - 1 - at) for at, key in enumerate(keys) if key not in one) for one in crossed]
+        if len(set(self.sets)) < len(self.sets):
+            raise unmet("grouping sets that differ", shown(group))
+        self.grouping = self._free(GROUPING)
+        self.keys[self.grouping] = exp.column(self.grouping)
+
+    def _sets_of(self, one: exp.Expr, *, named: bool = False) -> list[frozenset[str]]:
+        parts = [part.expressions if isinstance(part, exp.Tuple) else [part.unnest()] for part in one.expressions]
+        groups = [
+            frozenset(part.name if named else self._add_key(self._grouped(part)) for part in some) for some in parts
+        ]
+        if isinstance(one, exp.GroupingSets):
+            return groups
+        if isinstance(one, exp.Rollup):
+            return [frozenset().union(*groups[:number]) for number in reversed(range(len(groups) + 1))]
+        numbers = range(1 << len(groups))
+        return [frozenset().union(*(groups[at] for at in range(len(groups)) if mask >> at & 1)) for mask in numbers]
+
+    def _grouped(self, one: exp.Expr) -> exp.Expr:
+        """An expression of GROUP BY, which may be the place or the name of one of the select list."""
+        items = self._items()
+        if isinstance(one, exp.Literal) and not one.is_string:
+            at = int(one.name) if one.name.isdigit() else 0
+            if not 1 <= at <= len(items):
+                raise unmet(f"places 1 to {len(items)} in GROUP BY", one.name)
+            return items[at - 1].unalias()
+        if isinstance(one, exp.Column) and not one.table:
+            for item in items:
+                if item.alias.lower() == one.name.lower() and not _is_column(item.unalias(), one.name):
+                    self.aliases.add(one.name.lower())
+                    return item.unalias()
+        return one.unnest()
+
+    def _add_key(self, tree: exp.Expr, name: str = "") -> str:
+        """The name of a key, which is added if it is new."""
+        if any(_calls(tree)):
+            raise unmet("GROUP BY what is of one row", shown(tree))
+        for known, key in self.keys.items():
+            if key == tree or plain(key) == plain(tree):
+                return known
+        item = next((one for one in self.select.expressions if plain(one.unalias()) == plain(tree)), None)
+        wanted = name or (name_of(item) if item is not None else "") or tree.name
+        wanted = self._free(wanted if isinstance(tree, exp.Column) or item is not None or name else "k")
+        self.keys[wanted] = tree
+        return wanted
+
+    def _free(self, wanted: str) -> str:
+        """A name of a key or an aggregate that no other one has."""
+        taken = {name.lower() for name in (*self.keys, *self.aggregates)}
+        taken |= {item.alias.lower() for item in self.select.expressions if item.alias and item.alias != wanted}
+        if wanted.lower() not in taken:
+            return wanted
+        return next(name for number in count(2) if (name := f"{wanted}_{number}").lower() not in taken)
+
+    def _named_call(self, item: exp.Expr) -> None:
+        call = item.unalias()
+        if [call] == list(_calls(call)) and item.alias:
+            self._call(call, item.alias)
+
+    def _lifted(self, tree: exp.Expr, seen: frozenset[str] = frozenset()) -> exp.Expr:
+        """An expression of the select list or of HAVING over keys and aggregates."""
+        tree = tree.unalias()
+        key = self._key_of(tree)
+        if key is not None:
+            return _column(key)
+        if any(call is tree for call in _calls(tree)):
+            return self._call(tree)
+        if isinstance(tree, exp.Window):
+            raise unmet("no window function over the result; compute it in a view of the published table", shown(tree))
+        if isinstance(tree, exp.Query | exp.Subquery | exp.Exists):
+            raise unmet("no subquery above the aggregation", shown(tree))
+        if call_name(tree) in {"grouping_id", "grouping", "grouping__id"}:
+            return self._grouping(tree)
+        if isinstance(tree, exp.Column):
+            return self._alias(tree, seen)
+        copy = tree.copy()
+        for child in list(copy.iter_expressions()):
+            child.replace(self._lifted(child, seen)) if not isinstance(child, exp.DataType | exp.Identifier) else None
+        return copy
+
+    def _key_of(self, tree: exp.Expr) -> str | None:
+        exact = next((name for name, key in self.keys.items() if key == tree), None)
+        if exact is not None or isinstance(tree, exp.Literal):
+            return exact
+        alike = [name for name, key in self.keys.items() if plain(key) == plain(tree)]
+        return alike[0] if len(alike) == 1 else None
+
+    def _alias(self, column: exp.Column, seen: frozenset[str]) -> exp.Expr:
+        name = column.name.lower()
+        for item in self.select.expressions:
+            if not column.table and item.alias.lower() == name and name not in seen:
+                self.aliases.add(name)
+                made = self._lifted(item, seen | {name})
+                return made if isinstance(made, exp.Column) else exp.Paren(this=made)
+        raise unmet("columns that are grouped by, or in an aggregate", shown(column))
+
+    def _grouping(self, tree: exp.Expr) -> exp.Expr:
+        if not self.sets:
+            raise unmet("ROLLUP, CUBE or GROUPING SETS with grouping functions", shown(tree))
+        if call_name(tree) != "grouping":
+            return exp.cast(_column(self.grouping), "bigint")
+        names = [name for name in self.keys if name != self.grouping]
+        key = self._key_of(tree.expressions[0])
+        if key is None:
+            raise unmet("a key in grouping()", shown(tree))
+        shift = len(names) - 1 - names.index(key)
+        bit = exp.Anonymous(this="shiftright", expressions=[_column(self.grouping), exp.Literal.number(shift)])
+        return exp.cast(exp.Paren(this=exp.BitwiseAnd(this=bit, expression=exp.Literal.number(1))), "tinyint")
+
+    def _call(self, tree: exp.Expr, name: str = "") -> exp.Expr:
+        """The column of an aggregate, which is added if no equal one is there."""
+        node, condition, order = tree, None, None
+        while not isinstance(node, exp.Anonymous):
+            if isinstance(node, exp.Filter):
+                condition = node.expression.this
+            if isinstance(node, exp.WithinGroup):
+                order = node.expression
+            node = node.this
+        function, arguments = call_name(node), list(node.expressions)
+        for argument in arguments:
+            if any(_calls(argument)) or list(argument.find_all(exp.Query, exp.Window)):
+                raise unmet("arguments of one row in an aggregate", shown(tree))
+        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        if distinct:
+            arguments = list(arguments[0].expressions)
+        found = None if order is not None or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls) else call_of(
+            function, arguments, distinct=distinct
+        )  # fmt: skip
+        if found is not None and condition is not None and not passes_over_nulls(found.function):
+            found = None
+        call = self._spark_call(tree) if found is None else self._own_call(found, condition)
+        for known, other in self.aggregates.items():
+            if other == call:
+                return self._result_of(known)
+        named = self._free(
+            name or "_".join([function, *(one.name for one in arguments if isinstance(one, exp.Column))])
+        )
+        self.aggregates[named] = call
+        return self._result_of(named)
+
+    def _result_of(self, name: str) -> exp.Expr:
+        """An aggregate's column; of no rows at all, a count is 0."""
+        call = self.aggregates[name]
+        if ALL_ROWS in self.keys and str(call["function"]).startswith(("count", "approx_count", "regr_count")):
+            return exp.Anonymous(this="coalesce", expressions=[_column(name), exp.Literal.number(0)])
+        return _column(name)
+
+    def _own_call(self, found: Any, condition: exp.Expr | None) -> dict[str, Any]:
+        call: dict[str, Any] = {"function": found.function}
+        columns = list(found.columns.items())
+        if not columns and condition is not None:
+            columns = [("column", exp.Literal.number(1))]
+        for place, (option, tree) in enumerate(columns):
+            # Aggregates pass over rows in which what they are of, or what orders it, is null.
+            filtered = condition is not None and place in {0, len(columns) - 1}
+            call[option] = self._argument(_if(condition, tree) if filtered and condition is not None else tree)
+        return call | dict(found.options)
+
+    def _spark_call(self, tree: exp.Expr) -> dict[str, Any]:
+        """A call that Spark computes where all rows of a key are; its columns are those of the rows."""
+        copy = exp.Paren(this=tree.copy())
+        for column in list(columns_of(copy)):
+            column.replace(exp.column(self._argument(column.copy())))
+        return {"function": "spark", "expression": written(copy.this)}
+
+    def _argument(self, tree: exp.Expr) -> str:
+        """The column of the rows that an argument is, which is added if it is new."""
+        key = next((name for name, key in self.keys.items() if key == tree), None)
+        if key is not None:
+            return key
+        for known, column in self.columns.items():
+            if column == tree:
+                return known
+        taken = {name.lower() for name in (*self.keys, *self.columns)}
+        wanted = tree.name if isinstance(tree, exp.Column) else ""
+        free = (name for number in count() if (name := f"a{number}") not in taken)
+        name = wanted if wanted and wanted.lower() not in taken else next(free)
+        self.columns[name] = tree
+        return name
+
+    def _rows(self) -> str | None:
+        """In SQL, keys and arguments of each row of the input."""
+        select = self.select.copy()
+        for clause in ("group", "having", "order", "distinct"):
+            select.set(clause, None)
+        items = {name: tree for name, tree in (*self.keys.items(), *self.columns.items()) if name != self.grouping}
+        bare = all(_is_column(tree, name, exactly=True) for name, tree in items.items())
+        source = select.args["from_"].this
+        if bare and not self.sets and isinstance(source, exp.Table) and not _has_more(select):
+            return None
+        select.set("expressions", [_named(tree.copy(), name) for name, tree in items.items()])
+        return written(select if not self.sets else self._expanded(select, list(items)))
+
+    def _expanded(self, select: exp.Select, names: list[str]) -> exp.Expr:
+        """Each row once for each grouping set, with null in place of keys that the set has not."""
+        keys = [name for name in self.keys if name != self.grouping]
+        structs = []
+        for mask in self.sets:
+            held = [not mask >> (len(keys) - 1 - at) & 1 for at in range(len(keys))]
+            fields = [f"'{at}', `{key}`" if kept else f"'{at}', if(true, NULL, `{key}`)"
+                      for at, (key, kept) in enumerate(zip(keys, held, strict=True))]  # fmt: skip
+            structs.append(f"named_struct({', '.join(fields)}, 'set', {mask})")
+        aliases = ", ".join(f"`{key}`" for key in (*keys, self.grouping))
+        rest = "".join(f", m.`{name}`" for name in names if name not in keys)
+        chosen = ", ".join(f"g.`{key}`" for key in (*keys, self.grouping))
+        expanded = f"inline(array({', '.join(structs)})) g AS {aliases}"
+        return parsed(f"SELECT {chosen}{rest} FROM ({written(select)}) AS m LATERAL VIEW {expanded}")  # noqa: S608
+
+    def _order(self, select: exp.Select, outer: Mapping[str, exp.Expr]) -> Iterator[str]:
+        order = select.args.get("order")
+        names = list(outer)
+        for one in order.expressions if order else ():
+            tree, descending = one.this, bool(one.args.get("desc"))
+            if isinstance(tree, exp.Literal) and tree.name.isdigit() and 1 <= int(tree.name) <= len(names):
+                name = names[int(tree.name) - 1]
+            else:
+                alike = [
+                    known for known in names if isinstance(tree, exp.Column) and known.lower() == tree.name.lower()
+                ]
+                alike = alike or [name_of(item) for item in select.expressions
+                                  if plain(item.unalias()) == plain(tree)]  # fmt: skip
+                if not alike:
+                    raise unmet("ORDER BY what is published", shown(one))
+                name = alike[0]
+            nulls_first = one.args.get("nulls_first")
+            if nulls_first is not None and bool(nulls_first) == descending:
+                raise unmet("nulls first where it ascends, and last where it descends, in ORDER BY", shown(one))
+            yield f"{name} desc" if descending else name
+
+
+def _refuse_clauses(select: exp.Select, *, outermost: bool) -> None:
+    for clause, required in _CLAUSES.items():
+        if value := select.args.get(clause):
+            raise unmet(required, shown(value[0] if isinstance(value, list) else value))
+    if not outermost and select.args.get("order"):
+        raise unmet("ORDER BY in the outermost query alone", shown(select.args["order"]))
+
+
+def _starless(select: exp.Select, below: Mapping[str, exp.Expr]) -> Iterator[exp.Expr]:
+    """The select list above an aggregation, where a star is all that is below."""
+    if select.args.get("distinct") or any(select.find_all(exp.Window)):
+        raise unmet("above the aggregation, expressions of one result", shown(select))
+    for item in select.expressions:
+        if isinstance(item, exp.Star) and not item.args.get("except_"):
+            yield from (exp.column(name, quoted=True) for name in below)
+        elif item.is_star:
+            raise unmet("columns by name", shown(item))
+        elif not name_of(item):
+            raise unmet("a name for each expression that is published, as in '... AS name'", shown(item))
+        else:
+            yield item
+
+
+def _substituted(tree: exp.Expr, below: Mapping[str, exp.Expr]) -> exp.Expr:
+    """An expression over the columns of the level below, over what these are."""
+    known = {name.lower(): one for name, one in below.items()}
+    copy = exp.Paren(this=tree.unalias().copy())
+    if any(copy.find_all(exp.Query)):
+        raise unmet("no subquery above the aggregation", shown(tree))
+    for column in list(copy.find_all(exp.Column)):
+        if column.name.lower() not in known:
+            raise unmet(f"columns of the query below ({nearest(column.name, below)})", shown(column))
+        one = known[column.name.lower()].copy()
+        column.replace(one if isinstance(one, exp.Column) else exp.Paren(this=one))
+    inner: exp.Expr = copy.this
+    return inner
+
+
+def _has_more(select: exp.Select) -> bool:
+    return any(select.args.get(name) for name in ("joins", "laterals", "where", "hint"))
+
+
+def _is_column(tree: exp.Expr, name: str, *, exactly: bool = False) -> bool:
+    if not isinstance(tree, exp.Column):
+        return False
+    return tree.name == name if exactly else tree.name.lower() == name.lower()
+
+
+def _if(condition: exp.Expr, tree: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=tree.copy())])
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(name, quoted=not _SAFE.fullmatch(name))
+
+
+def _named(tree: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(tree, name, quoted=not _SAFE.fullmatch(name), copy=False)
+
+
+def _item(name: str, tree: exp.Expr) -> str:
+    return written(tree if _is_column(tree, name, exactly=True) else _named(tree.copy(), name))

@@ -1,0 +1,154 @@
+"""Jobs that are queries: their tables are what plain Spark makes of the same text, on every engine."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import DataFrame, SparkSession
+
+from skewless.errors import InputError, SpecError
+from skewless.spec import JobSpec, parse_spec
+from skewless_spark.entries.pipeline import run_pipeline
+from tests.spark.scenario import DATE, Quiet, finished, prepared, result_of, run_job, window_of
+
+QUERIES = yaml.safe_load(Path(__file__).with_name("queries.yaml").read_text())
+ENGINES = ("combine", "bypass", "staged")
+
+
+def clicks(rows: int, seed: int) -> pa.Table:
+    draw = np.random.default_rng(seed)
+    pages = np.minimum(draw.zipf(1.3, rows), 60)
+
+    def some(values: Sequence[Any], missing: float) -> pa.Array:
+        return pa.array([None if lost else one for one, lost in zip(values, draw.random(rows) < missing, strict=True)])
+
+    return pa.table({
+        "page": some([f"p{page}" for page in pages], 0.05),
+        "site": some(draw.choice(["a", "b", "c"], rows).tolist(), 0.1),
+        "visitor": pa.array(draw.permutation(rows)),
+        "ms": some(draw.integers(0, 1000, rows).tolist(), 0.2),
+        "tags": some(draw.choice(["x y", "y", "", "x x z"], rows).tolist(), 0.1),
+        "price": some((draw.integers(0, 10_000, rows) / 100).tolist(), 0.1),
+        "at": pa.array(draw.integers(0, 5, rows) * 3_600_000_000).cast(pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+
+
+def pages(numbers: Sequence[int]) -> pa.Table:
+    listed = [*numbers, *numbers[:3]]
+    return pa.table(
+        {
+            "page": [f"p{one}" for one in listed],
+            "category": [None if one % 9 == 0 else f"c{one % 4}" for one in listed],
+            "weight": [one % 5 for one in listed],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("queries")
+    (folder / "clicks").mkdir()
+    table = clicks(3_000, 1)
+    for number in range(6):
+        pq.write_table(table.slice(number * 500, 500), folder / "clicks" / f"part-{number}.parquet")
+    (folder / "pages").mkdir()
+    pq.write_table(pages(range(1, 40)), folder / "pages" / "pages.parquet")
+    for name in ("clicks", "pages"):
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    return folder
+
+
+def spec_of_query(query: str, output: Path, paths: dict[str, Any], **fields: Any) -> JobSpec:
+    used = {name: table for name, table in paths.items() if f" {name}" in query}
+    raw = {"name": "asked", "query": query, "tables": used, "output": {"path": str(output), "files": 2}, **fields}
+    raw["routing"] = {"slots": 4, "reducers": 4, "first_plan": ["last_run"]}
+    return parse_spec(yaml.safe_dump(raw, sort_keys=False))
+
+
+def rounded(rows: DataFrame | pa.Table) -> list[tuple[Any, ...]]:
+    """Rows in an order of their own, floats to 9 digits: sums of them are rounded at each step."""
+    found = rows.to_pylist() if isinstance(rows, pa.Table) else [row.asDict() for row in rows.collect()]
+
+    def text(value: Any) -> str:
+        if isinstance(value, dt.datetime):
+            return str(value.timestamp() if value.tzinfo else value.replace(tzinfo=dt.UTC).timestamp())
+        return f"{value:.9g}" if isinstance(value, float) else repr(value)
+
+    return sorted(tuple(map(text, row.values())) for row in found)
+
+
+@pytest.mark.parametrize(("number", "query"), list(enumerate(QUERIES)), ids=lambda one: str(one)[:60])
+def test_the_result_of_a_query_is_what_spark_makes_of_it(
+    spark: SparkSession, lake: Path, tmp_path: Path, number: int, query: str
+) -> None:
+    paths = {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
+    spec = spec_of_query(query, tmp_path / "published", paths, engine=ENGINES[number % 3])
+    run, done, _ = run_job(spark, spec, tmp_path / "run")
+    asked = spark.sql(query)
+    assert done.quality.success
+    assert rounded(result_of(run)) == rounded(asked)
+    published = spark.read.parquet(f"{tmp_path}/published/date={DATE}")
+    assert [(one.name, one.dataType) for one in published.schema] == [(one.name, one.dataType) for one in asked.schema]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT site, sum(rand()) AS s FROM clicks GROUP BY site", "Non-deterministic expression"),
+        ("SELECT sit, count(*) AS n FROM clicks GROUP BY sit", "columns of the tables, but got 'sit'; did .* 'site'"),
+        ("SELECT upper(page) AS site, count(*) AS n FROM clicks GROUP BY site", "'site', a column of clicks, too"),
+        ("SELECT site, sum(page) AS s FROM clicks GROUP BY site", "a number for sum"),
+        (
+            "SELECT site, count(*) AS n FROM clicks WHERE page IN (SELECT page FROM pages LIMIT 3) GROUP BY site",
+            "the same rows whenever it is asked, but got a LIMIT",
+        ),
+    ],
+)  # fmt: skip
+def test_a_query_that_spark_cannot_or_may_not_run_is_refused_before_it_starts(
+    lake: Path, tmp_path: Path, spark: SparkSession, query: str, said: str
+) -> None:
+    assert spark
+    paths = {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
+    with pytest.raises((SpecError, InputError), match=said):
+        prepared(tmp_path, spec_of_query(query, tmp_path / "published", paths))
+
+
+def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    query = (
+        "SELECT p.category, count(*) AS n, sum(c.ms) AS ms FROM clicks c JOIN pages p ON c.page = p.page GROUP BY ALL"
+    )
+    days = [DATE - dt.timedelta(days=back) for back in (2, 1, 0)]
+    for seed, day in enumerate(days):
+        (folder := tmp_path / "clicks" / str(day)).mkdir(parents=True)
+        pq.write_table(clicks(300, seed), folder / "part-0.parquet")
+    (tmp_path / "pages").mkdir()
+
+    def night(day: dt.date, numbers: Sequence[int], **of_pages: Any) -> Any:
+        pq.write_table(pages(numbers), tmp_path / "pages" / "pages.parquet")
+        paths = {"clicks": {"path": f"{tmp_path}/clicks/{{date}}"}, "pages": {"path": f"{tmp_path}/pages", **of_pages}}
+        name = of_pages.get("as_of", "run")
+        spec = spec_of_query(query, tmp_path / name, paths, window=2, engine="combine")
+        run = prepared(tmp_path, spec, f"runs/{name}-{day}", date=day)
+        run_pipeline(spark, run, Quiet())
+        assert finished(run).quality.success
+        return run
+
+    for day, numbers in zip(days[1:], (range(1, 40), range(5, 50)), strict=True):
+        run = night(day, numbers)
+        assert len(window_of(run).reduced) == 2
+    frames = [spark.read.parquet(f"{tmp_path}/clicks/{day}") for day in days[1:]]
+    frames[0].unionByName(frames[1]).createOrReplaceTempView("clicks")
+    spark.read.parquet(f"{tmp_path}/pages").createOrReplaceTempView("pages")
+    assert rounded(result_of(run)) == rounded(spark.sql(query))
+
+    first = night(days[1], range(1, 40), as_of="night")
+    second = night(days[2], range(5, 50), as_of="night")
+    assert (len(window_of(first).reduced), len(window_of(second).reduced)) == (2, 1)
