@@ -174,7 +174,7 @@ def computed(
 
 def comparison_faults(spark: SparkSession, run: RunDirectory, again: RunDirectory, keys: int) -> list[str]:
     """What ``skewless compare`` says of a result beside that of another run, and all but one of its keys, if wrong."""
-    result = JobColumns.of(again.job()).named(committed_result(spark, again))
+    result = committed_result(spark, again).toDF(*JobColumns.of(again.job()).published.values())
     expected = [(result, (keys, 0, 0)), (result.limit(keys - 1), (keys, 1, 1))]
     told = []
     for other, right in expected:

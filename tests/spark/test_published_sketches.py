@@ -188,7 +188,8 @@ def require_differences_are_told(spark: SparkSession, run: RunDirectory) -> None
     (other,) = result.where(key == "key1").collect()
     for number in map(columns.result, swapped):
         result = result.withColumn(number, F.when(key == "key2", F.lit(bytes(other[number]))).otherwise(F.col(number)))
-    lacking = columns.named(result.where(~key.eqNullSafe("key3")))  # a key that is on one side only has no sketch there
+    lacking = result.where(~key.eqNullSafe("key3"))  # a key that is on one side only has no sketch there
+    lacking = lacking.toDF(*columns.published.values())
     comparison = compare(spark, run, OtherSide(lacking, dict(lacking.dtypes)), 1e-9, 3)
     assert {name for name, keys in comparison.columns.items() if keys} == set(swapped)
     assert (comparison.differ, comparison.only_here) == (2, 1)

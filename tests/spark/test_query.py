@@ -11,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from skewless.errors import InputError, SpecError
 from skewless.spec import JobSpec, parse_spec
+from skewless_spark.comparison.compare import compare
+from skewless_spark.comparison.other_side import OtherSide, results_of_all_rows
 from skewless_spark.entries.pipeline import run_pipeline
 from tests.spark.scenario import DATE, Quiet, finished, prepared, result_of, run_job, window_of
 
@@ -95,6 +98,25 @@ def test_the_result_of_a_query_is_what_spark_makes_of_it(
     assert rounded(result_of(run)) == rounded(asked)
     published = spark.read.parquet(f"{tmp_path}/published/date={DATE}")
     assert [(one.name, one.dataType) for one in published.schema] == [(one.name, one.dataType) for one in asked.schema]
+
+
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[2], QUERIES[8]], ids=["joined", "one row", "above"])
+def test_the_result_of_a_query_is_compared_by_its_published_columns(
+    spark: SparkSession, lake: Path, tmp_path: Path, query: str
+) -> None:
+    paths = {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
+    run, _, _ = run_job(spark, spec_of_query(query, tmp_path / "published", paths), tmp_path / "run")
+    fresh = OtherSide(results_of_all_rows(spark, run.job()), {}, fresh=True)
+    assert not compare(spark, run, fresh, 1e-9, 3).found
+    theirs = spark.sql(query)
+    same = compare(spark, run, OtherSide(theirs, dict(theirs.dtypes)), 1e-9, 3)
+    assert not same.found
+    assert (same.lacking, same.types, len(same.columns)) == ((), {}, len(run.job().spec.values))
+    last = theirs.columns[-1]
+    other = theirs.withColumn(last, F.lit(None).cast(theirs.schema[last].dataType))
+    wrong = compare(spark, run, OtherSide(other, dict(other.dtypes)), 1e-9, 3)
+    assert wrong.columns[last] == wrong.differ > 0
+    assert last in wrong.examples[0].columns
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,13 @@ from pyspark.sql.types import (
 from skewless.documents.quality import Comparison, DifferingKey, Sides
 from skewless.errors import InputError, RunDirectoryError, without_secrets
 from skewless.run.directory import COMPARISON_REPORT, COMPARISON_STEP, RESULT_STEP, Fence, RunDirectory
+from skewless.spec.input import OWN_PREFIX
 from skewless_lake.publication import keep_savings
 from skewless_spark.aggregates import Aggregate
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.comparison.other_side import FIELD, OtherSide, other_side, results_of_all_rows
+from skewless_spark.result.published_rows import KEPT, ROWS, published_rows
 from skewless_spark.session.step_lease import once
 from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.formats.texts import type_text
@@ -78,13 +80,14 @@ def compare_shadow(spark: SparkSession, run: RunDirectory) -> Comparison:
 
 def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:
     """The committed result of a run, with its columns by their numbers."""
-    own = JobColumns.of(run.job()).own_names
-    return read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT)).toDF(*own)
+    own = JobColumns.of(run.job()).published
+    rows = read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT))
+    return rows.select(*(F.col(quoted(name)).alias(number) for number, name in own.items()))
 
 
 def compared_columns(run: RunDirectory, spark: SparkSession) -> dict[str, str]:
     """The Spark SQL type of each column of a run's result: those of the key first."""
-    own = JobColumns.of(run.job()).own_names
+    own = JobColumns.of(run.job()).published
     return {own[field.name]: type_text(field.dataType) for field in committed_result(spark, run).schema.fields}
 
 
@@ -99,22 +102,24 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
         examples: so many keys that differ are named.
     """
     began, columns = time.monotonic(), JobColumns.of(run.job())
-    ours, own = committed_result(spark, run), columns.own_names
+    ours, own = committed_result(spark, run), columns.published
     _require_keys(columns, ours, theirs)
-    shared = {number: own[number] for number in columns.results if own[number] in theirs.columns}
+    values = {number: name for number, name in own.items() if number not in _keys(columns)}
+    shared = {number: name for number, name in values.items() if theirs.fresh or name in theirs.columns}
     types = _other_types(ours, theirs, shared)
-    bound = {
-        number: aggregate
-        for number, aggregate in zip(columns.results, columns.bound, strict=True)
-        if number in shared and shared[number] not in types
-    }
-    approximate = [aggregate.name for aggregate in bound.values() if aggregate.definition.agrees]
+    aggregates = dict(zip(columns.results, columns.bound, strict=True))
+    bound = {number: aggregates.get(number) for number, name in shared.items() if name not in types}
+    approximate = [own[number] for number, aggregate in bound.items() if aggregate and aggregate.definition.agrees]
     there = theirs.rows
+    if theirs.fresh and columns.job.spec.result is not None:
+        made = published_rows(there, columns, states=columns.sketches).where(KEPT)
+        all_of_it = {**own, "rows": ROWS, **{name: f"{OWN_PREFIX}{name}" for name in columns.sketches}}
+        there = made.select(*(F.col(quoted(name)).alias(number) for number, name in all_of_it.items()))
     if not theirs.fresh:
-        there = there.select(*(F.col(quoted(own[number])).alias(number) for number in (*columns.result_keys, *bound)))
+        there = there.select(*(F.col(quoted(own[number])).alias(number) for number in (*_keys(columns), *bound)))
         if approximate:
             whole = results_of_all_rows(spark, run.job()).select(*columns.result_keys, "rows", *columns.sketches)
-            both = _joined(ours, whole, columns.result_keys, "left")
+            both = _joined(ours, whole, _keys(columns), "left")
             ours = both.select(*(F.col(f"h.{number}") for number in ours.columns), "rows", *columns.sketches)
     rows = _judged(ours, there, columns, bound, tolerance, fresh=theirs.fresh)
     counted = rows.agg(
@@ -127,9 +132,9 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
     return Comparison(
         beside=without_secrets(theirs.name),
         **{name: int(counted[name]) for name in ("keys", "differ", *_STATES.values())},
-        columns={aggregate.name: int(counted[f"d_{number}"]) for number, aggregate in bound.items()},
+        columns={own[number]: int(counted[f"d_{number}"]) for number in bound},
         within_error=tuple(approximate),
-        lacking=tuple(aggregate.name for aggregate in columns.bound if aggregate.name not in theirs.columns),
+        lacking=tuple(name for number, name in values.items() if number not in shared),
         types=types,
         more=tuple(name for name in theirs.columns if name not in own.values()),
         examples=named,
@@ -139,8 +144,14 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
 
 
 def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> None:
-    for number in () if theirs.fresh else columns.result_keys:
-        name, kind = columns.own_names[number], ours.schema[number].dataType
+    spec = columns.job.spec
+    if not (spec.keyed or spec.of_all_rows):
+        raise InputError.saying(
+            f"result of {spec.name}", "its rows cannot be compared, as some of its keys are not published",
+            "put them into the select list",
+        )  # fmt: skip
+    for number in () if theirs.fresh else _keys(columns):
+        name, kind = columns.published[number], ours.schema[number].dataType
         if name not in theirs.rows.columns:
             raise InputError(
                 theirs.where, f"the key column {name!r}", ", ".join(theirs.columns), "rename it in a query"
@@ -151,6 +162,11 @@ def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> No
                 f"{theirs.where}, key column {name!r}", f"type {kind.simpleString()}", other.simpleString(),
                 "cast it in a query",
             )  # fmt: skip
+
+
+def _keys(columns: JobColumns) -> list[str]:
+    """The key columns of the result by their numbers; none where it is one row."""
+    return [number for number in columns.result_keys if number in columns.published]
 
 
 def _other_types(ours: DataFrame, theirs: OtherSide, shared: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -178,14 +194,14 @@ def _comparable(ours: DataType, theirs: DataType) -> bool:
 def _joined(here: DataFrame, there: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
     """Two frames, called ``h`` and ``t``, by their key columns, of which null is a value like any other."""
     same_key = (F.col(f"h.{key}").eqNullSafe(F.col(f"t.{key}")) for key in keys)
-    return here.alias("h").join(there.alias("t"), reduce(Column.__and__, same_key), how)
+    return here.alias("h").join(there.alias("t"), reduce(Column.__and__, same_key, F.lit(True)), how)
 
 
 def _judged(
     ours: DataFrame,
     theirs: DataFrame,
     columns: JobColumns,
-    bound: Mapping[str, BoundAggregate[Aggregate]],
+    bound: Mapping[str, BoundAggregate[Aggregate] | None],
     tolerance: float,
     *,
     fresh: bool,
@@ -197,7 +213,7 @@ def _judged(
     Args:
         fresh: whether theirs has the states and the counts of rows that approximate results are held against.
     """
-    keys = columns.result_keys
+    keys = _keys(columns)
     others = [F.first(name).alias(name) for name in theirs.columns if name not in keys]
     once = theirs.groupBy(*keys).agg(F.count(F.lit(1)).alias("times"), *others)
     both = _joined(ours.withColumn("here", F.lit(1)), once, keys, "full")
@@ -212,7 +228,7 @@ def _judged(
     for number, aggregate in bound.items():
         here, there = F.col(f"h.{number}"), F.col(f"t.{number}")
         alike = _alike(here, there, ours.schema[number].dataType, theirs.schema[number].dataType, tolerance)
-        if aggregate.definition.agrees is not None:
+        if aggregate is not None and aggregate.definition.agrees is not None:
             states = [F.col(f"{reference}.{name}") for name in columns.states(aggregate)]
             result, held = (F.col(f"{side}.{number}") for side in (judged, reference))
             alike |= _agree(aggregate, result, held, states, F.col(f"{reference}.rows"))
@@ -285,25 +301,26 @@ def _agree(
 
 
 def _examples(
-    rows: DataFrame, columns: JobColumns, bound: Mapping[str, BoundAggregate[Aggregate]], number: int
+    rows: DataFrame, columns: JobColumns, bound: Mapping[str, BoundAggregate[Aggregate] | None], number: int
 ) -> tuple[DifferingKey, ...]:
     """The first keys that differ, with what differs; of sketches, what they estimate."""
-    keys, own = columns.result_keys, columns.own_names
+    keys, own = _keys(columns), columns.published
     readable = {}
     for result, aggregate in bound.items():
-        definition = aggregate.definition
-        if isinstance(definition, NativeAggregate):
+        definition = aggregate and aggregate.definition
+        if aggregate is not None and isinstance(definition, NativeAggregate):
             for value in (f"h_{result}", f"t_{result}"):
                 estimate = definition.shown(F.col(value), aggregate.options, aggregate.spark_type)
                 readable[value] = F.when(F.col(value).isNotNull(), estimate)
-    wrong = rows.where("differs").orderBy(*(f"k_{at}" for at in range(len(keys)))).limit(number)
+    wrong = rows.where("differs")
+    wrong = (wrong.orderBy(*(f"k_{at}" for at in range(len(keys)))) if keys else wrong).limit(number)
     return tuple(
         DifferingKey(
             key={own[key]: _short(row[f"k_{at}"]) for at, key in enumerate(keys)},
             state=row["state"] if row["state"] in _STATES else "",
             columns={
-                aggregate.name: Sides(here=_short(row[f"h_{result}"]), there=_short(row[f"t_{result}"]))
-                for result, aggregate in bound.items()
+                own[result]: Sides(here=_short(row[f"h_{result}"]), there=_short(row[f"t_{result}"]))
+                for result in bound
                 if row[f"d_{result}"]
             },
         )

@@ -1,5 +1,7 @@
 """What is published of keys and aggregates: ``result`` of a spec, evaluated when states are merged."""
 
+from collections.abc import Sequence
+
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,15 +16,19 @@ from skewless_spark.states.job_columns import JobColumns
 ROWS, KEPT = f"{OWN_PREFIX}rows", f"{OWN_PREFIX}kept"
 
 
-def published_rows(results: DataFrame, columns: JobColumns, where: str = "job.json") -> DataFrame:
+def published_rows(
+    results: DataFrame, columns: JobColumns, where: str = "job.json", *, states: Sequence[str] = ()
+) -> DataFrame:
     """The published columns of all results by their own names, with ``ROWS`` and ``KEPT``.
 
     Args:
         results: with key columns and results by their numbers, and ``rows``.
         where: stands before the name of a field in an error.
+        states: columns that are kept beside them, with our prefix before their names.
     """
-    spec, own = columns.job.spec, columns.own_names
-    named = results.select(*(F.col(number).alias(name) for number, name in own.items()), F.col("rows").alias(ROWS))
+    spec, beside = columns.job.spec, {name: f"{OWN_PREFIX}{name}" for name in ("rows", *states)}
+    own = columns.own_names | beside
+    named = results.select(*(F.col(number).alias(name) for number, name in own.items()))
     if spec.result is None:
         return named.withColumn(KEPT, F.lit(True))
     if spec.of_all_rows:  # there is one row, also of no rows
@@ -30,7 +36,7 @@ def published_rows(results: DataFrame, columns: JobColumns, where: str = "job.js
     at = f"{where}, field result"
     try:
         made = named.selectExpr(
-            *spec.result.select, *map(quoted, spec.covered.columns), ROWS,
+            *spec.result.select, *map(quoted, spec.covered.columns), *beside.values(),
             f"coalesce({spec.result.where or 'true'}, false) AS {KEPT}",
         )  # fmt: skip
         plan = query_in_jvm(made).analyzed()

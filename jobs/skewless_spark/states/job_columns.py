@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import cast
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -69,7 +69,7 @@ class JobColumns:
 
     @property
     def result_keys(self) -> list[str]:
-        """The numbered names of the columns of ``JobSpec.result_key``; the column of windows has no number."""
+        """The numbered names of the key columns, and the column of windows, which has no number."""
         return self.keys if self.job.spec.windows is None else [*self.keys, WINDOW_COLUMN]
 
     @property
@@ -88,9 +88,15 @@ class JobColumns:
         own = [*spec.key, *spec.covered.columns, *(one.name for one in self.bound)]
         return dict(zip([*self.result_keys, *self.results], own, strict=True))
 
-    def named(self, result: DataFrame) -> DataFrame:
-        """Key columns and results by their own names."""
-        return result.select(*(F.col(number).alias(name) for number, name in self.own_names.items()))
+    @property
+    def published(self) -> dict[str, str]:
+        """The published columns, those of the key first, each by a number: of a key or a result, that of it."""
+        spec, own = self.job.spec, self.own_names
+        if spec.result is None:
+            return own
+        plain = {spec.result.plain.get(name): number for number, name in own.items()}
+        keys = {plain.get(name, name): name for name in spec.result_key}
+        return keys | {plain.get(name, f"x{at}"): name for at, name in enumerate(spec.values)}
 
     @property
     def types(self) -> list[str]:
