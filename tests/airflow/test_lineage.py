@@ -18,12 +18,12 @@ from skewless_airflow.operators.spark_step import ValidateOperator
 
 _SPEC = """
 name: told
-input: {path: clicks}
-map: {select: [page, 'lower(visitor) AS visitor', ms], where: site = 'a'}
-key: page
-aggregates:
-  visits: count
-  longest: {function: max_by, column: visitor, by: ms}
+query: |
+  SELECT c.page, count(*) AS visits, max_by(lower(c.visitor), c.ms) AS longest, sum(c.ms) / count(*) AS mean
+  FROM clicks c LEFT JOIN pages p ON c.page = p.page
+  WHERE c.site = 'a'
+  GROUP BY c.page
+tables: {clicks: {path: clicks}, pages: {path: pages}}
 output: {path: marts/told}
 quality:
   expectations:
@@ -42,6 +42,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     }  # fmt: skip
     (root / "clicks").mkdir()
     pq.write_table(pa.table(rows), root / "clicks" / "part.parquet")
+    (root / "pages").mkdir()
+    pq.write_table(pa.table({"page": ["secret-p", "secret-r"], "title": ["P", "R"]}), root / "pages" / "part.parquet")
     (root / "told.yaml").write_text(_SPEC)
     done = subprocess.run(
         [sys.executable, "-m", "skewless_cli.main", "run", str(root / "told.yaml"), "--root", str(root),
@@ -54,16 +56,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 def test_columns_are_told_with_their_types_and_what_they_are_made_from(run: RunDirectory) -> None:
     lineage = published_lineage(run)
-    (read,), (written,) = lineage.inputs, lineage.outputs
+    (read, beside), (written,) = lineage.inputs, lineage.outputs
+    assert _types(beside) == {"page": "string"}
     assert _types(read) == {"site": "string", "page": "string", "visitor": "string", "ms": "bigint"}
-    assert _types(written) == {"page": "string", "visits": "bigint", "longest": "string"}
+    assert _types(written) == {"page": "string", "visits": "bigint", "longest": "string", "mean": "double"}
     told = written.facets["columnLineage"]
     assert {name: [_source(one) for one in field.inputFields] for name, field in told.fields.items()} == {
         "page": [("page", "DIRECT", "IDENTITY")],
         "visits": [],
         "longest": [("visitor", "DIRECT", "AGGREGATION"), ("ms", "DIRECT", "AGGREGATION")],
+        "mean": [("ms", "DIRECT", "AGGREGATION")],
     }
-    assert [_source(one) for one in told.dataset] == [("site", "INDIRECT", "FILTER"), ("page", "INDIRECT", "GROUP_BY")]
+    assert [_source(one) for one in told.dataset] == [
+        *((name, "INDIRECT", "FILTER") for name in ("site", "page")), ("page", "INDIRECT", "GROUP_BY"),
+    ]  # fmt: skip
     assert {(one.namespace, one.name) for one in told.dataset} == {(read.namespace, read.name)}
 
 
@@ -75,7 +81,7 @@ def test_each_check_is_told_as_an_assertion_whether_it_held_or_not(
     (checked,), report = lineage.inputs, run.quality()
     assert report is not None
     assert (checked.namespace, checked.name) == ("file", run.job().output_path)
-    assert _types(checked) == {"page": "string", "visits": "bigint", "longest": "string"}
+    assert _types(checked) == {"page": "string", "visits": "bigint", "longest": "string", "mean": "double"}
     told = checked.inputFacets["dataQualityAssertions"].assertions
     assert [one.success for one in told] == [check.success for check in report.checks]
     assert [one.success for one in told].count(False) == 2

@@ -116,7 +116,10 @@ def _in_order(queue: DataFrame, columns: JobColumns, budget: int | None) -> Data
     if budget is None:
         return _all_kept(queue.sortWithinPartitions(*branches_of(columns)[0].order, *columns.origins))
     position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
-    numbered = queue.sortWithinPartitions(*columns.origins).withColumn("position", position)
+    # Rows that a query made of one row may share a place: what they hold then says which ones are left over.
+    of_query = columns.job.spec.map is not None and columns.job.spec.map.sql is not None
+    ties = [name for name, kind in queue.select(columns.names).dtypes if "map<" not in kind] if of_query else []
+    numbered = queue.sortWithinPartitions(*columns.origins, *ties).withColumn("position", position)
     kept = F.col("position") < budget
     return numbered.where(_whole(F.col("position"), queue)).withColumn("kept", kept).drop("position")
 

@@ -69,6 +69,15 @@ def names_of(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(name_of(parsed_expression(text)) for text in texts)
 
 
+def columns_in(text: str) -> tuple[str, ...]:
+    """The names of the columns in an expression, each once.
+
+    >>> columns_in("a / (b + a) AS c")
+    ('a', 'b')
+    """
+    return tuple(dict.fromkeys(column.name for column in columns_of(parsed_expression(text))))
+
+
 def plain_columns(texts: Sequence[str]) -> dict[str, str]:
     """By a column that a select list has as it is, its name there.
 
@@ -98,11 +107,6 @@ def written(tree: exp.Expr) -> str:
 def shown(tree: exp.Expr) -> str:
     """The text of a part of a query, short enough for a sentence."""
     return one_line(written(tree), 100)
-
-
-def alias_of(table: exp.Expr) -> str:
-    """What columns of a table of FROM are qualified by, in lower case."""
-    return str(table.alias_or_name).lower()
 
 
 def columns_of(tree: exp.Expr) -> Iterator[exp.Column]:

@@ -364,6 +364,13 @@ class Result(Frozen):
         return names_of(self.select)
 
     @cached_property
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        """By published column, the keys and aggregates that it is made from."""
+        from skewless.query.sql import columns_in  # noqa: PLC0415  # see above
+
+        return dict(zip(self.names, map(columns_in, self.select), strict=True))
+
+    @cached_property
     def plain(self) -> dict[str, str]:
         """By the key or the aggregate that a published column is, as it is, the name of that column."""
         from skewless.query.sql import plain_columns  # noqa: PLC0415  # see above

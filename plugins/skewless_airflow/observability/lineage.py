@@ -66,17 +66,17 @@ def dataset_name(path: str) -> tuple[str, str]:
 
 
 def input_lineage(run: RunDirectory) -> OperatorLineage:
-    """The input of a run, once it has been prepared."""
-    return OperatorLineage(inputs=[_read(run)] if run.exists("job.json") else [])
+    """The input and the lookups of a run, once it has been prepared."""
+    return OperatorLineage(inputs=_all_read(run) if run.exists("job.json") else [])
 
 
 def published_lineage(run: RunDirectory) -> OperatorLineage:
-    """The input and the output of a run, once it has been published."""
+    """The input, the lookups and the output of a run, once it has been published."""
     published = publication_of(run)
     if published is None:
         return OperatorLineage()
-    read = _read(run)
-    return OperatorLineage(inputs=[read], outputs=[_written(run, published, read)])
+    read = _all_read(run)
+    return OperatorLineage(inputs=read, outputs=[_written(run, published, read[0])])
 
 
 def checked_lineage(run: RunDirectory) -> OperatorLineage:
@@ -99,8 +99,12 @@ def checked_lineage(run: RunDirectory) -> OperatorLineage:
     )
 
 
-def _read(run: RunDirectory) -> InputDataset:
+def _all_read(run: RunDirectory) -> list[InputDataset]:
     job = run.job()
+    return [_read(one) for one in (job, *map(job.of_lookup, job.lookups))]
+
+
+def _read(job: Job) -> InputDataset:
     namespace, name = dataset_name(job.input_path)
     files = dict(zip(column(job.units, "path"), column(job.units, "size_bytes"), strict=True))
     # Estimated rows are not reported as a count.
@@ -143,7 +147,13 @@ def _columns(job: Job, read: InputDataset) -> ColumnLineageDatasetFacet:
     for name, algebra in job.algebra.items():
         sources = [field for column in algebra.reads for field in _made_from(job, column)[1]]
         made[name] = ("AGGREGATION", tuple(dict.fromkeys(sources)))
-    grouped = dict.fromkeys(field for key in job.spec.key for field in made[key][1])
+    if job.spec.result is not None:
+        keys, parts = made, job.spec.result.reads
+        made = {name: keys[one] for one, name in job.spec.result.plain.items()}
+        for name, of in parts.items():
+            sources = [field for one in of for field in keys[one][1]]
+            made.setdefault(name, ("AGGREGATION", tuple(dict.fromkeys(sources))))
+    grouped = dict.fromkeys(field for key in job.spec.key for field in _made_from(job, key)[1])
     return ColumnLineageDatasetFacet(
         fields={name: Fields(inputFields=[*_fields(read, how, fields)]) for name, (how, fields) in made.items()},
         dataset=[
