@@ -158,14 +158,14 @@ def ask(path):
     return json.load(urllib.request.urlopen(urllib.request.Request("{address}" + path, words)))
 with contextlib.suppress(OSError):
     ask("/starting")
-time.sleep(0.3)
+time.sleep(float("{seconds}"))
 sys.exit(ask("/spark-submit"))
 """
 
 
-def spark_submit(folder: Path, address: str) -> None:
-    """Write a ``spark-submit`` that submits to a stand-in."""
-    (folder / "spark-submit").write_text(_STUB.format(python=sys.executable, address=address))
+def spark_submit(folder: Path, address: str, seconds: float = 0.0) -> None:
+    """Write a ``spark-submit`` that submits to a stand-in, some seconds after its start."""
+    (folder / "spark-submit").write_text(_STUB.format(python=sys.executable, address=address, seconds=seconds))
     (folder / "spark-submit").chmod(0o755)
 
 

@@ -175,6 +175,15 @@ CHECKS: dict[type[Service], Callable[[Submitted, dict[str, Any]], None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("service", [EmrServerless], indirect=True)
+def test_an_application_of_which_nothing_is_known_is_asked_for_again(service: Service, run: RunDirectory) -> None:
+    submit = {**service.submit, "package": PACKAGE}
+    begun = deferred(stepped(run, submit))
+    assert resumed(stepped(run, submit), begun, {"status": "failure", "message": "no answer"}) == "no answer"
+    deferred(stepped(run, submit))
+    assert len(service.names) == 1
+
+
 @pytest.mark.parametrize("service", [Databricks, Yarn], indirect=True)
 def test_a_trigger_whose_task_is_stopped_ends_the_application(
     service: Service, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
