@@ -14,7 +14,7 @@ mkdir -p "$root/.spark-versions"
 
 make_environment() {
   local stamp
-  stamp="$(cat "$root/requirements-test.lock" "$0" | sha256sum)"
+  stamp="$(cat "$root/requirements-test.lock" "$root/pyproject.toml" "$0" | sha256sum)"
   [ "$(cat "$home/stamp" 2>/dev/null)" = "$stamp" ] && return
   "$root/.venv/bin/python" -m venv --clear --without-pip "$home"
   sed -nE 's/^([A-Za-z0-9._-]+==[^\\]*[^\\ ]) *\\?$/\1/p' "$root/requirements-test.lock" | grep -vE '^(pyspark|py4j)==' >"$home/pins"

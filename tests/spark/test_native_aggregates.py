@@ -27,7 +27,7 @@ from skewless_spark.aggregates.native.quantiles import _measure
 from skewless_spark.branches.native import Native
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.session.spark_errors import exit_code_of
-from skewless_spark.session.versions import AGGREGATES, Gap, lacking_aggregate
+from skewless_spark.session.versions import AGGREGATES, Gap, here, lacking_aggregate
 from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import DATE, plain, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
@@ -305,6 +305,7 @@ CASES: Cases = {
 CASES = {
     name: case for name, case in CASES.items()
     if not lacking_aggregate(case.call if isinstance(case.call, str) else case.call["function"])
+    if not (name.startswith("mode") and here() < (4, 0))  # whose own mode is any of several
 }  # fmt: skip
 #: Result columns are called a0, a1, ...: the names of the cases are for people.
 NAMES = {case: f"a{number}" for number, case in enumerate(CASES)}
@@ -365,7 +366,7 @@ def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
     native = {
         name for name, one in REGISTRY.items() if isinstance(one, NativeAggregate) and not lacking_aggregate(name)
     }
-    assert called - native == {"percentile", "mode"}
+    assert called - native == {"percentile", "mode"} - ({"mode"} if here() < (4, 0) else set())
     native -= {"spark"}
     assert (called & native) | {name for name in SYNONYMS if not lacking_aggregate(name)} == native
     assert all(REGISTRY[name].mergeable and not REGISTRY[name].ordered for name in native)

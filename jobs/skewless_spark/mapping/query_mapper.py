@@ -166,7 +166,7 @@ def _viewed(frames: Mapping[str, DataFrame]) -> Iterator[dict[str, str]]:
 
 
 def _of_spark(err: PySparkException, at: str, types: Collection[str]) -> SpecError:
-    unknown = (err.getMessageParameters() or {}).get("objectName", "").replace("`", "")
+    unknown = ((err.getMessageParameters() or {}).get("objectName") or "").replace("`", "")
     if unknown and "UNRESOLVED_COLUMN" in str(err):
         known = [name for name in types if not _of_file(name)]
         return SpecError(at, "columns of the tables", repr(unknown), nearest(unknown.rpartition(".")[2], known))
