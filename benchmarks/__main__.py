@@ -15,6 +15,7 @@ from benchmarks import (
     fresh_nights,
     growth,
     in_order,
+    long_windows,
     many_files,
     memory,
     object_input,
@@ -38,6 +39,7 @@ from benchmarks.spark.rows import ROWS
 MEASURED = {
     "memory": memory, "B8": overhead, "B11": price_of_a_stage, "several_clusters": several_clusters,
     "B1_bucket": object_input, "B13": table_output, "B12": many_files, "B14": formats, "B15": fresh_nights,
+    "B22": long_windows,
     "planning": planning, "growth": growth, "partial_key": partial_key, "leases": leases,
     "J5": two_phases,
 }  # fmt: skip
