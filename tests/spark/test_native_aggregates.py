@@ -211,9 +211,6 @@ CASES: Cases = {
     "regr_r2 of a constant": Case(
         {"function": "regr_r2", "column": "flat", "other": "near"}, "regr_r2(flat, near)", MOMENT
     ),
-    "regr_intercept with infinities": Case(
-        {"function": "regr_intercept", "column": "real", "other": "whole"}, "regr_intercept(real, whole)", MOMENT
-    ),
     "corr with infinities": Case({"function": "corr", "column": "real", "other": "whole"}, "corr(real, whole)", MOMENT),
     "max_by": Case({"function": "max_by", "column": "word", "by": "place"}, "max_by(word, place)", exactly),
     "min_by": Case({"function": "min_by", "column": "tags", "by": "place"}, "min_by(tags, place)", exactly),
