@@ -255,7 +255,7 @@ CASES: Cases = {
         f"percentile {of}": Case(
             {"function": "percentile", "column": of, "percentages": [0.0, 0.3, 0.999]},
             f"percentile({of}, array(0.0, 0.3, 0.999))",
-            exactly,
+            exactly if here() >= (4, 3) else MOMENT,
         )
         for of in ("real", "price")
     },
@@ -299,10 +299,12 @@ CASES: Cases = {
         exactly,
     ),
 }
+#: Before 4.3 Spark's mode takes zeros of both signs for two values; its variance of equal values is a rounding error.
+OFF_BEFORE_4_3 = ("mode", "regr_slope by a constant", "regr_r2 of a constant")
 CASES = {
     name: case for name, case in CASES.items()
     if not lacking_aggregate(case.call if isinstance(case.call, str) else case.call["function"])
-    if not (name.startswith("mode") and here() < (4, 0))  # whose own mode is any of several
+    if not (here() < (4, 3) and name.startswith(OFF_BEFORE_4_3))
 }  # fmt: skip
 #: Result columns are called a0, a1, ...: the names of the cases are for people.
 NAMES = {case: f"a{number}" for number, case in enumerate(CASES)}
@@ -352,6 +354,7 @@ def test_an_aggregate_says_what_plain_spark_says(
         key: (ours[key][name], row[name])
         for key, row in theirs.items()
         if not CASES[case].holds(ours[key][name], row[name])
+        if not (here() < (4, 3) and key == "constant" and case.startswith("regr_"))
     }
     assert not wrong, list(wrong.items())[:3]
     if CASES[case].same_type:
@@ -363,7 +366,7 @@ def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
     native = {
         name for name, one in REGISTRY.items() if isinstance(one, NativeAggregate) and not lacking_aggregate(name)
     }
-    assert called - native == {"percentile", "mode"} - ({"mode"} if here() < (4, 0) else set())
+    assert called - native == {"percentile", "mode"} - ({"mode"} if here() < (4, 3) else set())
     native -= {"spark"}
     assert (called & native) | {name for name in SYNONYMS if not lacking_aggregate(name)} == native
     assert all(REGISTRY[name].mergeable and not REGISTRY[name].ordered for name in native)
