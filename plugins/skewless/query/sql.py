@@ -133,6 +133,17 @@ def plain(tree: exp.Expr) -> str:
     return written(copy)
 
 
+def alike(one: exp.Expr, other: exp.Expr) -> bool:
+    """Whether expressions are the same, where a column without a table may be that of one.
+
+    >>> page, mine, yours = map(parsed_expression, ("Page", "c.page", "p.page"))
+    >>> alike(page, mine), alike(mine, yours)
+    (True, False)
+    """
+    tables = ([column.table.lower() for column in tree.find_all(exp.Column)] for tree in (one, other))
+    return plain(one) == plain(other) and all("" in pair or len(set(pair)) == 1 for pair in zip(*tables, strict=True))
+
+
 def name_of(item: exp.Expr) -> str:
     """The name of an expression of a select list; empty if it has none of its own."""
     return str(item.alias_or_name) if isinstance(item, exp.Alias | exp.Column | exp.Aliases) else ""

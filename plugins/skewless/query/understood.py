@@ -12,7 +12,7 @@ from sqlglot import exp
 from skewless.document import unmet
 from skewless.errors import nearest
 from skewless.query.functions import AGGREGATES, call_of, passes_over_nulls
-from skewless.query.sql import call_name, columns_of, name_of, parsed, plain, select_of, shown, written
+from skewless.query.sql import alike, call_name, columns_of, name_of, parsed, select_of, shown, written
 
 #: What the query of a map calls the input.
 INPUT = "input"
@@ -333,9 +333,9 @@ class _Aggregation:
         if any(_calls(tree)):
             raise unmet("GROUP BY what is of one row", shown(tree))
         for known, key in self.keys.items():
-            if key == tree or plain(key) == plain(tree):
+            if key == tree or alike(key, tree):
                 return known
-        item = next((one for one in self.select.expressions if plain(one.unalias()) == plain(tree)), None)
+        item = next((one for one in self.select.expressions if alike(one.unalias(), tree)), None)
         wanted = name or (name_of(item) if item is not None else "") or tree.name
         wanted = self._free(wanted if isinstance(tree, exp.Column) or item is not None or name else "k")
         self.keys[wanted] = tree
@@ -379,8 +379,8 @@ class _Aggregation:
         exact = next((name for name, key in self.keys.items() if key == tree), None)
         if exact is not None or isinstance(tree, exp.Literal):
             return exact
-        alike = [name for name, key in self.keys.items() if plain(key) == plain(tree)]
-        return alike[0] if len(alike) == 1 else None
+        keys = [name for name, key in self.keys.items() if alike(key, tree)]
+        return keys[0] if len(keys) == 1 else None
 
     def _alias(self, column: exp.Column, seen: frozenset[str]) -> exp.Expr:
         name = column.name.lower()
@@ -481,8 +481,12 @@ class _Aggregation:
         for clause in ("group", "having", "order", "distinct"):
             select.set(clause, None)
         items = {name: tree for name, tree in (*self.keys.items(), *self.columns.items()) if name != self.grouping}
-        bare = all(_is_column(tree, name, exactly=True) for name, tree in items.items())
         source = select.args["from_"].this
+        own = {"", source.alias_or_name.lower()}  # else it is a field of a struct
+        bare = all(
+            _is_column(one, name, exactly=True) and str(getattr(one, "table", "")).lower() in own
+            for name, one in items.items()
+        )
         if bare and not self.sets and isinstance(source, exp.Table) and not _has_more(select):
             return None
         select.set("expressions", [_named(tree.copy(), name) for name, tree in items.items()])
@@ -511,14 +515,14 @@ class _Aggregation:
             if isinstance(tree, exp.Literal) and tree.name.isdigit() and 1 <= int(tree.name) <= len(names):
                 name = names[int(tree.name) - 1]
             else:
-                alike = [
+                columns = [
                     known for known in names if isinstance(tree, exp.Column) and known.lower() == tree.name.lower()
                 ]
-                alike = alike or [name_of(item) for item in select.expressions
-                                  if plain(item.unalias()) == plain(tree)]  # fmt: skip
-                if not alike:
+                columns = columns or [name_of(item) for item in select.expressions
+                                  if alike(item.unalias(), tree)]  # fmt: skip
+                if not columns:
                     raise unmet("ORDER BY what is published", shown(one))
-                name = alike[0]
+                name = columns[0]
             nulls_first = one.args.get("nulls_first")
             if nulls_first is not None and bool(nulls_first) == descending:
                 raise unmet("nulls first where it ascends, and last where it descends, in ORDER BY", shown(one))
