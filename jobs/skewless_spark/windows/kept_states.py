@@ -247,8 +247,8 @@ def keep_states(
     if rows and (crowded or not one_each or not _copy(run, files, columns, kept)):
         size = sum(file.size_bytes for file in files)
         merged = _of_parts(states, columns, size, one_each=one_each)
-        cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
-        placed = with_kept_states(columns, merged, crowded).withColumn(PLACE, F.expr(f"CASE {cases} END"))
+        places = ", ".join(f"{part.place}L" for part in window.parts)
+        placed = with_kept_states(columns, merged, crowded).withColumn(PLACE, F.expr(f"array({places})[{PART}]"))
         with planned_once(merged.sparkSession):
             write_files(placed, kept, _DATA, PART)
     made = written_by(kept, _DATA, PART) if rows else {}
