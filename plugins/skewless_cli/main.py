@@ -105,7 +105,10 @@ def check(spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour
     part = chosen_part(loaded, date, hour)
     from skewless_cli import running  # noqa: PLC0415  # a misspelt field is told before Spark is imported
 
-    say(_console(), f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, root)}")
+    told, job = running.check_job(loaded, f"spec {spec}", part, root)
+    console = _console()
+    say(console, f"{spec}: good for {part}. {told}")
+    views.show_understood(job, console)
 
 
 @app.command("package")
@@ -428,6 +431,45 @@ def init(
 
     (spec, dag), good = running.begin_job(path, root, name, into)
     typer.echo(f"{spec}: {good}\n{dag}: its DAG, for Airflow's DAG folder, in which the spec lies beside it.")
+
+
+@app.command()
+def adopt(
+    job: Annotated[
+        Path,
+        typer.Argument(
+            show_default=False,
+            help="A .sql file with a query, INSERT ... SELECT or CREATE TABLE ... AS SELECT; or a .py file with one "
+            'spark.sql("..."), which is not run.',
+        ),
+    ],
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            metavar="NAME=PATH",
+            help="Where a table of the query is; FORMAT:PATH is as in input. "
+            "May be repeated; all others are those of Spark's catalog.",
+        ),
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(metavar="OTHER", help="The old result, as --with of compare.", show_default="the written table"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name of the job.", show_default="that of the written table, or of the file")
+    ] = None,
+    into: Annotated[Path, typer.Option(help="The folder in which the two files are written.")] = Path(),
+    root: Root = "data",
+) -> None:
+    """Write the spec of a query that a job computes today, NAME.yaml, and its DAG: it runs beside that job.
+
+    As long as `shadow` stands in the spec, a run compares its result with the old one, and publishes nothing.
+    """
+    from skewless_cli import running  # noqa: PLC0415  # as in ``check``
+
+    (spec, dag), following = running.adopt_job(job, tables or (), beside, root, name, into)
+    typer.echo(f"{spec}: the query and its tables\n{dag}: its DAG\nnext: {following}")
 
 
 @app.command()

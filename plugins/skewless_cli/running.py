@@ -4,12 +4,14 @@ import datetime as dt
 import errno
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticCustomError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -20,14 +22,15 @@ from skewless.errors import InputError, MachineError, QualityError, SpecError
 from skewless.history import input_checks
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
+from skewless.query.statement import query_of_program, statement_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.objects.location import plain_path
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
-from skewless.spec.spec import JobSpec
+from skewless.spec.spec import JobSpec, input_of
 from skewless_cli import run_view, say
-from skewless_cli.first_spec.draft import DAG, job_name, spec_text, write_new
+from skewless_cli.first_spec.draft import DAG, adopted_text, plain_name, spec_text, table_name, write_new
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_lake.publication import require_fitting, roll_back
@@ -54,8 +57,8 @@ from skewless_spark.sources.formats.texts import require_declared_types
 from skewless_spark.sources.locations import output_location
 
 
-def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
-    """Check a spec and its input; what a run of it would read, in sentences."""
+def check_job(spec: JobSpec, where: str, part: Part, root: str) -> tuple[str, Job]:
+    """Check a spec and its input; what a run of it would read, in sentences, and its job."""
     check_spec(spec, where)
     check_shadow(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
@@ -82,9 +85,8 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     dated = f" warned: input.path names {fixed[0]} in each run; {{date}} is the day that it computes." if fixed else ""
     small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
     warnings = require_input(tuple(input_checks(job)), "the input was listed, and not read")
-    return " ".join(
-        [f"{job.extent}; waves of {waves} rows{window}.{small}{dated}", *(f"warned: {one}." for one in warnings)]
-    )
+    told = [f"{job.extent}; waves of {waves} rows{window}.{small}{dated}", *(f"warned: {one}." for one in warnings)]
+    return " ".join(told), job
 
 
 def _require_room(job: Job, where: str) -> None:
@@ -102,14 +104,52 @@ def _require_room(job: Job, where: str) -> None:
 def begin_job(path: str, root: str, name: str | None, folder: Path) -> tuple[list[Path], str]:
     """Write a first spec of an input and the file of its DAG; their paths, and what a check of the spec says."""
     profile = profile_of(located(path, root), root, "INPUT")
-    name = name or job_name(profile.fields["path"], profile.key_candidates[0].name)
-    # On an object store, results are published in a table.
-    output = {**({"format": "delta"} if "://" in root else {}), "path": f"results/{name}"}
-    text, where = spec_text(profile, name, output), f"spec {folder / name}.yaml"
+    name = name or plain_name(f"{table_name(profile.fields['path'])}_by_{profile.key_candidates[0].name}", "job")
+    text, where = spec_text(profile, name, _first_output(root, name)), f"spec {folder / name}.yaml"
     spec = parse_spec(text, where)
     part = Part(profile.day) if profile.day else spec.schedule.part_of(dt.datetime.now(tz=dt.UTC))
-    checked = f"good for {part}. {check_job(spec, where, part, root)}"
+    checked = f"good for {part}. {check_job(spec, where, part, root)[0]}"
     return write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": DAG.format(name=name)}), checked
+
+
+def _first_output(root: str, name: str) -> dict[str, Any]:
+    """On an object store, results are published in a table."""
+    return {**({"format": "delta"} if "://" in root else {}), "path": f"results/{name}"}
+
+
+def adopt_job(
+    job: Path, tables: Sequence[str], beside: str | None, root: str, name: str | None, folder: Path
+) -> tuple[list[Path], str]:
+    """Write a spec of a job's query, to be run beside it, and the file of its DAG; their paths, and the next command.
+
+    Args:
+        tables: ``NAME=PATH`` or ``NAME=FORMAT:PATH``; all others of the query are those of Spark's catalog.
+        beside: the old result, as ``shadow.with`` names it; by default the table that the job writes.
+    """
+    try:
+        source = job.read_text(encoding="utf-8")
+        statement = statement_of(query_of_program(source) if job.suffix == ".py" else source)
+    except (OSError, UnicodeDecodeError) as err:
+        raise SpecError.saying(str(job), f"the file cannot be read: {err}", "name a .sql or a .py file") from None
+    except PydanticCustomError as err:
+        context = err.context or {}
+        raise SpecError(str(job), str(context["required"]), str(context["came"]), context["hint"]) from None
+    places = dict(one.partition("=")[::2] for one in tables)
+    if unknown := next((one for one in places if one not in statement.tables or not places[one]), None):
+        known = ", ".join(statement.tables)
+        raise SpecError("--table", f"NAME=PATH for tables of the query: {known}", repr(unknown))
+    if not (other := beside or statement.other):
+        raise SpecError("--beside", f"the result that {job} has, as parquet:/lake/old/{{date}}", "none")
+    sources = {one: input_of(places.get(one) or f"catalog:{one}") for one in statement.tables}
+    sources = {
+        one: {key: value for key, value in source.items() if value != "parquet"} for one, source in sources.items()
+    }
+    name = name or plain_name(statement.target.rpartition(".")[2] or job.stem, "job")
+    text = adopted_text(name, statement, sources, _first_output(root, name), other)
+    parse_spec(text, f"spec {folder / name}.yaml")
+    paths = write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": DAG.format(name=name)})
+    day = f" --date {dt.datetime.now(tz=dt.UTC).date() - dt.timedelta(days=1)}" if "{date" in text else ""
+    return paths, " && ".join(f"skewless {verb} {shlex.quote(str(paths[0]))}{day}" for verb in ("check", "run"))
 
 
 def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.documents.job import Job
 from skewless.documents.quality import State
 from skewless.documents.step_documents import AS_IT_RAN, ERROR_WORDS, Amounts
 from skewless.errors import PlanError, RunDirectoryError, SkewlessError, SpecError, nearest
@@ -20,6 +21,7 @@ from skewless.run.folder import folders_in, folders_of_jobs, runs_below
 from skewless.run.objects.location import as_written, open_location
 from skewless.run.step_times import Night, Rates, nights, rates_of
 from skewless.run.storage import Storage
+from skewless.spec.calls import AggregateCall
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
 from skewless_cli import say
@@ -74,6 +76,38 @@ def run_named(name: str, root: str, date: str | None) -> RunDirectory:
         raise RunDirectoryError(f"job {name}", f"a run of {date or 'a day'}", "none",
                                 f"its days: {', '.join(sorted({str(one.part.date) for one in found}))}")  # fmt: skip
     return of_day[0].run
+
+
+def show_understood(job: Job, console: Console) -> None:
+    """Print of a job with a query, of rows or of all, what it was understood to be; nothing of any other one."""
+    spec = job.spec
+    if spec.query is None and spec.result is None and (spec.map is None or spec.map.query is None):
+        return
+    table = Table.grid(padding=(0, 2))
+    name = next(iter({*spec.tables} - {*spec.lookups}), "input")
+    table.add_row("input", escape(f"{name}: {job.input_path}"))
+    for lookup in job.lookups:
+        kept = " of the night" if spec.lookups[lookup.name].as_of == "night" else ""
+        table.add_row("lookup", escape(f"{lookup.name}: {lookup.input_path}, {job.of_lookup(lookup).extent}{kept}"))
+    if spec.map is not None:
+        table.add_row("rows", escape(spec.map.sql or f"of the mapper {spec.map.mapper}"))
+    table.add_row("key", escape(", ".join(spec.key)))
+    for alias, call in spec.aggregates.items():
+        whole = "" if job.algebra[alias].mergeable else "; it cannot be split: a hot key stays in one task"
+        table.add_row("state", escape(f"{alias}: {_as_call(call)}{whole}"))
+    if spec.result is not None:
+        table.add_row("result", escape(", ".join(spec.result.select)))
+        table.add_row("where", escape(spec.result.where)) if spec.result.where else None
+    if spec.output.sort:
+        table.add_row("order", escape(", ".join(spec.output.sort)))
+    console.print(table)
+
+
+def _as_call(call: AggregateCall) -> str:
+    if "expression" in call.options:
+        return str(call.options["expression"])
+    options = (f"{name}={value}" for name, value in call.options.items())
+    return f"{call.function}({', '.join([call.column or '*', *options])})"
 
 
 def costs_as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Jobs that are queries: their tables are what plain Spark makes of the same text, on every engine."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from skewless.spec import JobSpec, parse_spec
 from skewless_spark.comparison.compare import compare
 from skewless_spark.comparison.other_side import OtherSide, results_of_all_rows
 from skewless_spark.entries.pipeline import run_pipeline
-from tests.spark.scenario import DATE, Quiet, finished, prepared, result_of, run_job, window_of
+from tests.spark.scenario import DATE, Quiet, Told, finished, prepared, result_of, run_job, window_of
 
 QUERIES = yaml.safe_load(Path(__file__).with_name("queries.yaml").read_text())
 ENGINES = ("combine", "bypass", "staged")
@@ -174,3 +174,33 @@ def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec
     first = night(days[1], range(1, 40), as_of="night")
     second = night(days[2], range(5, 50), as_of="night")
     assert (len(window_of(first).reduced), len(window_of(second).reduced)) == (2, 1)
+
+
+def test_a_check_prints_a_query_as_it_was_understood(
+    spark: SparkSession, lake: Path, tmp_path: Path, command_here: Callable[..., Told]
+) -> None:
+    assert spark
+    query = (
+        "SELECT c.site, sum(c.ms) / count(c.ms) AS mean, median(c.price) AS mid, histogram_numeric(c.ms, 3) AS h "
+        "FROM clicks c LEFT JOIN pages p ON c.page = p.page WHERE p.weight > 1 GROUP BY c.site HAVING count(*) > 10 "
+        "ORDER BY mean DESC"
+    )
+    paths = {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
+    written = {"name": "asked", "query": query, "tables": paths, "output": {"path": str(tmp_path / "published")}}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(written))
+    told = command_here("check", str(tmp_path / "spec.yaml"))
+    assert told.returncode == 0, told.stderr
+    said = " ".join(told.stdout.split())
+    for part in (
+        f"input clicks: {lake}/clicks lookup",
+        f"lookup pages: {lake}/pages, 42 rows in 1 files",
+        "rows SELECT c.site AS site, c.ms AS ms, c.price AS price FROM input AS c LEFT JOIN pages AS p",
+        "key site",
+        "state sum_ms: sum(ms)",
+        "state mid: percentile(price, percentage=0.5)",
+        "state h: histogram_numeric(ms, 3); it cannot be split: a hot key stays in one task",
+        "result site, sum_ms / count_ms AS mean, mid, h",
+        "where count > 10",
+        "order mean desc",
+    ):
+        assert part in said, said

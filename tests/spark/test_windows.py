@@ -71,7 +71,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
         lake.put(day, "b", rows=100)
     lake.night(1, spec)
     lake.put(0, "a", rows=40)
-    words = check_job(spec, "spec", Part(DAY + dt.timedelta(days=3)), str(lake.folder))
+    words, _ = check_job(spec, "spec", Part(DAY + dt.timedelta(days=3)), str(lake.folder))
     assert words.endswith("window of 1, 2, 4 parts, 3 of which have files; 200 rows in kept states.")
     run = lake.night(3, spec, publish=True)
     assert reduced(run) == 140
@@ -135,7 +135,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     before = of_days(lake, range(3))
     lake.put(0, "late", rows=40)
     lake.path(1, "b").unlink()  # a whole day
-    words = check_job(ignore, "spec", Part(DAY + dt.timedelta(days=2)), str(lake.folder))
+    words, _ = check_job(ignore, "spec", Part(DAY + dt.timedelta(days=2)), str(lake.folder))
     assert words.endswith("3 of which have files; 200 rows in kept states, 2 late files left out.")
     run = lake.night(2, ignore)
     assert reduced(run) == 100

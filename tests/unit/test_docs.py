@@ -98,7 +98,7 @@ def test_the_readme_is_short_and_its_job_is_a_good_spec() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.count("\n") <= README_LINES
     (spec,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    assert parse_spec(spec).output.path == "/lake/marts/clicks_by_page"
+    assert parse_spec(spec).output.path == "/lake/marts/clicks_by_category"
 
 
 def test_every_policy_has_a_page_and_a_line_in_the_table() -> None:

@@ -67,6 +67,11 @@ def reread(text: str, views: Mapping[str, str]) -> tuple[str, str]:
     return again, written(_viewed(tree, views))
 
 
+def tables_of(tree: exp.Expr) -> tuple[str, ...]:
+    """The full names of a query's tables, each once, in the order of the query."""
+    return tuple(dict.fromkeys(".".join(str(part.name) for part in table.parts) for table in _tables(tree)))
+
+
 def condition_of_input(text: str) -> str | None:
     """In SQL over the input's columns, what each row of it must fulfil to be of any row of a query; None for nothing.
 

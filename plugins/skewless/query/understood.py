@@ -203,12 +203,13 @@ class _Aggregation:
         for table in self.select.find_all(exp.Table):
             if not isinstance(table.this, exp.Identifier):
                 raise unmet("tables by their names in FROM", shown(table))
-            name = written(exp.Table(this=table.this, db=table.args.get("db"))).replace("`", "")
+            name = ".".join(str(part.name) for part in table.parts)
             if name.lower() not in known:
                 raise unmet(f"names in FROM that stand in tables ({nearest(name, self.tables)})", repr(name))
             if table.db:
                 alias = table.alias_or_name
                 table.set("db", None)
+                table.set("catalog", None)
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
             table.set("this", exp.to_identifier(known[name.lower()], quoted=not _SAFE.fullmatch(name)))
             used.append(known[name.lower()])

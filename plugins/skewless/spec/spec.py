@@ -103,6 +103,17 @@ def _valid_name(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})]
 
+_TABLE = rf"{_NAME}(\.{_NAME}){{0,2}}"
+
+
+def _valid_table(name: str) -> str:
+    if not re.fullmatch(_TABLE, name):
+        raise ValueError("should be a name, or up to three with dots, of letters, digits and underscores")
+    return name
+
+
+_TableName = Annotated[str, AfterValidator(_valid_table), WithJsonSchema({"type": "string", "pattern": f"^{_TABLE}$"})]
+
 _KeyInput = ColumnName | Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)]
 
 
@@ -152,7 +163,7 @@ class JobSpec(Frozen):
         "are lookups.",
         examples=["SELECT page, count(*) AS clicks FROM clicks GROUP BY page"],
     )  # fmt: skip
-    tables: dict[Name, Input] = Field(
+    tables: dict[_TableName, Input] = Field(
         default_factory=dict, max_length=100, exclude_if=lambda tables: not tables,
         description="The tables of the query, or of map.query, by their names there.",
         examples=[{"clicks": {"path": "/lake/clicks/{date}"}, "pages": {"format": "delta", "path": "/lake/pages"}}],

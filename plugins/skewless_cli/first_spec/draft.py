@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from skewless.errors import SpecError
+from skewless.query.sql import names_of
+from skewless.query.statement import Statement
 from skewless_cli.first_spec.profile import Column, Profile
 
 #: So many candidates for the key are listed, and so many aggregates written.
@@ -15,8 +18,8 @@ _MOST_CANDIDATES, _MOST_AGGREGATES = 8, 16
 
 _SPEC = """\
 # A first spec, from a look at {rows:,} of about {listed:,} rows{of_day}. It is yours to change.
-# docs/spec.md of Skewless tells all that it may say; from this folder, without Airflow:
-#   skewless check {name}.yaml{date}   # says whether it is good
+# docs/query.md of Skewless tells what the query may be, docs/spec.md all else; from this folder, without Airflow:
+#   skewless check {name}.yaml{date}   # says whether it is good, and how it is understood
 #   skewless run {name}.yaml{date}     # computes it
 name: {name}  # of the job, of its DAG, and of its result
 
@@ -24,17 +27,15 @@ name: {name}  # of the job, of its DAG, and of its result
 # A run at night computes the day before. Instead of cron, asset: 'skewless:NAME', a job.
 {schedule}
 
-# The rows to aggregate. {input_comment}
-input: {input}
-{window}
-# The column, or the columns, by which rows are grouped. In the sample, the most skewed first:
+# Spark SQL. Rows are grouped by the most skewed column of the sample; other ones, in their order:
 {candidates}
-key: {key}  # of several columns: [{key}, {another}]
+query: |
+{query}{left_out}
 
-# The columns of the result; docs/spec.md of Skewless tells the form, docs/aggregates.md all functions.
-aggregates:
-{aggregates}{left_out}
-
+# The tables of the query: the first one of FROM, and others that it joins. {input_comment}
+tables:
+  {table}: {input}
+{window}
 # What must hold of the result, or nothing is published: expectations of Great Expectations, by their names.
 quality:
   expectations:
@@ -58,26 +59,45 @@ dag = build_dag(Path(__file__).with_name("{name}.yaml"))
 '''
 
 
-def job_name(path: str, key: str) -> str:
-    """A name for a job, from its input and its key.
+def table_name(path: str) -> str:
+    """A name for a table, from its path.
 
-    >>> job_name("/lake/clicks/date={date}", "Page URL"), job_name("local.lake.clicks", "page")
-    ('clicks_by_page_url', 'clicks_by_page')
+    >>> table_name("/lake/clicks/date={date}"), table_name("local.lake.clicks"), table_name("/2026.csv")
+    ('clicks', 'clicks', 'rows')
     """
     pieces = [
         re.sub(r"(\.(parquet|orc|csv|tsv|jsonl?|ndjson|gz|bz2|xz|zst))+$", "", piece) for piece in path.split("/")
     ]
     plain = [piece for piece in pieces if piece and not re.search(r"[{}*?=]|:$|^\d+$", piece)]
-    last = plain[-1].rpartition(".")[2] if plain else "rows"
-    name = re.sub(r"[^A-Za-z0-9]+", "_", f"{last}_by_{key}").strip("_").lower()
-    return (name if name[:1].isalpha() else f"job_{name}")[:100]
+    return plain_name(plain[-1].rpartition(".")[2] if plain else "rows", "table")
+
+
+def plain_name(text: str, kind: str) -> str:
+    """A name of letters, digits and underscores.
+
+    >>> plain_name("clicks_by_Page URL", "job"), plain_name("2 €", "job")
+    ('clicks_by_page_url', 'job_2')
+    """
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").lower()
+    return (name if name[:1].isalpha() else f"{kind}_{name}".rstrip("_"))[:100]
+
+
+def adopted_text(
+    name: str, statement: Statement, tables: dict[str, dict[str, Any]], output: dict[str, Any], other: str
+) -> str:
+    """The YAML of a spec of a query that another job computes, beside which it is run."""
+    lines = [f"  {line}".rstrip() for line in statement.query.splitlines()]
+    sources = [f"  {table}: {_flow(source)}" for table, source in tables.items()]
+    shadow = f"shadow: {_flow({'with': other})}  # without this line, it is published"
+    text = [f"name: {name}", "query: |", *lines, "tables:", *sources, f"output: {_flow(output)}", shadow]
+    return "\n".join(text) + "\n"
 
 
 def spec_text(profile: Profile, name: str, output: dict[str, Any]) -> str:
     """The YAML of a first spec."""
-    key, *others = profile.key_candidates
-    shown, day = [key, *others][:_MOST_CANDIDATES], profile.day
-    width = max(len(_flow(column.name)) for column in shown)
+    key, *_ = shown = profile.key_candidates[:_MOST_CANDIDATES]
+    day = profile.day
+    width = max(len(_column(column.name)) for column in shown)
     seen = "{0.values:,} values, the heaviest in {0.heaviest:.1%} of the rows" if profile.rows else "{0.kind}"
     if profile.days_by:
         comment = f"A run reads the rows of its day, by the column {profile.days_by}; at: pins a state of the table."
@@ -97,12 +117,11 @@ def spec_text(profile: Profile, name: str, output: dict[str, Any]) -> str:
         date=f" --date {day}" if day else "",
         schedule=f'{"" if day else "# "}schedule: {{cron: "0 2 * * *", timezone: UTC}}',
         input_comment=comment,
+        query="\n".join(f"  {line}" for line in _query(profile, key, table_name(profile.fields["path"]))),
+        table=table_name(profile.fields["path"]),
         input=_flow(profile.fields),
         window=window,
-        candidates="\n".join(f"#   {_flow(column.name):<{width}}  {seen.format(column)}" for column in shown),
-        key=_flow(key.name),
-        another=_flow(others[0].name) if others else "another_column",
-        aggregates="\n".join(_aggregates(profile, key)),
+        candidates="\n".join(f"#   {_column(column.name):<{width}}  {seen.format(column)}" for column in shown),
         left_out="".join(f"\n{line}"[:200] for line in _left_out(profile, key)),
         output=_flow(output),
     )
@@ -113,25 +132,38 @@ def _flow(value: Any) -> str:
     return text.removesuffix("...\n").strip()
 
 
-def _aggregates(profile: Profile, key: Column) -> Iterator[str]:
-    yield "  row_count: count"
+def _column(name: str) -> str:
+    """A column as SQL has it: as it is, a field by its steps, all else in backticks."""
+    if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name, re.ASCII):
+        with suppress(ValueError):  # a word of the language
+            if names_of((name,)) == (name.rpartition(".")[2],):
+                return name
+    return f"`{name.replace('`', '``')}`"
+
+
+def _query(profile: Profile, key: Column, table: str) -> Iterator[str]:
     names = {"row_count", "date", "hour", "window", *(column.name.lower() for column in profile.columns)}
     others = [column for column in profile.columns if column.name != key.name and not column.constant]
-    calls = [(column.name, *call) for column in others for call in _calls(column, profile.rows)]
-    for column, function, comment in calls[:_MOST_AGGREGATES]:
+    calls = [(column.name, *call) for column in others for call in _calls(column, profile.rows)][:_MOST_AGGREGATES]
+    items = [("count(*) AS row_count", "")]
+    for column, function, comment in calls:
         wanted = f"{column}_{'values' if function == 'approx_count_distinct' else function}"
-        name = re.sub(r"[^A-Za-z0-9]+", "_", wanted).strip("_").lower()[:90]
-        name = name if name[:1].isalpha() else f"column_{name}"
+        name = plain_name(wanted, "column")[:90]
         while name in names:
             name += "_2"
         names.add(name)
-        yield f"  {name}: {_flow({'function': function, 'column': column})}{comment}"
+        items.append((f"{function}({_column(column)}) AS {name}", comment))
+    yield f"SELECT {_column(key.name)},"
+    yield from (f"  {item},{comment}" for item, comment in items[:-1])
+    yield "  {}{}".format(*items[-1])
+    yield f"FROM {_column(table)}"
+    yield f"GROUP BY {_column(key.name)}"
 
 
 #: What takes a column of a kind that no aggregate is written of, by how the kind begins.
 _TAKEN_BY = {
-    "map<": "map: {{select: [\"{0}['NAME'] AS name\"]}} takes one of its values",
-    "array<": "map: {{select: ['explode({0}) AS item']}} makes a row of each item",
+    "map<": "{0}['NAME'] takes one of its values",
+    "array<": "LATERAL VIEW explode({0}) AS item makes a row of each item",
     "": "a further key, or a column of max_by or collect_set",
 }
 
@@ -142,19 +174,19 @@ def _left_out(profile: Profile, key: Column) -> Iterator[str]:
     for column in profile.columns:
         if column.name == key.name or any(_calls(column, profile.rows)):
             continue
-        name, text = _flow(column.name), next((str(one) for one in column.texts or () if one.as_py()), "")
+        name, text = _column(column.name), next((str(one) for one in column.texts or () if one.as_py()), "")
         way = next(way for begin, way in _TAKEN_BY.items() if column.kind.startswith(begin)).format(name)
         if re.fullmatch(r"[-+]?\d[\d.,]*[.,]\d+", text):
             way = f"like {text}: columns: {{{name}: 'decimal(18,2)'}}, with options: {{locale: de}} if that is German"
         lines.append(f"{name}: {column.kind}; {way}")
-    yield from ["  # Left out:", *(f"  #   {line}" for line in lines[:_MOST_AGGREGATES])] if lines else ()
+    yield from ["# Left out:", *(f"#   {line}" for line in lines[:_MOST_AGGREGATES])] if lines else ()
 
 
 def _calls(column: Column, rows: int) -> Iterator[tuple[str, str]]:
     if column.is_identity(rows):
-        yield "approx_count_distinct", "  # exact, and dearer: count_distinct"
+        yield "approx_count_distinct", "  -- exact, and dearer: count(DISTINCT ...)"
     elif column.is_number:
-        yield "sum", "  # or avg, min, max, {function: approx_percentile, percentage: 0.99}"
+        yield "sum", "  -- or avg, min, max, approx_percentile(..., 0.99)"
     elif column.is_time:
         yield "min", ""
         yield "max", ""
