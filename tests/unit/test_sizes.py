@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_480,
+    "lines of the product": 47_740,
     "lines of tests": 44_760,
-    "words of pages": 50_780,
+    "words of pages": 50_120,
     "fields of a spec": 93,
     "conditions on an axis": 73,
     "private names of others": 11,
