@@ -238,7 +238,7 @@ def test_files_without_a_day_are_of_no_part_and_are_told(tmp_path: Path, kind: s
     job = freeze(spec, NIGHT, str(tmp_path), "spec")
     assert job.window is not None
     assert ([part.name for part in job.window.parts], job.rows) == ([f"{NIGHT}"], 5)
-    assert job.extent.endswith("5 rows in 1 files, 1 files without a day left out")
+    assert job.extent.endswith("5 rows in 1 file, 1 file without a day left out")
 
 
 def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(

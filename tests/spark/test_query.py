@@ -193,7 +193,7 @@ def test_a_check_prints_a_query_as_it_was_understood(
     said = " ".join(told.stdout.split())
     for part in (
         f"input clicks: {lake}/clicks lookup",
-        f"lookup pages: {lake}/pages, 42 rows in 1 files",
+        f"lookup pages: {lake}/pages, 42 rows in 1 file",
         "rows SELECT c.site AS site, c.price AS price, c.ms AS ms FROM input AS c LEFT JOIN pages AS p",
         "key site",
         "state sum_ms: sum(ms)",

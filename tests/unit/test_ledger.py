@@ -221,4 +221,4 @@ def test_the_extent_of_an_input_says_what_is_estimated_and_what_is_cut() -> None
     assert JOB.extent == "500 rows in 2 files"
     unit = JOB.units[0].model_copy(update={"counted": False})
     cut = JOB.model_copy(update={"units": (unit, unit.model_copy(update={"rows": 400, "counted": True}))})
-    assert cut.extent == "about 500 rows in 1 files, cut into 2 units"
+    assert cut.extent == "about 500 rows in 1 file, cut into 2 units"

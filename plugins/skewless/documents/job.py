@@ -274,15 +274,15 @@ class Job(Columnar, Document):
     def extent(self) -> str:
         """The rows and files of input and lookups, in words; of a table, in which state; and what is left out."""
         table = self.source.pinned
-        left = f", {table.left_out:,} files left out by map.where" if table and table.left_out else ""
+        left = f", {counted(table.left_out, 'file')} left out by map.where" if table and table.left_out else ""
         of_table = f"{table}{left}: " if table else ""
         about = "" if all(column(self.units, "counted")) else "about "
         files = len(set(column(self.units, "path")))
         cut = f", cut into {len(self.units):,} units" if files < len(self.units) else ""
         undated = self.covered.undated
-        passed = f", {undated:,} files without a day left out" if undated else ""
+        passed = f", {counted(undated, 'file')} without a day left out" if undated else ""
         beside = "".join(f"; {one.name}: {self.of_lookup(one).extent}" for one in self.lookups)
-        return f"{of_table}{about}{self.rows:,} rows in {files:,} files{cut}{passed}{beside}"
+        return f"{of_table}{about}{self.rows:,} rows in {counted(files, 'file')}{cut}{passed}{beside}"
 
     @property
     def skipped_words(self) -> str:
