@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
 LONGEST_FIRST = (
-    "system", "cluster", "spark", "fuzz", "leases", "airflow", "lake", "differential", "peers",
+    "system", "cluster", "spark", "fuzz", "query", "leases", "airflow", "lake", "differential", "peers",
     "benchmarks", "publication", "simulation", "unit",
 )  # fmt: skip
 

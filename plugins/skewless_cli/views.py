@@ -98,6 +98,7 @@ def show_understood(job: Job, console: Console) -> None:
     if spec.result is not None:
         table.add_row("result", escape(", ".join(spec.result.select)))
         table.add_row("where", escape(spec.result.where)) if spec.result.where else None
+        table.add_row("joined", escape(spec.result.query)) if spec.result.query else None
     if spec.output.sort:
         table.add_row("order", escape(", ".join(spec.output.sort)))
     console.print(table)

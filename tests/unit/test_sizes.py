@@ -3,10 +3,10 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_740,
-    "lines of tests": 44_760,
-    "words of pages": 50_120,
-    "fields of a spec": 93,
+    "lines of the product": 47_930,
+    "lines of tests": 45_480,
+    "words of pages": 50_650,
+    "fields of a spec": 94,
     "conditions on an axis": 73,
     "private names of others": 11,
 }

@@ -37,7 +37,7 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "input.options": {"format": "csv"},
     "schedule.partitioned": {"asset": "orders"},
     "map.where": {"select": ["ms"]},
-    "result.where": {"select": ["ms"]},
+    **{f"result.{name}": {"select": ["ms"]} for name in ("where", "query")},
     "aggregates.NAME.column": {"function": "max"},
     "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
     **{f"shadow.{name}": {"with": "old"} for name in ("tolerance", "differences")},

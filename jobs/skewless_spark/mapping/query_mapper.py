@@ -1,5 +1,6 @@
 """Runs the query of a map over the rows of a wave, and proves beforehand that it is one of the input's single rows."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -15,10 +16,11 @@ from pyspark.sql.types import DataType, StructType
 from skewless.documents.job import MadeColumn
 from skewless.errors import SpecError, first_line, nearest
 from skewless.query.rows import RowQuery, reread, row_query
+from skewless.query.sql import column_names, read_in
 from skewless.query.understood import INPUT, understood
 from skewless.spec.input import OWN_PREFIX
 from skewless.spec.spec import JobSpec
-from skewless_spark.session.session import query_in_jvm
+from skewless_spark.session.session import jvm_of, query_in_jvm, under_settings
 
 #: Our own columns beside those of the input.
 _ORIGIN, _POSITION = (f"{OWN_PREFIX}{name}" for name in ("origin", "position"))
@@ -66,7 +68,7 @@ def types_of(
     at = f"{at}, map"
     tables = {INPUT: types, **lookups}
     frames = {name: _empty(spark, kinds, origin=name == INPUT) for name, kinds in tables.items()}
-    with _viewed(frames) as views:
+    with viewed(frames) as views:
         try:
             frame = spark.sql(row_query(text, views, _ORIGIN, _POSITION).text)
             _require_rows_of_input(query_in_jvm(frame).analyzed(), at)
@@ -84,7 +86,12 @@ def types_of(
     lineage = _Lineage(query_in_jvm(frame).analyzed())
     found = dict(pair for field in fields for pair in _fields(field.name, field.dataType))
     found |= {field.name: field.dataType.simpleString() for field in fields}
-    reads = {name: _used(frame, one) for name, one in frames.items()}
+    written, read = column_names(text), [name.lower() for name in read_in(text)]
+    reads = {
+        name: tuple(one for one in tables[name] if "." not in one) if read.count(name.lower()) > 1
+        else _used(frame, one, written)
+        for name, one in frames.items()
+    }  # fmt: skip
     own = tuple(column for column in reads.pop(INPUT) if column != _ORIGIN)
     return Mapped(found, own, reads, {name: lineage.made[name] for name in names}, lineage.condition)
 
@@ -101,7 +108,7 @@ def required_result(
         if column := next((one for one in kinds if one.lower() in found.aliases), None):
             required = "names in GROUP BY, HAVING and SELECT that only a column or only the select list has"
             raise SpecError(at, required, f"{column!r}, a column of {name}, too", "give it another name there")
-    with _viewed({name: _empty(spark, kinds, origin=False) for name, kinds in of_tables.items()}) as views:
+    with viewed({name: _empty(spark, kinds, origin=False) for name, kinds in of_tables.items()}) as views:
         try:
             text, again = reread(spec.query, views)
             _require_read_alike(spark, text, again, at)
@@ -112,9 +119,22 @@ def required_result(
 
 def _require_read_alike(spark: SparkSession, text: str, again: str, at: str) -> None:
     """Refuse a query of which Spark and our parser make different ones; what both make of it is compared by Spark."""
-    plans = [query_in_jvm(spark.sql(one)).optimizedPlan() for one in (text, again)]
-    if not plans[0].sameResult(plans[1]):
+    plans = [query_in_jvm(spark.sql(one)) for one in (text, again)]
+    if plans[0].optimizedPlan().sameResult(plans[1].optimizedPlan()):
+        return
+    # The optimizer puts several count(DISTINCT ...) in an order that is another one each time.
+    folding = jvm_of(spark).org.apache.spark.sql.catalyst.optimizer.ConstantFolding
+    with under_settings(spark, {"spark.sql.debug.maxToStringFields": "1000000"}):
+        shapes = [_renumbered(folding.apply(plan.analyzed()).toString()) for plan in plans]
+    if shapes[0] != shapes[1]:
         raise SpecError(at, "a query that is read as Spark reads it", f"one that is taken for {first_line(again)}")
+
+
+def _renumbered(shape: str) -> str:
+    """A plan as text, with numbers by their first appearance."""
+    seen: dict[str, int] = {}
+    numbers = r"(?<=#)\d+|(?<=CTERelationDef )\d+|(?<=CTERelationRef )\d+"
+    return re.sub(numbers, lambda found: str(seen.setdefault(found[0], len(seen))), shape)
 
 
 def apply(
@@ -125,7 +145,7 @@ def apply(
     named = [F.col(f"s{number}").alias(name) for number, name in enumerate(names) if not _of_file(name)]
     about = [F.col(f"s{number}").alias(name[len(_FILE) :]) for number, name in enumerate(names) if _of_file(name)]
     own = rows.select(*named, *([F.struct(*about).alias(_METADATA)] if about else []), F.col(origin).alias(_ORIGIN))
-    with _viewed({INPUT: own, **lookups}) as views:
+    with viewed({INPUT: own, **lookups}) as views:
         query = row_query(text, views, _ORIGIN, _POSITION)
         frame = rows.sparkSession.sql(query.text)
     wanted = [_wanted(name, frame.columns).alias(f"c{number}") for number, name in enumerate(columns)]
@@ -152,7 +172,7 @@ def _empty(spark: SparkSession, types: Mapping[str, str], *, origin: bool) -> Da
 
 
 @contextmanager
-def _viewed(frames: Mapping[str, DataFrame]) -> Iterator[dict[str, str]]:
+def viewed(frames: Mapping[str, DataFrame]) -> Iterator[dict[str, str]]:
     """The frames as views, by their names in lower case, as long as a query is analyzed."""
     views = {name.lower(): f"{OWN_PREFIX}view_{next(_NUMBERS)}" for name in frames}
     catalog = next(iter(frames.values())).sparkSession.catalog
@@ -197,6 +217,11 @@ def _require_rows_of_input(plan: Any, at: str) -> None:
         if kind != "Join" and kind not in _PASSES:
             came = {"Aggregate": "an aggregation", "Distinct": "DISTINCT", "Sort": "ORDER BY"}.get(kind, kind)
             raise SpecError(at, "rows that are made from one row of the input", _UNSTABLE.get(kind, came))
+    require_stable(plan, at)
+
+
+def require_stable(plan: Any, at: str) -> None:
+    """Refuse a plan that may give other rows when it is run again."""
     for node in _nodes(plan):
         kind = _class(node)
         if kind in _UNSTABLE:
@@ -265,8 +290,8 @@ class _Lineage:
         return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def _used(frame: DataFrame, table: DataFrame) -> tuple[str, ...]:
-    """The columns of a table that a query over its view needs, as Spark's optimizer prunes them."""
+def _used(frame: DataFrame, table: DataFrame, written: Collection[str]) -> tuple[str, ...]:
+    """The columns of a table that a query over its view needs: what the optimizer leaves, and what is written out."""
     ids = {one.exprId().id(): str(one.name()) for one in _listed(query_in_jvm(table).analyzed().output())}
     names = {name.lower(): name for name in ids.values()}
     plan, used, known = query_in_jvm(frame).optimizedPlan(), set[str](), False
@@ -278,6 +303,7 @@ def _used(frame: DataFrame, table: DataFrame) -> tuple[str, ...]:
             used |= {ids[one] for one in _ids(node.references()) if one in ids}
     used |= {ids[one] for one in _ids(plan.outputSet()) if one in ids}
     of_files = _asked_of_files(plan) if _METADATA in used else ()
+    used |= {name for low, name in names.items() if low in written}
     return (*(name for name in names.values() if name != _METADATA and (name in used or not known)), *of_files)
 
 

@@ -106,12 +106,12 @@ def _frozen(
     # An empty input has the columns that the spec declares, which are enough or are not.
     found = listing.types if listing.units or spec.map is not None or listing.types.keys() >= set(used) else {}
     reads: tuple[str, ...] = ()
-    mapped, beside, lookups = None, _Lookups.listed(spark, spec, part, root, where), tuple[Lookup, ...]()
+    mapped, beside = None, _Lookups.listed(spark, spec, part, root, where)
     asked = required_result(spark, spec, found, beside.types, where) if spark and spec.query and found else None
     if spec.map is not None and found:
         mapped = map_types(spark, spec.map, found, beside.types, at)
         found, reads = mapped.types, mapped.reads
-        lookups = beside.pinned(mapped.lookups, where)
+    lookups = beside.pinned(mapped.lookups if mapped is not None else {}, spec, where)
     # An input without files has no schema, but its empty result needs one.
     types = found or assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE) | listing.types
     for column in spec.key:
@@ -186,13 +186,17 @@ class _Lookups(NamedTuple):
     def types(self) -> dict[str, dict[str, str]]:
         return {name: listing.types for name, (_, _, listing) in self.found.items()}
 
-    def pinned(self, reads: Mapping[str, tuple[str, ...]], where: str) -> tuple[Lookup, ...]:
-        """Each with the columns that the map reads of it, or some column by which its rows are counted."""
+    def pinned(self, reads: Mapping[str, tuple[str, ...]], spec: JobSpec, where: str) -> tuple[Lookup, ...]:
+        """Each with the columns that are read of it, or some column by which its rows are counted."""
+        above = spec.result.beside if spec.result is not None else ()
         lookups = []
         for name, (alone, path, listing) in self.found.items():
-            types, names = listing.types, reads[name]
-            refuse_twins(names, types, f"{where}, table {name!r}")
+            types = listing.types
             readable = [one for one, kind in types.items() if not kind.startswith(UNSUPPORTED)]
+            names = reads.get(name, ())
+            if name in above:
+                names = tuple(one for one in readable if one not in FILE_COLUMNS and "." not in one)
+            refuse_twins(names, types, f"{where}, table {name!r}")
             source = _read_of(listing.source, names or tuple(one for one in readable if one not in FILE_COLUMNS)[:1])
             units = _of_read_columns(ReadColumns.of(alone, source).fitted(listing), source)
             lookups.append(Lookup(name=name, input_path=path, source=source, units=units))

@@ -146,7 +146,8 @@ def _built_in(job: Job, rows: int, keys: int) -> list[Expectation]:
     gxe = great_expectations().expectations
     spec = job.spec
     calls = {name: call for name, call in spec.values.items() if call is not None}
-    left_out = spec.result is not None and spec.result.where is not None
+    joined = spec.result is not None and spec.result.query is not None
+    left_out = joined or (spec.result is not None and spec.result.where is not None)
     counts = (
         [] if left_out else [name for name, call in calls.items() if call.function == "count" and call.column is None]
     )
@@ -155,7 +156,7 @@ def _built_in(job: Job, rows: int, keys: int) -> list[Expectation]:
         gxe.ExpectTableRowCountToEqual(value=keys),
         # Without keys, rows would be lost; with more keys than rows, keys would be invented.
         gxe.ExpectTableRowCountToBeBetween(
-            min_value=0 if left_out else min(rows, 1), max_value=max(rows, int(spec.of_all_rows))
+            min_value=0 if left_out else min(rows, 1), max_value=None if joined else max(rows, int(spec.of_all_rows))
         ),
         # The sum over no keys is null in SQL, which is correct if there were no rows.
         *(

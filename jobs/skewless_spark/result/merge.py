@@ -26,12 +26,13 @@ from skewless_lake.publication import keep_night, keep_savings, publish_run
 from skewless_spark.branches import empty_states, evaluate, merge_in_order, states_of_rows, union_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.output_formats import published_files, sorted_results
-from skewless_spark.result.published_rows import KEPT, ROWS, published_rows
+from skewless_spark.result.published_rows import KEPT, ROWS, joined_rows, published_rows
 from skewless_spark.session.session import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import once
 from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.formats.parquet import open_parquet
+from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.stage.routes import TASK, split_keys
 from skewless_spark.states.committed_files import (
     BACKLOG,
@@ -114,7 +115,8 @@ def result_schema(spark: SparkSession, job: Job, where: str) -> StructType:
     columns = JobColumns.of(job)
     states = empty_states(spark, columns).withColumn("stage", F.lit(0))
     results = _results(states, columns) if job.window is None else _no_results(states, columns)
-    return published_rows(results, columns, where).select(*map(quoted, job.spec.published)).schema
+    published = joined_rows(published_rows(results, columns, where), columns, where)
+    return published.select(*map(quoted, job.spec.published)).schema
 
 
 def _no_results(states: DataFrame, columns: JobColumns) -> DataFrame:
@@ -146,9 +148,12 @@ def _write(
     spec = columns.job.spec
     windows, own = spec.windows or (None,), list(map(quoted, spec.published))
     published = published_rows(results, columns)
+    if spec.result is not None and spec.result.query is not None:
+        return [_write_joined(attempt, columns, published)]
     if not rows:
-        write_files(published.select(*own), attempt, FOLDER)
-        return [(0, int(spec.of_all_rows))] * len(windows)
+        kept = published.where(KEPT)
+        write_files(kept.select(*own), attempt, FOLDER)
+        return [(0, kept.count() if spec.of_all_rows else 0)] * len(windows)
     counted, counts = Observation("merged states"), list[Column]()
     for at, length in enumerate(windows):
         seen = F.col(ROWS) if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col(ROWS))
@@ -160,6 +165,18 @@ def _write(
     with planned_once(spark):  # the exchange has as many partitions as the result has files
         write_files((published.where(KEPT) if spec.result else published).select(*own), attempt, FOLDER)
     return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
+
+
+def _write_joined(attempt: Attempt, columns: JobColumns, published: DataFrame) -> tuple[int, int]:
+    """As ``_write``, where results are joined to lookups: rows are counted before, results behind the join."""
+    spec, counted = columns.job.spec, Observation("joined results")
+    rows = published.agg(F.coalesce(F.sum(ROWS), F.lit(0))).collect()[0][0]
+    require_unchanged(columns.job, ())  # lookups are read once more
+    joined = joined_rows(published, columns).select(*map(quoted, spec.published))
+    joined = sorted_results(joined, columns) if spec.output.sort else joined.coalesce(spec.output.files)
+    write_files(joined.observe(counted, F.count(F.lit(1)).alias("keys")), attempt, FOLDER)
+    require_unchanged(columns.job, ())
+    return int(rows), int(counted.get["keys"])
 
 
 def _counts(of_windows: Sequence[tuple[int, int]]) -> dict[str, int]:

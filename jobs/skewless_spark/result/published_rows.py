@@ -7,9 +7,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from skewless.errors import SpecError, first_line
+from skewless.query.rows import reread
+from skewless.query.understood import RESULT
 from skewless.spec.input import OWN_PREFIX
+from skewless_spark.mapping.query_mapper import require_stable, viewed
 from skewless_spark.session.session import query_in_jvm
 from skewless_spark.sources.formats.input_files import quoted
+from skewless_spark.sources.unit_reading import lookups_of
 from skewless_spark.states.job_columns import JobColumns
 
 #: The rows of the input that a result stands for, and whether it is published.
@@ -47,3 +51,19 @@ def published_rows(
     if odd:
         raise SpecError(at, "the same answer whenever it is asked", odd[0][:100])
     return made
+
+
+def joined_rows(published: DataFrame, columns: JobColumns, where: str = "job.json") -> DataFrame:
+    """Results joined to lookups as ``result.query`` has it; as they are without one."""
+    result = columns.job.spec.result
+    if result is None or result.query is None:
+        return published
+    own = published.where(KEPT).drop(ROWS, KEPT)
+    spark = published.sparkSession
+    with viewed({RESULT: own, **lookups_of(spark, columns.job)}) as views:
+        try:
+            made = spark.sql(reread(result.query, views)[1])
+        except PySparkException as err:
+            raise SpecError(f"{where}, field result", "a query over results and tables", first_line(err)) from None
+    require_stable(query_in_jvm(made).analyzed(), f"{where}, field result")
+    return made.select("*", F.lit(True).alias(KEPT))

@@ -78,6 +78,24 @@ def columns_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column.name for column in columns_of(parsed_expression(text))))
 
 
+def column_names(text: str) -> frozenset[str]:
+    """In lower case, the names of all columns and fields that a query writes out."""
+    tree = parsed(text)
+    names = (part.name for node in tree.find_all(exp.Column, exp.Dot) for part in node.find_all(exp.Identifier))
+    return frozenset(name.lower() for name in names)
+
+
+def made_by(text: str) -> dict[str, tuple[str, ...]]:
+    """By the name of a column of a query, the names of the columns in its expression."""
+    items = select_of(parsed(text)).expressions
+    return {name_of(item): tuple(column.name for column in columns_of(item)) for item in items}
+
+
+def read_in(text: str) -> tuple[str, ...]:
+    """The names of the tables of a query, one that is read twice twice."""
+    return tuple(table.name for table in parsed(text).find_all(exp.Table))
+
+
 def plain_columns(texts: Sequence[str]) -> dict[str, str]:
     """By a column that a select list has as it is, its name there.
 

@@ -14,8 +14,8 @@ from skewless.errors import nearest
 from skewless.query.functions import AGGREGATES, call_of, passes_over_nulls
 from skewless.query.sql import alike, call_name, columns_of, name_of, parsed, select_of, shown, written
 
-#: What the query of a map calls the input.
-INPUT = "input"
+#: What the query of a map calls the input, and one over results these.
+INPUT, RESULT = "input", "result"
 #: The key of an aggregation without GROUP BY, which grouping set a row is of, and what counts rows where nothing else
 #: is added up: columns that are not published.
 ALL_ROWS, GROUPING, COUNTED = "all_rows", "grouping_set", "counted_rows"
@@ -33,6 +33,8 @@ _CLAUSES = {
     "pivots": "no PIVOT; write an aggregate with FILTER for each column",
     "into": "no INTO",
 }
+#: What an aggregate may be called.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,6 +49,7 @@ class Understood:
         aggregates: by name, as a spec writes them.
         select: what is published, in SQL over keys and aggregates; None if it is just these.
         where: in SQL, which results are published.
+        over: in SQL over ``RESULT`` and lookups, what is published where results are joined to lookups.
         order: as ``output.sort`` has it.
         aliases: names that were taken for those of the select list, where a column would have come first.
     """
@@ -57,6 +60,7 @@ class Understood:
     aggregates: dict[str, dict[str, Any]]
     select: tuple[str, ...] | None
     where: str | None
+    over: str | None
     order: tuple[str, ...]
     aliases: frozenset[str]
 
@@ -71,8 +75,9 @@ def understood(text: str, tables: frozenset[str]) -> Understood:
     Raises:
         ValueError: it is none that can be computed from states; the sentence quotes the part.
     """
-    levels = _levels(select_of(inlined(text)))
-    return _Aggregation(levels[-1], tables).above(levels[:-1])
+    over, results = _apart(select_of(inlined(text)))
+    levels = _levels(results)
+    return _Aggregation(levels[-1], tables, over).above(levels[:-1])
 
 
 def inlined(text: str) -> exp.Expr:
@@ -105,6 +110,30 @@ def _replace_tables(tree: exp.Expr, known: Mapping[str, exp.CTE]) -> None:
         table.replace(exp.Subquery(this=one.this.copy(), alias=named, **rest))
 
 
+def _apart(query: exp.Select) -> tuple[exp.Select | None, exp.Select]:
+    """What joins results to lookups, with ``RESULT`` in place of the query that gives them, and that query."""
+    level, joined = query, None
+    while not _aggregates(level):
+        below = [one for one in _sources(level) if isinstance(one, exp.Subquery) and _aggregates_within(one)]
+        if len(below) > 1:
+            raise unmet("one aggregation", shown(below[1]))
+        if not below:
+            break
+        _refuse_clauses(level, outermost=level is query)
+        joined = below[0] if level.args.get("joins") else joined
+        level = select_of(below[0].this)
+    if joined is None:
+        return None, query
+    joined.replace(exp.Table(this=exp.to_identifier(RESULT), alias=joined.args.get("alias")))
+    if ranked := query.find(exp.Window):
+        raise unmet("no window function over the result; compute it in a view of the published table", shown(ranked))
+    return query, select_of(joined.this)
+
+
+def _sources(select: exp.Select) -> list[exp.Expr]:
+    return [one.this for one in (select.args.get("from_"), *(select.args.get("joins") or ())) if one]
+
+
 def _levels(select: exp.Select) -> list[exp.Select]:
     """From the outermost SELECT to the one that aggregates."""
     levels = [select]
@@ -115,8 +144,8 @@ def _levels(select: exp.Select) -> list[exp.Select]:
             if levels[-1].args.get("distinct"):
                 return levels
             raise unmet("a query that aggregates: GROUP BY, or an aggregate", shown(select))
-        if levels[-1].args.get("joins") or levels[-1].args.get("laterals"):
-            raise unmet("joins below the aggregation, where a lookup is joined to rows", shown(levels[-1]))
+        if levels[-1].args.get("laterals"):
+            raise unmet("LATERAL VIEW below the aggregation", shown(levels[-1]))
         levels.append(select_of(source.this))
     return levels
 
@@ -130,10 +159,8 @@ def _aggregates(select: exp.Select) -> bool:
 
 def _aggregates_within(source: exp.Subquery) -> bool:
     select = select_of(source.this)
-    below = select.args.get("from_")
-    inner = below.this if below else None
-    return bool(_aggregates(select) or select.args.get("distinct")) or (
-        isinstance(inner, exp.Subquery) and _aggregates_within(inner)
+    return bool(_aggregates(select) or select.args.get("distinct")) or any(
+        isinstance(inner, exp.Subquery) and _aggregates_within(inner) for inner in _sources(select)
     )
 
 
@@ -154,6 +181,7 @@ class _Aggregation:
 
     select: exp.Select
     tables: frozenset[str]
+    over: exp.Select | None
     keys: dict[str, exp.Expr] = field(default_factory=dict)
     columns: dict[str, exp.Expr] = field(default_factory=dict)
     aggregates: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -177,7 +205,12 @@ class _Aggregation:
             if select.args.get("where"):
                 conditions.append(_substituted(select.args["where"].this, below))
             outer = {name_of(item): _substituted(item, below) for item in _starless(select, below)}
-        order = tuple(self._order(lowest, outer))
+        if self.over is not None:
+            items = {name_of(item): item for item in self._over_items(outer)}
+            order = tuple(self._order(self.over, items))
+            self.over.set("order", None)
+        else:
+            order = tuple(self._order(lowest, outer))
         where = exp.and_(*conditions, copy=False) if conditions else None
         rows = self._rows()
         if not self.aggregates:
@@ -190,17 +223,38 @@ class _Aggregation:
             rows=rows,
             key=tuple(self.keys),
             aggregates=self.aggregates,
-            select=None if plainly and not where and not total else tuple(map(_item, outer, outer.values())),
+            select=None
+            if plainly and not where and not total and self.over is None
+            else tuple(map(_item, outer, outer.values())),
             where=written(where) if where is not None else None,
+            over=written(self.over) if self.over is not None else None,
             order=order,
             aliases=frozenset(self.aliases),
         )
+
+    def _over_items(self, outer: Mapping[str, exp.Expr]) -> list[exp.Expr]:
+        """The select list over results and lookups; a star of the results is all of their columns."""
+        assert self.over is not None  # noqa: S101  # for mypy
+        named = next(table.alias_or_name for table in self.over.find_all(exp.Table) if table.name == RESULT)
+        items = list[exp.Expr]()
+        for item in self.over.expressions:
+            if isinstance(item, exp.Column) and item.is_star and item.table == named:
+                items += [exp.column(name, table=named, quoted=not _SAFE.fullmatch(name)) for name in outer]
+            elif item.is_star or not name_of(item):
+                raise unmet("a name for each column that is published, as in '... AS name'", shown(item))
+            else:
+                items.append(item)
+        self.over.set("expressions", items)
+        return items
 
     def _input(self) -> str:
         """The first table of FROM; the path to it is checked, and all tables are known."""
         known = {name.lower(): name for name in self.tables}
         used: list[str] = []
-        for table in self.select.find_all(exp.Table):
+        read = [*self.select.find_all(exp.Table), *(self.over.find_all(exp.Table) if self.over is not None else ())]
+        for table in read:
+            if table.name == RESULT and self.over is not None:
+                continue
             if not isinstance(table.this, exp.Identifier):
                 raise unmet("tables by their names in FROM", shown(table))
             name = ".".join(str(part.name) for part in table.parts)
@@ -213,6 +267,8 @@ class _Aggregation:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
             table.set("this", exp.to_identifier(known[name.lower()], quoted=not _SAFE.fullmatch(name)))
             used.append(known[name.lower()])
+        if self.over is not None and RESULT in known:
+            raise unmet(f"another name for a table of a query that joins results to lookups than {RESULT}", RESULT)
         first = self._first(self.select)
         name = first.name
         if used.count(name) > 1:
@@ -352,7 +408,7 @@ class _Aggregation:
 
     def _named_call(self, item: exp.Expr) -> None:
         call = item.unalias()
-        if [call] == list(_calls(call)) and item.alias:
+        if [call] == list(_calls(call)) and _NAME.fullmatch(item.alias):
             self._call(call, item.alias)
 
     def _lifted(self, tree: exp.Expr, seen: frozenset[str] = frozenset()) -> exp.Expr:
@@ -377,11 +433,12 @@ class _Aggregation:
         return copy
 
     def _key_of(self, tree: exp.Expr) -> str | None:
-        exact = next((name for name, key in self.keys.items() if key == tree), None)
+        keys = {name: key for name, key in self.keys.items() if name != ALL_ROWS or not isinstance(key, exp.Literal)}
+        exact = next((name for name, key in keys.items() if key == tree), None)
         if exact is not None or isinstance(tree, exp.Literal):
             return exact
-        keys = [name for name, key in self.keys.items() if alike(key, tree)]
-        return keys[0] if len(keys) == 1 else None
+        found = [name for name, key in keys.items() if alike(key, tree)]
+        return found[0] if len(found) == 1 else None
 
     def _alias(self, column: exp.Column, seen: frozenset[str]) -> exp.Expr:
         name = column.name.lower()
@@ -430,9 +487,8 @@ class _Aggregation:
         for known, other in self.aggregates.items():
             if other == call:
                 return self._result_of(known)
-        named = self._free(
-            name or "_".join([function, *(one.name for one in arguments if isinstance(one, exp.Column))])
-        )
+        parts = [function, *(one.name for one in arguments if isinstance(one, exp.Column))]
+        named = self._free(name or re.sub(r"[^A-Za-z0-9_]", "_", "_".join(parts))[:90])
         self.aggregates[named] = call
         return self._result_of(named)
 

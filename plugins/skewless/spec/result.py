@@ -356,30 +356,51 @@ class Result(Frozen):
         examples=["clicks > 10"],
     )  # fmt: skip
 
+    query: str | None = Field(
+        default=None, min_length=1,
+        description="Results joined to tables: a query over them, which it calls `result`.",
+        examples=["SELECT r.page, p.title, r.mean_ms FROM result r LEFT JOIN pages p ON r.page = p.page"],
+    )  # fmt: skip
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the published columns."""
-        from skewless.query.sql import names_of  # noqa: PLC0415  # a second of imports, which few specs need
+        from skewless.query.sql import made_by, names_of  # noqa: PLC0415  # a second of imports, which few specs need
 
-        return names_of(self.select)
+        return names_of(self.select) if self.query is None else tuple(made_by(self.query))
+
+    @cached_property
+    def beside(self) -> frozenset[str]:
+        """What results are joined to."""
+        from skewless.query.sql import read_in  # noqa: PLC0415  # see above
+
+        return frozenset() if self.query is None else frozenset(read_in(self.query))
 
     @cached_property
     def reads(self) -> dict[str, tuple[str, ...]]:
         """By published column, the keys and aggregates that it is made from."""
-        from skewless.query.sql import columns_in  # noqa: PLC0415  # see above
+        from skewless.query.sql import columns_in, made_by, names_of  # noqa: PLC0415  # see above
 
-        return dict(zip(self.names, map(columns_in, self.select), strict=True))
+        below = dict(zip(names_of(self.select), map(columns_in, self.select), strict=True))
+        if self.query is None:
+            return below
+        made = made_by(self.query)
+        return {
+            name: tuple(one for column in columns for one in below.get(column, ())) for name, columns in made.items()
+        }
 
     @cached_property
     def plain(self) -> dict[str, str]:
         """By the key or the aggregate that a published column is, as it is, the name of that column."""
         from skewless.query.sql import plain_columns  # noqa: PLC0415  # see above
 
-        return plain_columns(self.select)
+        return plain_columns(self.select) if self.query is None else {}
 
     @model_validator(mode="after")
     def _named(self) -> Self:
-        for text, name in zip(self.select, self.names, strict=True):
+        from skewless.query.sql import names_of  # noqa: PLC0415  # see above
+
+        for text, name in zip(self.select, names_of(self.select), strict=True):
             if not name:
                 raise unmet("a name for each expression, as in '... AS name'", shortened(text))
         return self

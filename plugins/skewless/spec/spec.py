@@ -264,7 +264,7 @@ class JobSpec(Frozen):
             "map": found.rows and {"query": found.rows},
             "key": list(found.key),
             "aggregates": found.aggregates,
-            "result": found.select and {"select": list(found.select), "where": found.where},
+            "result": found.select and {"select": list(found.select), "where": found.where, "query": found.over},
         }
         output = raw.get("output")
         if found.order and isinstance(output, dict):
@@ -360,12 +360,19 @@ class JobSpec(Frozen):
 
     @model_validator(mode="after")
     def _lookups_of_its_map(self) -> Self:
-        if self.tables and self.query is None and (self.map is None or self.map.query is None):
-            raise unmet("tables only with query or map.query", "neither")
+        queries = [self, *(one for one in (self.map, self.result) if one is not None)]
+        if self.tables and all(one.query is None for one in queries):
+            raise unmet("tables only with query, map.query or result.query", "none of these")
         if self.input.as_of != "run":
             raise unmet("as_of only of a lookup", f"as_of: {self.input.as_of} of the input")
         if not self.lengths and any(one.as_of != "run" for one in self.lookups.values()):
             raise unmet("as_of: night only with a window", "no window")
+        return self
+
+    @model_validator(mode="after")
+    def _one_window_of_joined_results(self) -> Self:
+        if self.result is not None and self.result.query is not None and self.covered.columns:
+            raise unmet("one length in window where results are joined to lookups", str(self.covered.lengths))
         return self
 
     @model_validator(mode="after")
