@@ -34,6 +34,7 @@ class Batch:
     body: Mapping[str, Any]
     process: subprocess.Popen[bytes]
     log: Path
+    followed: bool = False
     deleted: bool = False
 
     @property
@@ -106,6 +107,7 @@ class Livy:
             return 200, {"from": start, "total": len(listed), "sessions": listed[start : start + size]}
         number, *part = url.path.removeprefix("/batches/").split("/")
         batch = self.batches[int(number)]
+        batch.followed |= part == ["state"]
         if part == ["log"]:
             lines = batch.log.read_text(errors="replace").splitlines()
             return 200, {"id": batch.number, "from": start, "total": len(lines), "log": lines[start : start + size]}

@@ -1,5 +1,7 @@
 """Nights of a job by Livy, in a whole Airflow whose workers are killed: one application a step, and no slot is held.
 
+A deferred task that is marked as failed ends its application, before it is cleared.
+
 Livy is a stand-in (``tests.stand_in_livy``); Airflow, its provider's operator and trigger, and ``spark-submit`` are
 real. A worker is killed, with its supervisor, in the middle of a request: before a batch is posted, after it was
 accepted and before Livy has answered, or when the task goes on after its trigger.
@@ -106,15 +108,20 @@ def _nights(airflow: ServedAirflow, livy: Livy, killer: Killer) -> Nights:
             livy.hold()
             await_that(lambda: rest.states(JOB, "night-0")[STAGE] == "deferred", "the stage to be deferred")
             slots = rest.call("GET", "/pools/default_pool")["running_slots"]
+            await_that(lambda: livy.batches[-1].followed, "its trigger to run")  # before, Airflow asks none to end it
+            rest.of_run("PATCH", JOB, night, f"/taskInstances/{STAGE}", {"new_state": "failed"})
+            await_that(lambda: livy.batches[-1].deleted, "the batch to end with its task")
             livy.release()
+            await_that(lambda: rest.run_state(JOB, "night-0") == "failed", "the run to end")
+            rest.of_run("POST", JOB, night, "/clear", {"dry_run": False, "only_failed": True})
         states.append(airflow.await_end(JOB, night))
         killer.airflow = airflow
         runs.append(RunDirectory(f"{airflow.root.as_uri()}/runs/{JOB}/{night}"))
         (published,) = (airflow.root / "published" / "words").glob("date=*")
         table = pq.read_table(published, partitioning=None)
         days.append(dict(zip(table["word"].to_pylist(), table["n"].to_pylist(), strict=True)))
-    names = Counter(batch.name for batch in livy.batches)
-    return Nights(Counter(killer.moments), states, names, slots, days, runs, rest.log_lines(JOB, "night-0", STAGE, 1))
+    names = Counter(batch.name for batch in livy.batches if not batch.deleted)
+    return Nights(Counter(killer.moments), states, names, slots, days, runs, rest.log_lines(JOB, "night-0", STAGE, 2))
 
 
 def test_whatever_worker_is_killed_each_step_has_one_application_and_none_holds_a_slot(nights: Nights) -> None:
