@@ -20,7 +20,7 @@ SAMPLE = (("3.5.9", "17"), ("4.1.4", "17"), ("4.0.5", "21"), ("4.2.1", "21"))
 SAMPLE_FILES = [f"tests/spark/test_{name}.py" for name in ("stand_ins", "native_aggregates", "texts", "pipeline")]
 #: What a sample may take of CI's time, with making environments; when its second cell begins at the latest; what a cell
 #: has for its tests at least.
-SAMPLE_SECONDS, SECOND_SECONDS, LEAST_SECONDS = 270, 200, 60
+SAMPLE_SECONDS, SECOND_SECONDS, LEAST_SECONDS = 270, 150, 100
 _REFUSED = (
     "from skewless_spark.session.versions import AGGREGATES, lacking_aggregate\n"
     "print(', '.join(filter(lacking_aggregate, AGGREGATES)))"
@@ -95,7 +95,11 @@ def main() -> int:
             sys.stdout.write(f"Spark {cell[0]} is left out: the time of the sample is up\n")
             break
         if subprocess.run(with_spark(*cell, "true"), check=False).returncode:
-            sys.exit(f"Spark {cell[0]}, Java {cell[1]}: no environment could be made, as is said above; try again.")
+            told = f"Spark {cell[0]}, Java {cell[1]}: no environment could be made, as is said above; try again."
+            if not arguments.sample:  # a machine without room for it, or without a registry, is no fault of the change
+                sys.exit(told)
+            sys.stdout.write(f"{told}\n")
+            continue
         left = (began + SAMPLE_SECONDS - time.time()) / (len(cells) - number)
         until = time.time() + max(left, LEAST_SECONDS) if arguments.sample else float("inf")
         files = SAMPLE_FILES if arguments.sample else arguments.files
