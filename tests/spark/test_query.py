@@ -153,11 +153,16 @@ def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec
         pq.write_table(clicks(300, seed), folder / "part-0.parquet")
     (tmp_path / "pages").mkdir()
 
-    def night(day: dt.date, numbers: Sequence[int], **of_pages: Any) -> Any:
+    above = (
+        "SELECT r.page, p.category, r.n FROM (SELECT page, count(*) AS n FROM clicks GROUP BY page) r "
+        "JOIN pages p ON r.page = p.page"
+    )
+
+    def night(day: dt.date, numbers: Sequence[int], asked: str = query, **of_pages: Any) -> Any:
         pq.write_table(pages(numbers), tmp_path / "pages" / "pages.parquet")
         paths = {"clicks": {"path": f"{tmp_path}/clicks/{{date}}"}, "pages": {"path": f"{tmp_path}/pages", **of_pages}}
-        name = of_pages.get("as_of", "run")
-        spec = spec_of_query(query, tmp_path / name, paths, window=2, engine="combine")
+        name = "above" if asked == above else of_pages.get("as_of", "run")
+        spec = spec_of_query(asked, tmp_path / name, paths, window=2, engine="combine")
         run = prepared(tmp_path, spec, f"runs/{name}-{day}", date=day)
         run_pipeline(spark, run, Quiet())
         assert finished(run).quality.success
@@ -174,6 +179,10 @@ def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec
     first = night(days[1], range(1, 40), as_of="night")
     second = night(days[2], range(5, 50), as_of="night")
     assert (len(window_of(first).reduced), len(window_of(second).reduced)) == (2, 1)
+
+    first, second = night(days[1], range(1, 40), above), night(days[2], range(5, 50), above)
+    assert (len(window_of(first).reduced), len(window_of(second).reduced)) == (2, 1), "results are joined, not rows"
+    assert rounded(result_of(second)) == rounded(spark.sql(above))
 
 
 def test_a_check_prints_a_query_as_it_was_understood(

@@ -17,6 +17,7 @@ from skewless.history import asked_columns, asks_rows, check_input_expectations
 from skewless.planner.first_plan import first_ring
 from skewless.publication.records import QUARANTINE
 from skewless.query.rows import condition_of_input
+from skewless.query.sql import read_in
 from skewless.routing.plan import cut_waves
 from skewless.run.folder import absolute_root
 from skewless.run.step_times import timed
@@ -131,7 +132,10 @@ def _frozen(
     source = _read_of(listing.source, reads if spec.map else tuple(used))
     wanted = ReadColumns.of(spec, source)
     if of_parts is not None:
-        anew = {one.name: one.identity for one in lookups if spec.lookups[one.name].as_of == "run"}
+        # States depend on what rows are joined to, not on what results are.
+        below = read_in(spec.map.sql) if spec.map and spec.map.sql else ()
+        joined = (one for one in lookups if one.name in below and spec.lookups[one.name].as_of == "run")
+        anew = {one.name: one.identity for one in joined}
         window, units = of_parts.changes(key_types | column_types, root, wanted, anew)
         mine = window.of_part(part.name)
         kept_rows, own = mine.base_rows, units[slice(*mine.units)]
