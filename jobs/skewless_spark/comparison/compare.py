@@ -145,6 +145,11 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
 
 def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> None:
     spec = columns.job.spec
+    if theirs.fresh and spec.result is not None and spec.result.query is not None:
+        raise InputError.saying(
+            f"result of {spec.name}", "a result that is joined to tables is not computed anew for a comparison",
+            "compare it with a query",
+        )  # fmt: skip
     if not (spec.keyed or spec.of_all_rows):
         raise InputError.saying(
             f"result of {spec.name}", "its rows cannot be compared, as some of its keys are not published",

@@ -34,6 +34,15 @@ class AsWritten(Spark):
             if name in {"CASE", "IF"}
         }
 
+    class Generator(Spark.generator_class):  # type: ignore[valid-type,misc]
+        """A generator that writes a TIME of Spark 4.1 as one."""
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            """In SQL; a literal of TIME has been read as a cast."""
+            if expression.to.is_type(exp.DataType.Type.TIME) and expression.this.is_string:
+                return f"TIME {self.sql(expression, 'this')}"
+            return str(super().cast_sql(expression, safe_prefix))
+
 
 def parsed(text: str) -> exp.Expr:
     """The one statement of a text.
