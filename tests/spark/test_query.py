@@ -185,6 +185,23 @@ def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec
     assert rounded(result_of(second)) == rounded(spark.sql(above))
 
 
+def test_a_lookup_is_found_in_a_map_however_its_name_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark
+    raw = {
+        "name": "asked", "input": {"path": f"{tmp_path}/clicks/{{date}}"}, "key": "page", "aggregates": {"n": "count"},
+        "tables": {"pages": {"path": f"{tmp_path}/pages"}}, "window": 2, "output": {"path": str(tmp_path / "out")},
+        "map": {"query": "SELECT c.page FROM input AS c JOIN Pages AS p ON c.page = p.page"},
+    }  # fmt: skip
+    (folder := tmp_path / "clicks" / str(DATE)).mkdir(parents=True)
+    pq.write_table(clicks(30, 1), folder / "part-0.parquet")
+    (tmp_path / "pages").mkdir()
+    seen = set()
+    for number, listed in enumerate((range(1, 40), range(5, 50))):
+        pq.write_table(pages(listed), tmp_path / "pages" / "pages.parquet")
+        seen.add(window_of(prepared(tmp_path, parse_spec(yaml.safe_dump(raw)), f"runs/{number}")).fingerprint)
+    assert len(seen) == 2, "states of other rows of a lookup are other states"
+
+
 def test_a_check_prints_a_query_as_it_was_understood(
     spark: SparkSession, lake: Path, tmp_path: Path, command_here: Callable[..., Told]
 ) -> None:

@@ -86,7 +86,7 @@ def types_of(
     lineage = _Lineage(query_in_jvm(frame).analyzed())
     found = dict(pair for field in fields for pair in _fields(field.name, field.dataType))
     found |= {field.name: field.dataType.simpleString() for field in fields}
-    written, read = column_names(text), [name.lower() for name in read_in(text)]
+    written, read = column_names(text), read_in(text)
     reads = {
         name: tuple(one for one in tables[name] if "." not in one) if read.count(name.lower()) > 1
         else _used(frame, one, written)

@@ -134,7 +134,7 @@ def _frozen(
     if of_parts is not None:
         # States depend on what rows are joined to, not on what results are.
         below = read_in(spec.map.sql) if spec.map and spec.map.sql else ()
-        joined = (one for one in lookups if one.name in below and spec.lookups[one.name].as_of == "run")
+        joined = (one for one in lookups if one.name.lower() in below and spec.lookups[one.name].as_of == "run")
         anew = {one.name: one.identity for one in joined}
         window, units = of_parts.changes(key_types | column_types, root, wanted, anew)
         mine = window.of_part(part.name)
@@ -198,7 +198,7 @@ class _Lookups(NamedTuple):
             types = listing.types
             readable = [one for one, kind in types.items() if not kind.startswith(UNSUPPORTED)]
             names = reads.get(name, ())
-            if name in above:
+            if name.lower() in above:
                 names = tuple(one for one in readable if one not in FILE_COLUMNS and "." not in one)
             refuse_twins(names, types, f"{where}, table {name!r}")
             source = _read_of(listing.source, names or tuple(one for one in readable if one not in FILE_COLUMNS)[:1])

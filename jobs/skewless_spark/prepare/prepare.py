@@ -112,7 +112,7 @@ def require_input(checks: Sequence[Check], hint: str) -> list[str]:
 def _first_decision(job: Job) -> Decision:
     """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
     places = plans_from(job.spec, "sample")
-    asked = ENGINES.get("bypass" if job.at_once else job.spec.engine)
+    asked = ENGINES.get(job.asked_engine)
     wanted = not combined_unseen(job) if asked is None else places and asked.places
     sample = sample_keys(job) if wanted else None
     known = sample is not None and sample.texts is not None

@@ -317,6 +317,11 @@ class Job(Columnar, Document):
         return any(one.at_once for one in self.algebra.values())
 
     @property
+    def asked_engine(self) -> str:
+        """The engine that the spec asks for, or the only one that its aggregates can have."""
+        return "bypass" if self.at_once else self.spec.engine
+
+    @property
     def combine_splits(self) -> int:
         """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
         return max(1, self.slots_at() * SPLITS_PER_SLOT, -(-self.size_bytes // LARGEST_SPLIT_BYTES))

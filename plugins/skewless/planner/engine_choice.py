@@ -55,7 +55,7 @@ def choose_engine(
 
     Without ``named`` heavy keys, ``bypass`` cannot split them.
     """
-    asked = "bypass" if job.at_once else job.spec.engine
+    asked = job.asked_engine
     if not job.splittable and not job.at_once:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: not every aggregate can be merged")
     if (traits := ENGINES.get(asked)) is not None:

@@ -20,12 +20,10 @@ class RowQuery(NamedTuple):
     Attributes:
         text: with tables by the names of their views, and the column of origins.
         position: the column with the number of a row among those of its source row; empty if there is none.
-        names: of the columns that are asked for, in order; None where a star stands for some.
     """
 
     text: str
     position: str
-    names: tuple[str, ...] | None
 
 
 def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -> RowQuery:
@@ -48,14 +46,14 @@ def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -
         raise unmet(
             "the input once in FROM; a second reading of it is a lookup with a name of its own in tables", INPUT
         )
-    names = _names(select)
+    _require_names(select)
     found = _numbered(select, position)
     for level, alias in _path(select):
         stars = [one for one in level.expressions if one.is_star]
         passed = any(isinstance(one, exp.Star) or one.table.lower() == alias.lower() for one in stars)
         if not passed:
             level.append("expressions", exp.column(origin, table=alias or None))
-    return RowQuery(written(_viewed(select, views)), found, names)
+    return RowQuery(written(_viewed(select, views)), found)
 
 
 def reread(text: str, views: Mapping[str, str]) -> tuple[str, str]:
@@ -93,16 +91,11 @@ def condition_of_input(text: str) -> str | None:
     return written(exp.and_(*kept, copy=False)) if kept else None
 
 
-def _names(select: exp.Select) -> tuple[str, ...] | None:
-    if any(item.is_star for item in select.expressions):
-        return None
-    names: list[str] = []
+def _require_names(select: exp.Select) -> None:
     for item in select.expressions:
         several = [one.name for one in item.expressions] if isinstance(item, exp.Aliases) else [name_of(item)]
-        if not all(several):
+        if not item.is_star and not all(several):
             raise unmet("an expression with a name", shown(item), "write '... AS name'")
-        names += several
-    return tuple(names)
 
 
 def _numbered(select: exp.Select, position: str) -> str:

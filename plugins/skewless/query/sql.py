@@ -101,8 +101,13 @@ def made_by(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def read_in(text: str) -> tuple[str, ...]:
-    """The names of the tables of a query, one that is read twice twice."""
-    return tuple(table.name for table in parsed(text).find_all(exp.Table))
+    """The full names of the tables of a query, in lower case; one that is read twice stands twice.
+
+    >>> read_in("SELECT 1 AS a FROM input JOIN db.Pages AS p")
+    ('input', 'db.pages')
+    """
+    tables = parsed(text).find_all(exp.Table)
+    return tuple(".".join(str(part.name) for part in table.parts).lower() for table in tables)
 
 
 def plain_columns(texts: Sequence[str]) -> dict[str, str]:
