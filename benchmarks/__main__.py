@@ -23,6 +23,7 @@ from benchmarks import (
     partial_key,
     planning,
     price_of_a_stage,
+    queries,
     several_clusters,
     standing_still,
     table_output,
@@ -48,7 +49,7 @@ PLOTS: Mapping[str, Callable[[Mapping[str, Any], Path], None]] = {"several_clust
 #: Commands of their own, which write.
 COMMANDS = {
     "balance": balance.main, "dpa_table": dpa_table.main, "standing_still": standing_still.main,
-    "in_order": in_order.main, "actions": actions.main,
+    "in_order": in_order.main, "actions": actions.main, "B19": queries.main,
 }  # fmt: skip
 
 
