@@ -248,10 +248,7 @@ def costs(
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
-    """Show what nights have cost: core-seconds used, idle, lost to skew and to tries again, and under plain hashing.
-
-    Prices are shown if costs.yaml at the data root says what a core costs by the hour.
-    """
+    """Show what nights have cost: core-seconds used, idle, lost to skew and to tries again, and under plain hashing."""
     first = None if since is None else part_named(since, None, "UTC", "day", "--since, a ").date
     bills = views.costs_as_object(root, job, first)
     if as_json:

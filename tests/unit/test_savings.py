@@ -18,11 +18,10 @@ from skewless.bounds import run_certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.documents.step_documents import AS_IT_RAN, Amounts, Replayed, RunBill, Savings, StepBill
-from skewless.errors import SpecError
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import longest_seconds, savings_of
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, STAGE_REPORT, RunDirectory, stage_step
-from skewless.run.step_times import Rates, bill_of, nights, rates_of, timed_step
+from skewless.run.step_times import bill_of, nights, timed_step
 from skewless_cli.main import main
 from skewless_lake import publication as replays
 from skewless_lake.publication import keep_savings
@@ -186,9 +185,6 @@ def test_it_is_kept_once_with_its_replays_and_publishing_does_not_fail_by_it(
     assert keep_savings(broken) is None
 
 
-RATES = "core_hour: 3.6\ncurrency: EUR\n"
-
-
 def step_bill(attempt: str = "a", **fields: Any) -> StepBill:
     given = {
         "attempts": (attempt,), "cores": 4, "tasks": 8, "held_seconds": 100.0, "used_seconds": 60.0,
@@ -249,7 +245,7 @@ def test_the_try_that_committed_counts_and_the_others_are_lost(tmp_path: Path) -
     attempts = {name: (run.committed(place).attempt,) for name, place in places.items()}
     assert {name: bill.attempts for name, bill in found.steps} == attempts
     assert [name for name, _ in found.lost] == ["stage 0", "stage 0"]
-    assert (found.unknown, found.lost_seconds, found.held) == (3, 200.0, 500.0)
+    assert (found.unknown, found.lost_seconds, found.counted.held) == (3, 200.0, 300.0)
 
 
 def test_of_clusters_that_share_a_stage_each_counts(tmp_path: Path) -> None:
@@ -268,30 +264,6 @@ def test_a_step_that_found_all_done_costs_no_try(tmp_path: Path) -> None:
     with timed_step(run, "merge", Ticks()) as clock:
         clock.bill = step_bill(tasks=0, held_seconds=1.0, used_seconds=0.0, skew_seconds=0.0)
     assert (len(bill_of(run).steps), bill_of(run).lost) == (1, ())
-
-
-def test_the_price_of_a_core_is_read_from_the_data_root(tmp_path: Path) -> None:
-    assert rates_of(str(tmp_path)) is None
-    (tmp_path / "costs.yaml").write_text(RATES)
-    rates = rates_of(str(tmp_path))
-    assert rates == Rates(core_hour=3.6, currency="EUR")
-    assert rates.price(100.0) == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("core_hour: 0\ncurrency: EUR\n", "core_hour"),
-        ("core_hour: true\ncurrency: EUR\n", "core_hour"),
-        ("core_hour: 1\ncurrency: euros\n", "currency"),
-        ("core_hour: 1\ncurrency: EUR\nkey: secret\n", "key"),
-        ("- 1\n", "a YAML mapping"),
-    ],
-)
-def test_a_wrong_price_is_told_in_a_sentence(tmp_path: Path, text: str, told: str) -> None:
-    (tmp_path / "costs.yaml").write_text(text)
-    with pytest.raises(SpecError, match=told):
-        rates_of(str(tmp_path))
 
 
 def root_of_nights(folder: Path) -> Path:
@@ -337,33 +309,26 @@ def test_the_command_tells_each_day_and_the_total(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = root_of_nights(tmp_path)
-    (root / "costs.yaml").write_text(RATES)
     told = json.loads(called(monkeypatch, capsys, "--root", str(root), "--json")[1])
     first, second = told["days"]
     assert (first["day"], second["day"], told["total"]["runs"]) == ("2026-11-20", "2026-11-21", 3)
     assert (second["used_seconds"], second["idle_seconds"], second["skew_seconds"], second["lost_seconds"]) == (
         120.0, 20.0, 60.0, 100.0,
     )  # fmt: skip
-    assert (first["price"], second["price"], told["total"]["price"]) == (0.1, 0.3, 0.4)
     assert [(sums["saved_seconds"], sums["saved_runs"]) for sums in (first, told["total"])] == [(15.0, 1), (30.0, 2)]
     text = called(monkeypatch, capsys, "--root", str(root))[1]
-    assert "price, EUR" in text
     assert "30.0 s (2 of 3 runs)" in text, "of the views nobody knows it"
-    assert "3.6 EUR for a core and an hour" in text
 
 
-def test_without_a_price_there_is_none_and_days_and_jobs_are_chosen(
+def test_days_and_jobs_are_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = str(root_of_nights(tmp_path))
     code, text, _ = called(monkeypatch, capsys, "clicks", "--root", root)
     assert code == 0
-    assert "price," not in text
-    assert "EUR" not in text
-    assert "costs.yaml" in text
     assert [line.split()[0] for line in text.splitlines()[:4]] == ["day", "2026-11-20", "2026-11-21", "total"]
     told = json.loads(called(monkeypatch, capsys, "clicks", "--since", "2026-11-21", "--root", root, "--json")[1])
-    assert ([day["day"] for day in told["days"]], told["total"]["price"]) == (["2026-11-21"], None)
+    assert [day["day"] for day in told["days"]] == ["2026-11-21"]
     code, _, err = called(monkeypatch, capsys, "nothing", "--root", root)
     assert (code, "no run of job nothing has a bill" in err) == (1, True)
     assert called(monkeypatch, capsys, "--since", "yesterday", "--root", root)[0] == 2

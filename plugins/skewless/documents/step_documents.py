@@ -258,8 +258,3 @@ class RunBill:
     def lost_seconds(self) -> float:
         """Core-seconds of lost tries."""
         return Amounts.of(bill for _, bill in self.lost).held
-
-    @property
-    def held(self) -> float:
-        """Core-seconds of all tries: what is paid for."""
-        return self.counted.held + self.lost_seconds

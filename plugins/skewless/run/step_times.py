@@ -8,20 +8,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import JsonValue
 
 from skewless.bounds import run_certificate
-from skewless.document import Frozen, sentence_of
 from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.step_documents import RunBill, Savings, Span, StepBill, StepTimes
-from skewless.errors import SkewlessError, SpecError
+from skewless.errors import SkewlessError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.folder import folders_in, folders_of_jobs
 from skewless.run.objects.location import as_written
 from skewless.run.step_names import COMPARE, COMPARISON_STEP, PUBLISH
-from skewless.run.storage import Storage
-from skewless.spec.reading import mapping_of
 
 #: Seconds since 1970.
 Clock = Callable[[], float]
@@ -176,24 +173,6 @@ def _document(step: str) -> str:
 
 #: What steps of Spark are called in their times, and in the run directory.
 _PLACES = {"merge": RESULT_STEP, "validate": QUALITY_STEP, COMPARE.name: COMPARISON_STEP}
-#: The file with the price of a core, for all jobs below its data root.
-RATES = "costs.yaml"
-
-
-class Rates(Frozen):
-    """The price of a core.
-
-    Attributes:
-        core_hour: of one core for an hour.
-        currency: in which, by ISO 4217, like EUR.
-    """
-
-    core_hour: float = Field(strict=True, gt=0, le=1_000_000)
-    currency: str = Field(pattern=r"^[A-Z]{3}$")
-
-    def price(self, core_seconds: float) -> float:
-        """What so many core-seconds cost."""
-        return core_seconds / 3600.0 * self.core_hour
 
 
 class Night(NamedTuple):
@@ -208,22 +187,6 @@ class Night(NamedTuple):
     date: str
     bill: RunBill
     savings: Savings | None
-
-
-def rates_of(root: str) -> Rates | None:
-    """The price of a core by the file at the data root; None without one.
-
-    Raises:
-        SpecError: it has an unknown field or a wrong value.
-    """
-    place = Storage(root)
-    if not place.exists(RATES):
-        return None
-    where = place.path(RATES)
-    try:
-        return Rates.model_validate(mapping_of(place.text_of(RATES).decode(errors="replace"), where))
-    except ValidationError as err:
-        raise sentence_of(err, Rates, where, SpecError) from None
 
 
 def bill_of(run: RunDirectory) -> RunBill:
