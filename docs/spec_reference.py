@@ -64,7 +64,6 @@ _FURTHER = {
     "input": ("inputs.md", "formats, folders and days, how files are cut"),
     "window": ("standing_states.md", "windows over many days, late data, what is kept and for how long"),
     "map": ("inputs.md#the-map-step", "what an expression may be, a mapper of your own"),
-    "result": ("query.md", "queries, lookups, and what is understood of them"),
     "aggregates.NAME": ("aggregates.md", "all functions, their columns, options and errors"),
     "routing": ("policies/README.md", "what each policy does, and when to take it"),
     "spark": ("operate.md#keeping-it-going", "pool and size"),

@@ -79,18 +79,17 @@ def run_named(name: str, root: str, date: str | None) -> RunDirectory:
 
 
 def show_understood(job: Job, console: Console) -> None:
-    """Print of a job with a query, of rows or of all, what it was understood to be; nothing of any other one."""
+    """Print of a job with a query what it was understood to be; nothing of any other one."""
     spec = job.spec
-    if spec.query is None and spec.result is None and (spec.map is None or spec.map.query is None):
+    if spec.understood is None:
         return
     table = Table.grid(padding=(0, 2))
-    name = next(iter({*spec.tables} - {*spec.lookups}), "input")
-    table.add_row("input", escape(f"{name}: {job.input_path}"))
+    table.add_row("input", escape(f"{spec.understood.input}: {job.input_path}"))
     for lookup in job.lookups:
         kept = " of the night" if spec.lookups[lookup.name].as_of == "night" else ""
         table.add_row("lookup", escape(f"{lookup.name}: {lookup.input_path}, {job.of_lookup(lookup).extent}{kept}"))
     if spec.map is not None:
-        table.add_row("rows", escape(spec.map.sql or f"of the mapper {spec.map.mapper}"))
+        table.add_row("rows", escape(str(spec.map.sql)))
     table.add_row("key", escape(", ".join(spec.key)))
     for alias, call in spec.aggregates.items():
         whole = "" if job.algebra[alias].mergeable else "; it cannot be split: a hot key stays in one task"

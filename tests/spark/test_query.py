@@ -188,9 +188,9 @@ def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec
 def test_a_lookup_is_found_in_a_map_however_its_name_is_written(spark: SparkSession, tmp_path: Path) -> None:
     assert spark
     raw = {
-        "name": "asked", "input": {"path": f"{tmp_path}/clicks/{{date}}"}, "key": "page", "aggregates": {"n": "count"},
-        "tables": {"pages": {"path": f"{tmp_path}/pages"}}, "window": 2, "output": {"path": str(tmp_path / "out")},
-        "map": {"query": "SELECT c.page FROM input AS c JOIN Pages AS p ON c.page = p.page"},
+        "name": "asked", "window": 2, "output": {"path": str(tmp_path / "out")},
+        "tables": {name: {"path": f"{tmp_path}/{path}"} for name, path in (("c", "clicks/{date}"), ("pages", "pages"))},
+        "query": "SELECT c.page, count(*) AS n FROM c JOIN Pages AS p ON c.page = p.page GROUP BY c.page",
     }  # fmt: skip
     (folder := tmp_path / "clicks" / str(DATE)).mkdir(parents=True)
     pq.write_table(clicks(30, 1), folder / "part-0.parquet")

@@ -37,7 +37,6 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "input.options": {"format": "csv"},
     "schedule.partitioned": {"asset": "orders"},
     "map.where": {"select": ["ms"]},
-    **{f"result.{name}": {"select": ["ms"]} for name in ("where", "query")},
     "aggregates.NAME.column": {"function": "max"},
     "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
     **{f"shadow.{name}": {"with": "old"} for name in ("tolerance", "differences")},
@@ -72,7 +71,7 @@ def test_the_committed_file_is_what_the_models_say(file: str, text: str) -> None
 def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
-        *("schedule", "input", "map", "window", "aggregates.NAME", "result", "routing", "routing.policy", "spark"),
+        *("schedule", "input", "map", "window", "aggregates.NAME", "routing", "routing.policy", "spark"),
         *("airflow", "sharing"),
         *("quality", "quality.expectations[]", "output", "shadow"),
     ]
@@ -142,14 +141,13 @@ def _with_example(path: str, example: Any) -> dict[str, Any]:
     written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
     if path == "input.parts" or path.startswith("window"):
         written |= {"input": {"path": "rows/{date}"}, "window": {"length": 28}}
-    if path == "query":
-        written = {name: written[name] for name in ("name", "output")} | {"tables": {"clicks": {"path": "clicks"}}}
-    if path == "tables":
-        written |= {"map": {"query": "SELECT 1 AS country FROM input JOIN clicks JOIN pages"}}
+    if path in {"query", "tables", "input.as_of"}:
+        written = {"name": "small", "output": {"path": "out"}, "tables": {"clicks": {"path": "rows/{date}"}}}
+        join = {"query": "", "tables": " JOIN pages", "input.as_of": " JOIN p"}[path]
+        written["query"] = f"SELECT country, count(*) AS n FROM clicks{join} GROUP BY country"
     if path == "input.as_of":
-        written |= {"input": {"path": "rows/{date}"}, "window": {"length": 28}, "tables": {"p": {"path": "p"}}}
-        written |= {"map": {"query": "SELECT 1 AS country FROM input JOIN p"}}
-        parents = ["tables", "p"]
+        written |= {"window": {"length": 28}}
+        written["tables"]["p"], parents = {"path": "p"}, ["tables", "p"]
     target: Any = written
     for parent in parents:
         listed = parent.endswith("[]")

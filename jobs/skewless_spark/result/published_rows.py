@@ -54,7 +54,7 @@ def published_rows(
 
 
 def joined_rows(published: DataFrame, columns: JobColumns, where: str = "job.json") -> DataFrame:
-    """Results joined to lookups as ``result.query`` has it; as they are without one."""
+    """Results joined to lookups as the query has it; as they are without one."""
     result = columns.job.spec.result
     if result is None or result.query is None:
         return published

@@ -104,7 +104,7 @@ class Lookup(Columnar, Frozen):
     """A table that the rows of the input are joined to, as a run has pinned it.
 
     Attributes:
-        name: as ``map.query`` has it.
+        name: as the query has it.
     """
 
     name: str

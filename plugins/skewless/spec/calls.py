@@ -88,11 +88,12 @@ _MapOption = bool | int | float | str | list[str] | None
 def _map_options(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = schema["properties"].pop("options")["additionalProperties"]
     schema["if"] = {"not": {"required": ["mapper"]}}
-    schema["then"] = {"propertyNames": {"enum": ["select", "where", "query"]}}
+    schema["then"] = {"propertyNames": {"enum": ["select", "where"]}}
+    schema["properties"].pop("query")
 
 
 class Map(Call):
-    """One row in, any number out, without state: a select list or a query of Spark SQL, or a registered Python mapper.
+    """One row in, any number out, without state: a select list of Spark SQL, or a registered Python mapper.
 
     A mapper's options stand beside its name: `map: {mapper: tokens, column: value}`.
     """
@@ -109,12 +110,8 @@ class Map(Call):
         description="Only with select: which input rows it sees.",
         examples=["ms IS NOT NULL"],
     )  # fmt: skip
-    query: str | None = Field(
-        default=None, min_length=1, max_length=100_000, exclude_if=lambda query: query is None,
-        description="Instead of select: a query whose FROM begins with `input`, and may join `tables`; each of its "
-        "rows is made from one row of the input.",
-        examples=["SELECT p.category, c.ms FROM input AS c LEFT JOIN pages AS p ON c.page = p.page"],
-    )  # fmt: skip
+    #: Of the query of a spec: its part below the aggregation, whose FROM begins with ``input``.
+    query: str | None = Field(default=None, exclude_if=lambda query: query is None)
     mapper: str | None = Field(
         default=None, min_length=1,
         description="Instead of select: the name of a registered Python mapper.",
@@ -132,7 +129,7 @@ class Map(Call):
     def _one_way(self) -> Self:
         ways = [name for name in ("select", "query", "mapper") if getattr(self, name) is not None]
         if len(ways) != 1:
-            raise unmet("either select, query or mapper", " and ".join(ways) or "none of them")
+            raise unmet("either select or mapper", " and ".join(ways) or "none of them")
         if self.select is None and self.where is not None:
             raise unmet("where only with select", f"where with a {ways[0]}")
         if self.mapper is None and self.options:

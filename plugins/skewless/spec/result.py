@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -339,28 +340,21 @@ class NoWindow(NamedTuple):
     kept_parts: int | None = 0
 
 
-class Result(Frozen):
-    """What is published of keys and aggregates: expressions over them, computed when states are merged.
+@dataclass(frozen=True)
+class Result:
+    """What is published of keys and aggregates, computed when states are merged.
 
     States do not depend on it: with a window, another expression needs no row to be read again.
+
+    Attributes:
+        select: expressions with names, in Spark SQL over keys and aggregates.
+        where: which results are published, in the same.
+        query: over these, which it calls ``result``, where they are joined to lookups.
     """
 
-    select: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        min_length=1, max_length=1000,
-        description="Spark SQL expressions with names, over keys and aggregates, in the order of columns.",
-        examples=[["page", "total_ms / clicks AS mean_ms"]],
-    )  # fmt: skip
-    where: str | None = Field(
-        default=None, min_length=1,
-        description="Which results are published, in Spark SQL over keys and aggregates.",
-        examples=["clicks > 10"],
-    )  # fmt: skip
-
-    query: str | None = Field(
-        default=None, min_length=1,
-        description="Results joined to tables: a query over them, which it calls `result`.",
-        examples=["SELECT r.page, p.title, r.mean_ms FROM result r LEFT JOIN pages p ON r.page = p.page"],
-    )  # fmt: skip
+    select: tuple[str, ...]
+    where: str | None
+    query: str | None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -395,15 +389,6 @@ class Result(Frozen):
         from skewless.query.sql import plain_columns  # noqa: PLC0415  # see above
 
         return plain_columns(self.select) if self.query is None else {}
-
-    @model_validator(mode="after")
-    def _named(self) -> Self:
-        from skewless.query.sql import names_of  # noqa: PLC0415  # see above
-
-        for text, name in zip(self.select, names_of(self.select), strict=True):
-            if not name:
-                raise unmet("a name for each expression, as in '... AS name'", shortened(text))
-        return self
 
 
 class SortColumn(NamedTuple):

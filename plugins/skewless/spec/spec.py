@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import posixpath
 import re
-from typing import Annotated, Any, Literal, Self, get_args
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +30,9 @@ from skewless.spec.part import Part, refuse_shared_paths, resolve_path
 from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Result, Window, as_window
 from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import AirflowSettings, Schedule
+
+if TYPE_CHECKING:
+    from skewless.query.understood import Understood
 
 #: Names the result of all rows of the run itself, computed anew.
 FRESH = "fresh"
@@ -118,7 +122,7 @@ _KeyInput = ColumnName | Annotated[tuple[ColumnName, ...], Field(min_length=1, m
 
 
 #: What a query says, and a spec without one writes itself.
-_OF_QUERY = ("input", "map", "key", "aggregates", "result")
+_OF_QUERY = ("input", "map", "key", "aggregates")
 
 
 def _is_input(given: Any) -> bool:
@@ -138,8 +142,8 @@ def _either_way(schema: dict[str, Any]) -> None:
 class JobSpec(Frozen):
     """What to compute. Strict: a field that is not listed here is an error.
 
-    A `query` and its `tables` stand in place of `input`, `map`, `key`, `aggregates` and `result`: these are what it is
-    understood to be, and `skewless check` prints them.
+    A `query` and its `tables` stand in place of `input`, `map`, `key` and `aggregates`: what it is understood to be,
+    `skewless check` prints.
     """
 
     model_config = ConfigDict(json_schema_extra=_either_way)
@@ -165,7 +169,7 @@ class JobSpec(Frozen):
     )  # fmt: skip
     tables: dict[_TableName, Input] = Field(
         default_factory=dict, max_length=100, exclude_if=lambda tables: not tables,
-        description="The tables of the query, or of map.query, by their names there.",
+        description="The tables of the query, by their names there.",
         examples=[{"clicks": {"path": "/lake/clicks/{date}"}, "pages": {"format": "delta", "path": "/lake/pages"}}],
     )  # fmt: skip
     window: Window | None = Field(
@@ -188,11 +192,6 @@ class JobSpec(Frozen):
         examples=[{"clicks": "count", "visitors": {"function": "approx_count_distinct", "column": "visitor"}}],
         json_schema_extra={"additionalProperties": False},
     )
-    result: Result | None = Field(
-        default=None, exclude_if=lambda result: result is None,
-        description="What is published of keys and aggregates; by default these.",
-        examples=[{"select": ["page", "total_ms / clicks AS mean_ms"], "where": "clicks > 10"}],
-    )  # fmt: skip
     engine: AskedEngine = Field(
         default="auto",
         description="combine: states are made where rows are read, and merged; bypass: each row is sent to one task, "
@@ -247,6 +246,8 @@ class JobSpec(Frozen):
     def _understood(cls, raw: Any) -> Any:
         """A query as the fields that it stands for."""
         if not isinstance(raw, dict) or not isinstance(raw.get("query"), str):
+            if isinstance(raw, dict) and isinstance(raw.get("map"), dict) and "query" in raw["map"]:
+                raise unmet("query and tables in place of a map with joins", "map.query")
             return raw
         if twice := next((name for name in _OF_QUERY if raw.get(name) is not None), None):
             raise unmet(f"either query or {twice}", "both")
@@ -264,7 +265,6 @@ class JobSpec(Frozen):
             "map": found.rows and {"query": found.rows},
             "key": list(found.key),
             "aggregates": found.aggregates,
-            "result": found.select and {"select": list(found.select), "where": found.where, "query": found.over},
         }
         output = raw.get("output")
         if found.order and isinstance(output, dict):
@@ -276,24 +276,33 @@ class JobSpec(Frozen):
     @model_serializer(mode="wrap")
     def _as_asked(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what a query says."""
-        written = dict(dump(self))
-        if self.query is None:
+        written, query = dict(dump(self)), self.understood
+        if query is None:
             return written
-        from skewless.query.understood import understood  # noqa: PLC0415  # see above
-
-        if "output" in written and understood(self.query, frozenset(self.tables)).order:
+        if "output" in written and query.order:
             written["output"] = {**written["output"], "sort": []}
         return {name: value for name, value in written.items() if name not in _OF_QUERY}
 
     @property
-    def lookups(self) -> dict[str, Input]:
-        """The tables that the rows of the input are joined to."""
+    def understood(self) -> Understood | None:
+        """What its query is; None if it has none."""
         if self.query is None:
-            return dict(self.tables)
+            return None
         from skewless.query.understood import understood  # noqa: PLC0415  # see above
 
-        name = understood(self.query, frozenset(self.tables)).input
-        return {other: table for other, table in self.tables.items() if other != name}
+        return understood(self.query, frozenset(self.tables))
+
+    @cached_property
+    def result(self) -> Result | None:
+        """What of its query stands above keys and aggregates; None if just these are published."""
+        query = self.understood
+        return Result(query.select, query.where, query.over) if query and query.select else None
+
+    @property
+    def lookups(self) -> dict[str, Input]:
+        """The tables of its query that the rows of the input, or results, are joined to."""
+        query = self.understood
+        return {name: table for name, table in self.tables.items() if query and name != query.input}
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -360,9 +369,8 @@ class JobSpec(Frozen):
 
     @model_validator(mode="after")
     def _lookups_of_its_map(self) -> Self:
-        queries = [self, *(one for one in (self.map, self.result) if one is not None)]
-        if self.tables and all(one.query is None for one in queries):
-            raise unmet("tables only with query, map.query or result.query", "none of these")
+        if self.tables and self.query is None:
+            raise unmet("tables only with a query", "none")
         if self.input.as_of != "run":
             raise unmet("as_of only of a lookup", f"as_of: {self.input.as_of} of the input")
         if not self.lengths and any(one.as_of != "run" for one in self.lookups.values()):
