@@ -3,21 +3,18 @@
 import datetime as dt
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from airflow.sdk import DAG, Context
 from fastapi import Request
-from structlog.testing import capture_logs
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.dags import build_restating_dag
-from skewless_airflow.observability.callbacks import report_warnings
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering import page
@@ -84,15 +81,14 @@ def test_a_runs_documents_have_nothing_of_it_so_it_may_change_meanwhile() -> Non
     assert spec.of_run == plain
 
 
-def test_a_published_run_that_warns_says_so_to_a_callback_and_on_its_page(
+def test_a_published_run_that_warns_says_so_in_its_report_and_on_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
     night = Moments(run_location("small", "r"), synthetic_run()).prepare().stages().merge()
     night.validate(success=False, severity="quarantine")
-    with capture_logs() as logged:
-        report_warnings({"dag_run": SimpleNamespace(dag_id="small", run_id="r")})
-    assert "; ".join(logged[0]["facts"]).startswith(
+    assert (quality := night.run.quality()) is not None
+    assert "; ".join(quality.warnings(len(night.run.job().spec.quality.expectations))).startswith(
         "3 keys in quarantine, of 70 rows of the input; quarantined: occurrences: values between, max_value=5 "
         "(1 of 400 values unexpected; in /page/1: 60,000; "
     )

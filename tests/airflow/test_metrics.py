@@ -17,7 +17,7 @@ from skewless.documents.stage_report import Decision, StageReport
 from skewless.documents.step_documents import StepTimes
 from skewless.publication.records import Publication
 from skewless.run.directory import RunDirectory
-from skewless_airflow.observability.callbacks import emit_result, emit_stage
+from skewless_airflow.observability.metrics import emit_result, emit_stage
 from tests.airflow.recorded_run import record
 from tests.airflow_setting import PROJECT
 from tests.unit.synthetic import simulated, zipf_rows

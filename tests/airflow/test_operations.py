@@ -1,4 +1,4 @@
-"""Callbacks, retention and killing: what those who operate a job rely on."""
+"""Retention and the plugin: what those who operate a job rely on."""
 
 import datetime as dt
 import json
@@ -6,44 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from skewless.documents.step_documents import Failure
-from skewless.run.directory import RunDirectory
-from skewless_airflow.observability.callbacks import failure_facts, report_failure, report_lateness
-from skewless_airflow.observability.links import skew_page
-from skewless_airflow.run_store import prune_runs, run_location
+from skewless_airflow.run_store import prune_runs
 from tests.airflow.recorded_run import record, validate
 from tests.airflow_setting import PROJECT
 from tests.packages import dependencies_alone
 from tests.unit.synthetic import simulated, zipf_rows
-
-
-def test_a_failure_is_told_with_the_sentence_of_its_step_and_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = tmp_path / "a--release-[1]*"
-    root.mkdir()
-    monkeypatch.setenv("SKEWLESS_ROOT", str(root))
-    for group, name in (("", "stage_01.run"), ("east", "east.merge")):
-        run = RunDirectory(run_location("small", "r", group))
-        run.write_once(f"failures/{name}-2-0a1b2c3d.json", Failure(exit_code=1, sentence="row lost."))
-    assert failure_facts("small", "r") == {
-        "dag_id": "small",
-        "run_id": "r",
-        "page": skew_page("small", "r"),
-        "stage_01.run": "row lost.",
-        "east.merge": "row lost.",
-    }
-    report_failure({"dag_run": SimpleNamespace(dag_id="small", run_id="r")})
-    assert "row lost." in capsys.readouterr().out
-
-
-def test_a_deadline_is_told_from_what_airflow_sends_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    report_lateness(context={"dag_run": {"dag_id": "small", "dag_run_id": "r"}, "deadline": {"id": "1"}})
-    assert "/dags/small/runs/r/plugin/skew" in capsys.readouterr().out
 
 
 def test_pruning_says_what_it_does_and_a_dry_run_does_nothing(

@@ -25,7 +25,7 @@ PACKAGES = {
 }  # fmt: skip
 #: A name that begins so is a path of the repository.
 FOLDERS = ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks", "docs", "tests", "docker")
-METRICS = "plugins/skewless_airflow/observability/callbacks.py"
+METRICS = "plugins/skewless_airflow/observability/metrics.py"
 #: Look like names of ours, and are a file of the reader's, a group of entry points, metrics and pages of the docs.
 NAMES_OF_OTHER_THINGS = {
     "jobs/catalog/clicks_by_page.yaml",

@@ -1,1 +1,1 @@
-"""What Airflow is told about a run: links, metrics, lineage, logs and callbacks."""
+"""What Airflow is told about a run: links, metrics, lineage and logs."""

@@ -55,7 +55,7 @@ class PlanStageOperator(BaseOperator):
         """Decide, write it down, and skip the stage when it is not needed."""
         from skewless.planner.planner import plan_next_stage
         from skewless.run.step_times import timed_step
-        from skewless_airflow.observability.callbacks import emit_stage
+        from skewless_airflow.observability.metrics import emit_stage
 
         push_links(context)
         with end_with_sentence(context, self.group):
@@ -217,7 +217,7 @@ class PublishOperator(BaseOperator):
         """Publish, and put path, counts, quality, balance and links into the asset event."""
         from skewless.publication.records import record_of, state_of
         from skewless.run.step_times import run_facts, timed_step
-        from skewless_airflow.observability.callbacks import emit_result
+        from skewless_airflow.observability.metrics import emit_result
         from skewless_lake.publication import keep_night, keep_savings, publish_run
 
         push_links(context)
