@@ -110,7 +110,7 @@ def task_defaults(spec: JobSpec) -> dict[str, Any]:
         "retries": said.retries,
         "retry_delay": RETRY_DELAY,
         "execution_timeout": STEP_LIMIT,
-        **{name: value for name, value in (("owner", said.owner), ("queue", said.queue)) if value},
+        **({"owner": said.owner} if said.owner else {}),
     }
 
 
@@ -288,12 +288,11 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
     """
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
-    tasks = task_defaults(spec)
     from_spec: dict[str, Any] = {
         "dag_id": f"{spec.name}_restate",
         "description": f"Computes results of {spec.name} again whose window covers a part that has changed since.",
         **_usual(spec),
-        "default_args": {"owner": "skewless", **{name: tasks[name] for name in ("owner", "queue") if name in tasks}},
+        "default_args": {"owner": spec.airflow.owner or "skewless"},
         "params": {
             FIRST: Param(
                 title="From", description="The first day of published results to look at.", type="string", format="date"

@@ -29,7 +29,7 @@ WHOLE = {
     **SPEC,
     "schedule": {"cron": "0 2 * * *"},
     "airflow": {
-        "owner": "team-data", "tags": ["clicks", "nightly"], "retries": 5, "queue": "big",
+        "owner": "team-data", "tags": ["clicks", "nightly"], "retries": 5,
     },
     "spark": {
         "submit": {"conn_id": "spark_east", "pool": "spark"},
@@ -44,7 +44,6 @@ def test_each_field_arrives_at_the_dag_and_its_tasks() -> None:
     assert dag.tags == {"skewless", "clicks", "nightly"}
     for task in dag.tasks:
         assert (task.owner, task.retries, task.retry_delay) == ("team-data", 5, dt.timedelta(seconds=300))
-        assert task.queue == "big"
         assert task.pool == ("spark" if isinstance(task, SkewlessSparkOperator) else "default_pool")
 
 
@@ -57,7 +56,7 @@ def test_a_group_in_a_dag_of_ones_own_and_the_dag_that_restates_have_what_is_of_
         adaptive_aggregation(JobSpec.model_validate(SPEC))
     assert {task.owner for task in plain.tasks} == {"airflow"}, "the DAG's own"
     restate = build_restating_dag(spec, "small.yaml", auto_register=False)
-    assert {(task.owner, task.queue) for task in restate.tasks} == {("team-data", "big")}
+    assert {task.owner for task in restate.tasks} == {"team-data"}
 
 
 def test_each_field_of_spark_arrives_at_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:

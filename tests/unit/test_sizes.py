@@ -6,7 +6,7 @@ CEILINGS = {
     "lines of the product": 47_930,
     "lines of tests": 45_440,
     "words of pages": 50_240,
-    "fields of a spec": 89,
+    "fields of a spec": 88,
     "conditions on an axis": 73,
     "private names of others": 11,
 }

@@ -194,8 +194,3 @@ class AirflowSettings(Frozen):
     retries: int = Field(
         default=2, ge=0, le=100, description="How often a failed task is tried again.", examples=[5]
     )  # fmt: skip
-    queue: str | None = Field(
-        default=None, min_length=1, max_length=200,
-        description="Queue of the executor for the tasks; by default the executor's own.",
-        examples=["spark"],
-    )  # fmt: skip
