@@ -5,10 +5,8 @@ options of ``skewless.spec.reading`` and a date; nothing in it can name code, SQ
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -24,19 +22,12 @@ from skewless.spec.spec import JobSpec
 
 DATE, HOUR = "date", "hour"
 
-_SECTIONS = {
-    "Run": (DATE, HOUR, "accept"),
-    "Routing": ("policy", "reducers", "waves", "budget"),
-    "Window": ("late", "missing"),
-}
+_SECTIONS = {"Run": (DATE, HOUR, "accept"), "Routing": ("policy", "reducers", "budget"), "Window": ("late", "missing")}
 #: No code in backticks: Airflow's form draws padding around it that covers the lines above and below.
 _MORE = {
     "policy": "docs/policies describes each; another one than the spec's has its defaults. How a run would have gone "
-    "under another one is shown on its page *What if* and by the command *skewless replay*.",
-    "waves": "One number a line, at most as many as the spec has: the DAG has one stage for each of those.",
+    "under another one is shown on its page *What if* and by the command *skewless replay*."
 }
-#: A number in a list: Airflow's form has lists of texts, one a line, and of anything else it shows JSON.
-_NUMBER = r"(?=.*[1-9])[0-9]{1,7}([.][0-9]{1,30})?"
 _TITLES = {
     "accept": "Keys that are published although they fail",
     "budget": "Budget (times the fair share)",
@@ -65,7 +56,7 @@ def form_params(spec: JobSpec | str | Path) -> dict[str, Param]:
             if name == DATE:
                 fields[name] = _date(section, spec.schedule)
             elif name in defaults:
-                fields[name] = _field(name, section, defaults[name], spec)
+                fields[name] = _field(name, section, defaults[name])
             elif name == HOUR and spec.schedule.unit == "hour":
                 fields[name] = _hour(section, spec.schedule)
     return fields
@@ -87,24 +78,17 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
     if unknown is not None:
         raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
     defaults = option_values(spec)
-    typed = {name: value if name == "accept" else _of_spec(value) for name, value in given.items() if name in defaults}
-    # An emptied field counts as the default where that is None.
-    same = {
-        name for name, value in typed.items() if value == defaults[name] or (defaults[name] is None and value == "")
+    options = {
+        name: value
+        for name, value in given.items()
+        # An emptied field counts as the default where that is None.
+        if name in defaults and value != defaults[name] and (value != "" or defaults[name] is not None)
     }
-    options = {name: value for name, value in typed.items() if name not in same}
     date, hour = (None if given.get(name) in {None, ""} else str(given[name]) for name in (DATE, HOUR))
     if date is None and hour is None:
         return Choice(None, options)
     zone, unit = spec.schedule.timezone, spec.schedule.unit
     return Choice(part_named(date or "", hour, zone, unit, f"{where}, field "), options)
-
-
-def _of_spec(given: JsonValue) -> JsonValue:
-    """A value as the spec has it: the numbers of a list are texts in the form."""
-    if not isinstance(given, list):
-        return given
-    return [float(one) if isinstance(one, str) and re.fullmatch(_NUMBER, one) else one for one in given]
 
 
 def _date(section: str, schedule: Schedule) -> Param:
@@ -140,17 +124,12 @@ def _hour(section: str, schedule: Schedule) -> Param:
     )
 
 
-def _field(name: str, section: str, default: JsonValue, spec: JobSpec) -> Param:
+def _field(name: str, section: str, default: JsonValue) -> Param:
     schema = option_schema(name)
     words = "\n\n".join(filter(None, (schema.pop("description"), _MORE.get(name))))
     title = _TITLES.get(name) or name.replace("_", " ").capitalize()
     for made in ("title", "default", "examples"):
         schema.pop(made, None)
-    if name == "waves":
-        # The form's texts, and numbers of callers of the API; the form has lines where no type of items is named.
-        text = {"type": "string", "pattern": f"^{_NUMBER}$"}
-        schema |= {"maxItems": len(spec.routing.waves), "items": {"anyOf": [schema["items"], text]}}
-        default = [f"{Decimal(repr(one)):f}".removesuffix(".0") for one in spec.routing.waves]
     extra: dict[str, Any] = {"title": title, "description_md": words, "section": section}
     return Param(default, **extra, **schema)
 

@@ -87,16 +87,14 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
     form = form_params(spec)
     resolved = {name: field.resolve() for name, field in form.items()}
     assert resolved.pop("date") is None
-    assert "type" not in form["waves"].schema["items"], "so Airflow's form shows lines, not JSON"
-    assert {**resolved, "waves": [float(one) for one in resolved["waves"]]} == option_values(spec)
+    assert resolved == option_values(spec)
     assert chosen({"date": None, **resolved}, form, spec, "form").options == {}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("policy", "eval"), ("reducers", 0), ("reducers", 1.5), ("waves", []), ("waves", ["1"] * 3),
-        ("waves", [0]), ("waves", ["0"]), ("waves", ["1e3"]), ("budget", 0.5), ("date", "tomorrow"),
+        ("policy", "eval"), ("reducers", 0), ("reducers", 1.5), ("budget", 0.5), ("date", "tomorrow"),
     ],
 )  # fmt: skip
 def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonValue) -> None:
@@ -106,10 +104,10 @@ def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonVal
 
 def test_what_was_chosen_is_what_differs_from_the_spec() -> None:
     spec = _spec()
-    given: dict[str, JsonValue] = {"date": "2026-03-01", "policy": "static", "reducers": 8, "budget": ""}
-    choice = chosen({**given, "waves": ["1.5", 3]}, form_params(spec), spec, "form")
+    given: dict[str, JsonValue] = {"date": "2026-03-01", "policy": "static", "reducers": 8}
+    choice = chosen({**given, "budget": 1.5}, form_params(spec), spec, "form")
     assert choice.part == Part(dt.date(2026, 3, 1))
-    assert choice.options == {"policy": "static", "waves": [1.5, 3.0]}
+    assert choice.options == {"policy": "static", "budget": 1.5}
     assert with_options(spec, choice.options, "form").routing.policy.name == "static"
 
 

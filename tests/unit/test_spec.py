@@ -185,8 +185,8 @@ def test_the_lengths_of_windows_are_said_in_one_place() -> None:
 
 
 def test_options_become_fields_of_the_spec() -> None:
-    changed = with_options(spec(), {"policy": "halving", "waves": [1, 2]}, "form")
-    assert (changed.routing.policy.name, changed.routing.waves) == ("halving", (1, 2))
+    changed = with_options(spec(), {"policy": "halving", "reducers": 2}, "form")
+    assert (changed.routing.policy.name, changed.routing.reducers) == ("halving", 2)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,6 @@ def test_options_become_fields_of_the_spec() -> None:
         pytest.param({"reducers": 0}, "at least 1, but got 0", id="too-few"),
         pytest.param({"reducers": {"$ref": 1}}, "form, field routing.reducers", id="mapping"),
         pytest.param({"budget": 101}, "at most 100", id="too-large"),
-        pytest.param({"waves": []}, "at least 1 item", id="no-waves"),
         pytest.param(
             {"late": "fail"}, "expected late only of a job with a window, but got one without", id="no-window"
         ),

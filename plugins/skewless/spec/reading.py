@@ -285,7 +285,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "accept": ("quality", "accept"),
     "policy": ("routing", "policy", "name"),
     "reducers": ("routing", "reducers"),
-    "waves": ("routing", "waves"),
     "budget": ("routing", "budget"),
     "late": ("window", "late"),
     "missing": ("window", "missing"),

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from skewless.errors import SpecError
 from skewless.run.step_names import SPEC_DOCUMENT
 from skewless.spec import JobSpec
-from skewless.spec.reading import refuse_more_waves, with_options
+from skewless.spec.reading import with_options
 from skewless_airflow.observability.links import (
     DecisionLink,
     QualityReportLink,
@@ -96,13 +96,11 @@ class PrepareOperator(SkewlessSparkOperator):
     def __init__(self, *, spec: JobSpec, spec_path: str = "", form: bool = False, **kwargs: Any) -> None:
         super().__init__(spark_step="prepare", **kwargs)
         self.spec, self.spec_path, self.form = spec, spec_path, form
-        self._chosen = spec
 
     def arguments(self, context: Context, run: RunDirectory) -> list[str]:
         """The spec, the options, the day, and where relative paths start."""
         choice = self.choice(context)
-        self._chosen = with_options(self.spec, choice.options, f"trigger form of {self.dag_id}")
-        refuse_more_waves(self._chosen, len(self.spec.routing.waves), f"trigger form of {self.dag_id}")
+        with_options(self.spec, choice.options, f"trigger form of {self.dag_id}")  # or refused, before Spark starts
         # A driver on the cluster sees no file of this machine.
         sent = not self.spec_path or not self.spark.on_spark_submit
         if sent:
