@@ -29,9 +29,6 @@ _USERS = ("", "nobody", "viewer", "admin")
 _ROUTES = (
     "/dags", "/dags/{dag_id}/runs", "/dags/{dag_id}/comparisons",
     "/dags/{dag_id}/runs/{run_id}",
-    "/dags/{dag_id}/runs/{run_id}/stages/{stage}",
-    "/dags/{dag_id}/runs/{run_id}/decisions/{stage}",
-    "/dags/{dag_id}/runs/{run_id}/what-if",
 )  # fmt: skip
 
 
@@ -82,7 +79,6 @@ def _resolved_away(answer: Any) -> bool:
 _KNOWN = {
     "dag_id": st.sampled_from([DAG, FORBIDDEN_DAG, OTHER_DAG, "..", "a" * 300]),
     "run_id": st.sampled_from(["api_one", "api_begun", "api_empty", "never", "..", "a" * 251, "x\u202e"]),
-    "stage": st.sampled_from([0, 1, 2, -1, 9999, 10_000, 10**30]),
 }
 
 

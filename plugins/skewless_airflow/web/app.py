@@ -16,8 +16,6 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from skewless.document import Document
-from skewless.documents.stage_report import Decision, StageReport
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless_airflow.web import pages
 from skewless_airflow.web.rendering import STATIC, page
@@ -25,7 +23,7 @@ from skewless_airflow.web.runs import airflow_run, airflow_runs, airflow_tasks, 
 from skewless_airflow.web.security import LOGIN, READ_DAG, READ_DATA, READ_RUN, DagId, Group, RunId, harden
 from skewless_airflow.web.views.jobs import JobLine, readable_jobs
 from skewless_airflow.web.views.past_runs import ComparedNight, RunLine, read_comparisons, read_history
-from skewless_airflow.web.views.run import RunView, WhatIfView, read_run, read_what_if
+from skewless_airflow.web.views.run import RunView, read_run
 
 log = structlog.get_logger(__name__)
 
@@ -77,14 +75,6 @@ class Run(_Answer):
     airflow_state: str | None
     state: str
     run: RunView
-
-
-class WhatIf(_Answer):
-    """A run under other policies."""
-
-    dag_id: str
-    run_id: str
-    what_if: WhatIfView
 
 
 class Refusal(BaseModel):
@@ -142,30 +132,6 @@ def run(dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Run:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
     state = airflow.state if airflow else None
     return Run(dag_id=dag_id, run_id=run_id, airflow_state=state, state=view.state, run=view)
-
-
-@router.get(_RUN + "/stages/{stage}", dependencies=READ_RUN, response_model=StageReport)
-def stage_report(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Response:
-    """The report of a committed stage, as the stage wrote it."""
-    return _document(open_run(dag_id, run_id, group).report, stage)
-
-
-@router.get(_RUN + "/decisions/{stage}", dependencies=READ_RUN, response_model=Decision)
-def stage_decision(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Response:
-    """The decision about a stage, as the planner wrote it."""
-    return _document(open_run(dag_id, run_id, group).decision, stage)
-
-
-@router.get(_RUN + "/what-if", dependencies=READ_RUN)
-def what_if(dag_id: DagId, run_id: RunId, group: Group) -> WhatIf:
-    """A run under other policies."""
-    return WhatIf(dag_id=dag_id, run_id=run_id, what_if=read_what_if(open_run(dag_id, run_id, group)))
-
-
-def _document(read: Callable[[int], Document], stage: int) -> Response:
-    if not 0 <= stage <= 9999:
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "A stage is a number from 0 to 9999.")
-    return Response(read(stage).to_json(), media_type="application/json")
 
 
 def create_app() -> FastAPI:
