@@ -186,19 +186,6 @@ def check_pyspark() -> Iterator[Finding]:
             yield Finding("PySpark", "wrong", f"{len(gone):,} of its files are gone, {gone[0]} among them", remedy)
         else:
             yield Finding("PySpark", "good", f"{here.version}, whose files are its own")
-            yield from _of_functions()
-
-
-def _of_functions() -> Iterator[Finding]:
-    """What this Spark lacks, of the table in docs/deploy.md: aggregates are refused, all else has a stand-in."""
-    from skewless_spark.session.versions import AGGREGATES, STAND_INS, here  # noqa: PLC0415
-
-    for name, gap in AGGREGATES.items():
-        if here() < gap.first:
-            yield Finding(f"aggregate {name}", "absent", "not before Spark {}.{}".format(*gap.first), gap.before)
-    for name, gap in STAND_INS.items():
-        if here() < gap.first:
-            yield Finding(f"Spark's {name}", "good", f"served by {gap.before}")
 
 
 def check_places(root: str) -> Iterator[Finding]:
