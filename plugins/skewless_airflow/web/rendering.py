@@ -21,7 +21,7 @@ from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.errors import counted
 from skewless.routing.hashing import decode_columns
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY
-from skewless_airflow.web.views.stage_view import RingView, StageView
+from skewless_airflow.web.views.stage_view import StageView
 
 #: A longer key is cut on a page; the JSON API has it whole.
 LONGEST_KEY = 120
@@ -137,7 +137,7 @@ def measured(value: float | None, kind: str) -> str:
 HEIGHT = 100.0
 _STEP = 10.0
 _BAR = 8.0
-#: The ring's strip is so many units wide.
+#: A strip is so many units wide.
 _STRIP = 1000.0
 #: A chart has room for at least so many bars: two bars should not be as wide as a page.
 _FEWEST_LOADS, _FEWEST_RUNS = 6, 12
@@ -185,17 +185,6 @@ def load_chart(stage: StageView, most: int) -> Chart:
             rects.append(Rect(x, round(HEIGHT - done - left, 2), _BAR, round(left, 2), "left", title))
     line = round(HEIGHT - HEIGHT * even / top, 2) if even else None
     return Chart(max(_FEWEST_LOADS, len(tasks)) * _STEP, tuple(rects), line, top)
-
-
-def ring_strip(ring: RingView) -> Chart:
-    """The ring as one strip: how much of it each reducer owns."""
-    parts = []
-    for place, part in enumerate(ring.parts):
-        who = f"reducer {part.reducer}" if part.reducer is not None else "all other reducers"
-        kind = f"c{place % _COLOURS}" if part.reducer is not None else "rest"
-        title = f"{who}: {part.share:.1%} of the ring, {part.tokens:,} tokens"
-        parts.append((kind, title, _STRIP * part.share))
-    return _strip(parts)
 
 
 def key_strip(stage: StageView, several: bool = False) -> Chart:
@@ -286,6 +275,6 @@ _ENVIRONMENT.filters.update(
     unit=unit, measured=measured, day=day, counted=counted, date=date, clock=clock, above=above,
 )  # fmt: skip
 _ENVIRONMENT.globals.update(
-    states=STATES, key_strip=key_strip, near=NEAR, load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars,
+    states=STATES, key_strip=key_strip, near=NEAR, load_chart=load_chart, spark_bars=spark_bars,
     chart_height=HEIGHT, longest_head_key=LONGEST_HEAD_KEY,
 )  # fmt: skip

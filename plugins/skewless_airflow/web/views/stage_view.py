@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,16 +10,13 @@ from skewless.bounds import StageFigures, stage_certificate, stage_figures
 from skewless.documents.ledger import LedgerLine
 from skewless.documents.stage_report import Candidate, Certificate, EngineChoice, Histogram, StageReport
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
-from skewless.routing.ring import Ring
 from skewless.run.directory import RunDirectory
 from skewless_airflow.web.runs import T, kept_by, stamp, view_of
 from skewless_airflow.web.views.job_view import whole_job
 
-#: How many tasks, keys, candidates and reducers a page names; all others are added up, or counted.
-MOST_TASKS, MOST_KEYS, MOST_CANDIDATES, MOST_REDUCERS = 60, 50, 40, 40
+#: How many tasks, keys and candidates a page names; all others are added up, or counted.
+MOST_TASKS, MOST_KEYS, MOST_CANDIDATES = 60, 50, 40
 _NAMED_TASKS, _QUARTILES = 3, (0, 0.25, 0.5, 0.75, 1)
-#: Of a ring with more tokens the fractions are estimated from the number of tokens: to hash them all takes too long.
-_MOST_TOKENS = 100_000
 
 
 @dataclass(frozen=True)
@@ -191,24 +188,6 @@ def _hottest(histogram: Histogram, which: int) -> tuple[HotKey, ...]:
 
 
 @dataclass(frozen=True)
-class RingPart:
-    """The part of the ring that a reducer owns, between 0 and 1; None stands for all that are not named."""
-
-    reducer: int | None
-    share: float
-    tokens: int
-
-
-@dataclass(frozen=True)
-class RingView:
-    """Who owns how much of the ring, by reducer."""
-
-    parts: tuple[RingPart, ...]
-    reducers: int
-    tokens: int
-
-
-@dataclass(frozen=True)
 class PlanView:
     """A routing plan in numbers.
 
@@ -225,7 +204,8 @@ class PlanView:
     pinned: int
     split: int
     factors: int
-    ring: RingView
+    reducers: int
+    tokens: int
     sentence: str
 
 
@@ -236,7 +216,6 @@ class DecisionView:
     Attributes:
         candidates: by their cost, after the one that was chosen.
         after: the plan that follows; None where no further stage is needed.
-        before: the ring of the stage before, where there was one.
     """
 
     stage: int
@@ -248,25 +227,11 @@ class DecisionView:
     candidates: tuple[Candidate, ...]
     more_candidates: int
     after: PlanView | None
-    before: RingView | None = None
-    ring_changed: bool = False
 
 
 def decided_stages(run: RunDirectory, last_stage: int) -> list[int]:
     """The stages that have a decision; the last one may say that no further stage is needed."""
     return [stage for stage in range(last_stage + 2) if run.exists(f"decisions/{stage:04d}.json")]
-
-
-def read_decision(run: RunDirectory, stage: int) -> DecisionView | None:
-    """The decision about a stage, if there is one, with the ring before it."""
-    decision = _decided(run, stage)
-    if decision is None or not stage:
-        return decision
-    # The plan of the previous stage is in the previous decision; large ones are not read twice.
-    earlier = _decided(run, stage - 1)
-    before = (earlier.after if earlier else None) or read_plan(run, stage - 1)
-    changed = bool(before and decision.after and before.ring != decision.after.ring)
-    return replace(decision, before=before.ring if before else None, ring_changed=changed)
 
 
 @kept_by("plans/{:04d}.json")
@@ -276,7 +241,8 @@ def read_plan(run: RunDirectory, epoch: int) -> PlanView:
 
 
 @kept_by("decisions/{:04d}.json")
-def _decided(run: RunDirectory, stage: int) -> DecisionView:
+def read_decision(run: RunDirectory, stage: int) -> DecisionView:
+    """The decision about a stage, if there is one."""
     decision = run.decision(stage)
     best = sorted(decision.candidates, key=lambda option: (not option.chosen, option.cost_rows))
     return view_of(
@@ -290,24 +256,9 @@ def _plan(plan: RoutingPlan) -> PlanView:
     split = sum(len(shares) > 1 and len({task for task, _ in shares}) > 1 for shares in plan.head.values())
     return view_of(
         PlanView, plan, tasks=plan.task_count, budget=plan.budget_rows, pinned=len(plan.head) - split, split=split,
-        factors=sum(factor > 1 for factor in plan.factors.values()), ring=_ring(plan.ring),
+        factors=sum(factor > 1 for factor in plan.factors.values()), reducers=len(plan.ring.tokens),
+        tokens=sum(plan.ring.tokens.values()),
     )  # fmt: skip
-
-
-def _ring(ring: Ring) -> RingView:
-    counts = np.array([ring.tokens[reducer] for reducer in ring.reducers], dtype=np.float64)
-    tokens = int(counts.sum())
-    if tokens <= _MOST_TOKENS:
-        highest = max(ring.reducers) + 1
-        shares = (np.bincount(ring.slot_owners, minlength=highest) / len(ring.slot_owners))[list(ring.reducers)]
-    else:
-        shares = counts / tokens
-    named = sorted(range(len(counts)), key=lambda at: -shares[at])[:MOST_REDUCERS] if len(counts) else []
-    parts = [RingPart(ring.reducers[at], float(shares[at]), int(counts[at])) for at in sorted(named)]
-    if len(named) < len(counts):
-        rest = max(0.0, 1.0 - sum(part.share for part in parts))
-        parts.append(RingPart(None, rest, tokens - sum(part.tokens for part in parts)))
-    return RingView(tuple(parts), len(counts), tokens)
 
 
 def where_keys_go(run: RunDirectory, keys: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
