@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from skewless.publication.records import PUBLISHED, Overtaken, Publication, Vers
 from skewless.publication.retention import Fate, Limits, enact_fate, fates
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
-from tests.processes import side_by_side
 from tests.unit.synthetic import job, report
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
@@ -252,38 +250,6 @@ def test_what_is_no_run_directory_or_cannot_be_read_is_left_alone(newest: Path) 
     (newest / "clicks" / "torn").mkdir()
     (newest / "clicks" / "torn" / "job.json").write_text("{")
     assert set(_actions(newest)) == {"newest", "second"}
-
-
-def test_several_prunes_at_once_come_to_the_same_and_none_of_them_breaks(newest: Path) -> None:
-    like = Path(_run(newest, "failed", day=1, age=31, published=False).root)
-    _many(newest, like, 40)
-
-    def prune() -> int:
-        found = fates(str(newest), NOW, LIMITS)
-        for fate in found:
-            enact_fate(fate)
-        return len(found)
-
-    with ThreadPoolExecutor(4) as pool:
-        seen = [one.result() for one in [pool.submit(prune) for _ in range(4)]]
-    assert max(seen) == 43
-    assert sorted(path.name for path in (newest / "clicks").iterdir()) == ["newest", "second"]
-    assert _actions(newest) == {"newest": "keep", "second": "keep"}
-
-
-def test_a_prune_beside_publications_and_other_prunes_does_not_break(newest: Path) -> None:
-    sibling = _beside(newest)
-    for number in range(100):
-        for slot in (f"drafts/day/{number}-ab", f"kept/day/20200101T000000Z-{number}-ab"):
-            _data(str(sibling / slot / "inner" / "part.parquet"))
-    _data(str(sibling / "kept" / "thumbs"))  # somebody else's file
-    later = _later()
-    assert len(fates(str(newest), later, LIMITS)) == 202
-    # Another process, as one of ours would take its turns with a thread and hardly come between two calls.
-    with side_by_side([["find", str(sibling), "-mindepth", "3", "-delete"]]) as (remover,):
-        while remover.poll() is None:
-            fates(str(newest), later, LIMITS)
-    assert len(fates(str(newest), later, LIMITS)) == 2
 
 
 @pytest.mark.long
