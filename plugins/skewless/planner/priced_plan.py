@@ -7,10 +7,11 @@ Never worse than standing still: that is always a candidate, and another plan is
 lower.
 """
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
@@ -76,14 +77,14 @@ def choose_budget(
         # After the first stage no forecast was checked yet: keys as seen are as likely as keys missed as then.
         cases = [loads, expected] if last_input and not forecast.report.stage else [loads]
         factors = BUDGETS_AT_THE_END if last_input else BUDGETS_IN_ORDER
-        costs = {factor: _cost_as_seen(fair * factor, cases, whole) + drain for factor in factors}
+        costs = {factor: _cost_as_seen(fair * factor, cases, whole) for factor in factors}
         unlimited = fmean(float(case.max()) for case in cases)
     else:
         whole = 0.0 if splittable or not last_input else float(forecast.head_rows.max(initial=0.0))
-        costs = {factor: _cost(fair * factor, expected, error, whole) + drain for factor in BUDGETS}
+        costs = _costs(fair, expected, error, whole)
         unlimited = expected_largest(expected, error) if last_input else 0.0
     best = min(costs, key=lambda factor: (costs[factor], factor))
-    if last_input and unlimited <= costs[best]:
+    if last_input and unlimited <= costs[best] + drain:
         return Budget(None, "the budget is lifted, as a stage to drain what it would leave over costs more")
     return Budget(max(1, math.ceil(fair * best)), "")
 
@@ -93,6 +94,13 @@ def choose_budget(
 _ABOVE = np.linspace(-8.0, 8.0, 8193)
 _NORMAL = (1.0 + np.vectorize(math.erf, otypes=[np.float64])(_ABOVE / math.sqrt(2.0))) / 2.0
 _LEFT_OVER = _ABOVE * _NORMAL + np.exp(-(_ABOVE**2) / 2.0) / math.sqrt(2.0 * math.pi)
+
+
+def _costs(fair: float, expected: Rows, error: Rows, whole: float) -> dict[float, float]:
+    """The costs of budgets among which the best is: without a key that stays whole they fall up to it and then rise."""
+    cost = cache(lambda factor: _cost(fair * factor, expected, error, whole))
+    best = bisect.bisect_left(range(len(BUDGETS) - 1), True, key=lambda at: cost(BUDGETS[at]) <= cost(BUDGETS[at + 1]))
+    return {factor: cost(factor) for factor in (BUDGETS if whole else BUDGETS[best : best + 1])}
 
 
 def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:

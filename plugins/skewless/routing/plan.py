@@ -99,9 +99,9 @@ class RoutingPlan(Document):
             raise unmet("a range of waves", str(self.waves)[:120])
         if len(self.expected_rows) not in {0, count}:
             raise unmet(f"expected rows for each of the {count} tasks, or none", f"{len(self.expected_rows)}")
-        for key, weights in self.head.items():
+        for weights in dict.fromkeys(self.head.values()):  # many keys are whole on one task
             if not (len(weights) == 1 and weights[0][1] == WHOLE_WEIGHT and 0 <= weights[0][0] < count):
-                _refuse_odd(key, weights, count)
+                _refuse_odd(self.head, weights, count)
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -204,10 +204,11 @@ class RoutingPlan(Document):
         raise PlanError(f"plan {self.epoch}", "weights that add up", "a row hash beyond them")
 
 
-def _refuse_odd(key: str, weights: Weights, count: int) -> None:
+def _refuse_odd(head: Mapping[str, Weights], weights: Weights, count: int) -> None:
     numbers = [weight for _, weight in weights]
     known = all(0 <= task < count for task, _ in weights)
     if not known or sum(numbers) != WHOLE_WEIGHT or min(numbers) <= 0:
+        key = next(key for key, one in head.items() if one == weights)
         came = f"{str(weights)[:80]} for key {key[:80]!r}"
         raise unmet(f"positive weights of the {count} tasks that add up to {WHOLE_WEIGHT}", came)
 

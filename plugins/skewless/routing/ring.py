@@ -57,7 +57,7 @@ class Ring(Frozen):
         """A ring on which every reducer 0..reducers-1 holds the same number of tokens."""
         return cls(ring_bits=ring_bits, tokens=dict.fromkeys(range(reducers), tokens_each))
 
-    @property
+    @cached_property
     def reducers(self) -> tuple[int, ...]:
         """The reducer numbers, ascending."""
         return tuple(self.tokens)

@@ -15,6 +15,7 @@ only a COMMIT makes its files count. Beside the attempts of a step lie the recor
 the step has committed.
 """
 
+import gc
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
@@ -204,8 +205,12 @@ class RunDirectory(Storage):
         name = f"decisions/{stage:04d}.json"
         if self.exists(name):
             return self.decision(stage)
-        *earlier, last = [self.report(before) for before in range(stage)]
-        return self.enact(planner(self.job(), self.plan(stage - 1), last, earlier))
+        gc.disable()  # documents and plans are many small tuples, and nearly all of them stay
+        try:
+            *earlier, last = [self.report(before) for before in range(stage)]
+            return self.enact(planner(self.job(), self.plan(stage - 1), last, earlier))
+        finally:
+            gc.enable()
 
     def commit_of(self, step: str) -> StepCommit | None:
         """The commit of a step, if there is one."""

@@ -5,7 +5,7 @@ got through with it; and a task that has too much gives away the end of a segmen
 """
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -91,7 +91,7 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
             merged = _merged(sorted(merged))
         counts[at] = len(merged)
         segments += merged
-    new = np.array(segments, dtype=np.int64).reshape(-1, 2)
+    new = np.fromiter(chain.from_iterable(segments), dtype=np.int64, count=2 * len(segments)).reshape(-1, 2)
     key = np.concatenate([old.key[kept], np.repeat(cut, counts)])
     order = np.argsort(key, kind="stable")
     task, weight = (np.concatenate([one[kept], new[:, at]])[order] for at, one in enumerate((old.task, old.weight)))
@@ -164,9 +164,7 @@ MOST_PAIRS = 40_000
 MOST_STEPS = 12_000_000
 
 
-def without_cycles(
-    key: Indices, task: Indices, rows: Rows, most_steps: int = MOST_STEPS
-) -> tuple[Rows, npt.NDArray[np.bool_]]:
+def without_cycles(key: Indices, task: Indices, rows: Rows) -> tuple[Rows, npt.NDArray[np.bool_]]:
     """Rows of each pair such that every key and every task has what it had, without cycles; and which pairs are left.
 
     Around a cycle of pairs (key, task), (key', task), (key', task'), ... rows can be handed from one
@@ -185,7 +183,7 @@ def without_cycles(
     ends = zip(key[pairs].tolist(), (task[pairs] + first_task).tolist(), strict=True)
     for pair, (one, other) in enumerate(ends):
         forest.add(pair, one, other)
-        if forest.steps > most_steps:
+        if forest.steps > MOST_STEPS:
             break
     found = rows.copy()
     found[pairs] = forest.rows
