@@ -133,29 +133,22 @@ def run(
     master: Master = None,
     date: Date = None,
     hour: Hour = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=MASTER", help="Instead of --master: a Spark cluster that shares the stages; may be repeated."
-        ),
-    ] = None,
     root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
-    """Run a job in one Spark session, or its stages on several clusters. The stages are the same as in Airflow.
+    """Run a job in one Spark session. The stages are the same as in Airflow.
 
     With `shadow` in the spec, the result is compared with that of another job, and nothing is published.
     """
     loaded = load_spec(spec, tuple(overrides or ()))
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
-    clusters = running.clusters_named(cluster or (), master)
     name = f"local__{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
     directory = RunDirectory(run_dir or f"{runs_below(root)}/{loaded.name}/{name}", os.environ.get(RUN_GROUP, ""))
     console = _console(stderr=as_json)
     try:
         part = chosen_part(loaded, date, hour, directory)
-        running.run_job(directory, part, loaded, f"spec {spec}", root, master, clusters, console)
+        running.run_job(directory, part, loaded, f"spec {spec}", root, master, console)
     except KeyboardInterrupt:
         sys.stderr.write(f"skewless: run {directory}: interrupted{_resuming(directory, run_dir)}.\n")
         raise typer.Exit(130) from None

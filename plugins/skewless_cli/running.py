@@ -37,15 +37,7 @@ from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.comparison.compare import compare, compared_columns
 from skewless_spark.comparison.other_side import check_shadow, other_side
-from skewless_spark.entries.pipeline import (
-    Cluster,
-    Watcher,
-    finish_run,
-    parse_clusters,
-    run_pipeline,
-    run_shared_stages,
-    run_stages,
-)
+from skewless_spark.entries.pipeline import Watcher, run_pipeline, run_stages
 from skewless_spark.prepare.earlier_runs import find_stale, restating_spec
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.prepare import prepare, require_input
@@ -164,46 +156,21 @@ def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
     return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
 
 
-def clusters_named(clusters: Sequence[str], master: str | None) -> list[Cluster]:
-    """The clusters that ``--cluster`` names, which ``--master`` must not name again."""
-    if clusters and master:
-        raise SpecError("option --master", "none beside --cluster", repr(master), "name it as one of the clusters")
-    return parse_clusters(clusters)
-
-
 def run_job(
-    run: RunDirectory,
-    part: Part,
-    spec: JobSpec,
-    where: str,
-    root: str,
-    master: str | None,
-    clusters: Sequence[Cluster],
-    console: Console,
+    run: RunDirectory, part: Part, spec: JobSpec, where: str, root: str, master: str | None, console: Console
 ) -> None:
     """Run a job to its end, from the last commit in its run directory on."""
     name, own = f"skewless {spec.name}", SparkSession.getActiveSession() is None
-    if own and not clusters and record_of(run) is None:
+    if own and record_of(run) is None:
         start_soon(name, master)
     with spark_step(run, "prepare"):
-        first = clusters[0].master if clusters else master
-        try:
-            prepare(run, spec, part.date, root, where, hour=part.hour, master=first)
-        finally:
-            if clusters and own and (session := SparkSession.getActiveSession()):
-                session.stop()  # those that share the stages need its cores
+        prepare(run, spec, part.date, root, where, hour=part.hour, master=master)
     if record_of(run):
         publish_now(run)  # an earlier call published it: this checks that all of it is there, and needs no Spark
         return
-    watcher = _reporter(console)
-    if clusters:
-        master = run_shared_stages(run, clusters, watcher).master
     spark = build_session(name, master)
     try:
-        if clusters:
-            finish_run(spark, run)
-        else:
-            run_pipeline(spark, run, watcher)
+        run_pipeline(spark, run, _reporter(console))
     finally:
         if own:  # a process that had a session before keeps it
             spark.stop()
@@ -254,7 +221,7 @@ def restate_job(
         for result, line in zip(stale, lines, strict=True):
             run = RunDirectory(f"{runs}/{result.run_name}", os.environ.get(RUN_GROUP, ""))
             try:
-                run_job(run, result.part, spec, where, root, master, (), console)
+                run_job(run, result.part, spec, where, root, master, console)
             except Exception as err:
                 if exit_code_of(err) not in {InputError.exit_code, QualityError.exit_code}:
                     raise  # it is about the job's surroundings, and not about this part

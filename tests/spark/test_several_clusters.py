@@ -1,7 +1,5 @@
 """Several clusters share the stages of a run: the answer of one alone, whoever is slow, sleeps or dies."""
 
-import json
-import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -24,9 +22,7 @@ from skewless_spark.sharing import share_stage
 from skewless_spark.sharing.shared_stage import ROUTING, Claims, lease_address
 from tests.spark.clusters import ClusterProcess, await_that, leases, shares
 from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, without_times, write_input
-from tests.spark.test_command import command
 from tests.spark.test_forwarding import ORDERED, events, expected
-from tests.tiers import mostly_long
 
 ROWS = 6_000
 #: Several stages, each but the last with a backlog.
@@ -232,44 +228,6 @@ def test_a_stage_that_combines_rows_where_they_are_read_is_run_by_one_of_them(
     share_stage(spark, run, 0, "east")
     assert share_stage(spark, run, 0, "west") == run.report(0)
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
-
-
-@pytest.mark.long
-def test_the_command_runs_a_job_on_those_clusters_that_are_there(tmp_path: Path) -> None:
-    write_input(tmp_path / "data" / "input", events(ROWS), files=4)
-    (tmp_path / "spec.yaml").write_text(
-        "{name: words, input: {path: input}, key: key, aggregates: {n: count}, engine: staged, output: {path: out}, "
-        "sharing: {lease_seconds: 1}, routing: {reducers: 3, waves: [1, 3], first_plan: [last_run], stage_overhead: 0}}"
-    )
-    given = ["--cluster", "nowhere=spork://nowhere", "--cluster", "here=local[1]", "--run-dir", "run", "--json"]
-    done = command("run", "spec.yaml", *given, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["ledger"]["balanced"]
-    assert all(set(stage["clusters"]) == {"here"} for stage in told["stages"])
-    assert "virtual tasks of stage 0: 3 by here" in command("show", "run", cwd=tmp_path).stdout
-    run = RunDirectory(str(tmp_path / "run"))
-    assert set(shares(run)) == {"here"}
-    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == counts(events(ROWS), mapped=False)
-
-
-WRONG = {
-    "a name twice": (["--cluster", "a=x", "--cluster", "a=y"], r"a name of its own .*'a' twice"),
-    "beside a master": (["--cluster", "a=x", "--master", "y"], r"none beside --cluster.*'y'"),
-    "all gone": (["--cluster", "a=spork://x"], r"a cluster that runs its stages.*none any more"),
-}
-
-
-@pytest.mark.parametrize("what", mostly_long(WRONG, "a name twice"))
-def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(tmp_path: Path, what: str) -> None:
-    given, said = WRONG[what]
-    write_input(tmp_path / "data" / "input", events(100), files=1)
-    (tmp_path / "spec.yaml").write_text(
-        "{name: words, input: {path: input}, key: key, aggregates: {n: count}, output: {path: out}}"
-    )
-    done = command("run", "spec.yaml", *given, cwd=tmp_path)
-    assert done.returncode in {1, 2}
-    assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
 
 
 def test_leases_are_where_every_cluster_finds_them_or_there_are_none() -> None:

@@ -1,7 +1,5 @@
 """All steps of a run: the whole pipeline in one Spark session, and one step by ``pipeline.py STEP --run-dir RUN ...``.
 
-The clusters that ``skewless run --cluster`` starts, one process each, do its stages. The run survives their loss.
-
 A step that fails leaves one sentence in the run directory, where Airflow finds it, and ends with the exit code of its
 error. The stack trace goes to the log, above that sentence.
 """
@@ -12,17 +10,13 @@ import argparse
 import datetime as dt
 import os
 import re
-import secrets
 import signal
-import subprocess
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from skewless.documents.job import SentSpec
 from skewless.documents.stage_report import Decision, StageReport
@@ -94,21 +88,7 @@ def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher = lambda
         stage += 1
 
 
-#: Seconds that a cluster's process has to end, before it is killed.
-_END_SECONDS = 10.0
-_POLL_SECONDS = 0.2
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
-
-
-class Cluster(NamedTuple):
-    """A Spark cluster: a name for people, and the address of its master."""
-
-    name: str
-    master: str
-
-
-class NoClusterError(SkewlessError):
-    """All clusters that shared a run have ended before the run."""
 
 
 def cluster_name(name: str) -> str:
@@ -118,95 +98,6 @@ def cluster_name(name: str) -> str:
             "option --cluster", "a name of at most 50 letters, digits, dots, hyphens and underscores", repr(name[:80])
         )
     return name
-
-
-def parse_clusters(options: Sequence[str]) -> list[Cluster]:
-    """Clusters from options of the form ``NAME=MASTER``."""
-    clusters: list[Cluster] = []
-    for text in options:
-        name, _, master = text.partition("=")
-        if not master:
-            raise SpecError("option --cluster", "NAME=MASTER, like east=spark://east:7077", repr(text[:120]))
-        if any(cluster.name == name for cluster in clusters):
-            raise SpecError("option --cluster", "a name of its own for each cluster", f"{name!r} twice")
-        clusters.append(Cluster(cluster_name(name), master))
-    return clusters
-
-
-def stay_with(parent: int) -> None:
-    """End this process as soon as its parent process is not the one with this id any more."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: Watcher) -> Cluster:
-    """Let clusters run the stages of a prepared job together, until no further stage is needed.
-
-    Returns:
-        The first of the clusters that are still running at the end.
-    """
-    stage, processes = 0, list[_Process]()
-    with ExitStack() as started:
-        while True:
-            all_left = all(process.has_left for process in processes)  # before a look at what they have done
-            while run.exists(f"decisions/{stage + 1:04d}.json"):
-                decision = run.decision(stage + 1)
-                watcher(run.report(stage), decision)
-                if decision.next_plan is None:
-                    return next((process.cluster for process in processes if not process.has_left), clusters[0])
-                stage += 1
-            if processes and all_left:
-                raise processes[-1].refusal()
-            for cluster in clusters[len(processes) :]:
-                processes.append(_Process(run, cluster))
-                started.callback(processes[-1].end)
-            time.sleep(_POLL_SECONDS)
-
-
-class _Process:
-    def __init__(self, run: RunDirectory, cluster: Cluster) -> None:
-        self.cluster, self._run = cluster, run
-        self._failure = f"share-{cluster.name}-{secrets.token_hex(4)}"
-        command = [
-            sys.executable, "-P", "-m", "skewless_spark.entries.pipeline", "share",
-            "--run-dir", run.path("").rstrip("/"), "--cluster", cluster.name, "--master", cluster.master,
-            "--failure-name", self._failure, "--stay-with", str(os.getpid()),
-        ]  # fmt: skip
-        # Standard output belongs to the run itself, and Ctrl-C to this process, which ends the others.
-        self._process = subprocess.Popen(  # noqa: S603  # our own
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, process_group=0
-        )
-
-    @property
-    def has_left(self) -> bool:
-        """Whether the process has ended with an error; at the end of the stages it exits with 0."""
-        return self._process.poll() not in {None, 0}
-
-    def refusal(self) -> NoClusterError:
-        """Why the process ended, from its failure document if it wrote one."""
-        name = f"failures/{self._failure}.json"
-        failure = self._run.read(name, Failure) if self._run.exists(name) else None
-        reason = failure.sentence if failure else f"exit code {self._process.returncode}"
-        err = NoClusterError(
-            f"run {self._run}",
-            "a cluster that runs its stages to their end",
-            f"none any more; {self.cluster.name}: {reason}",
-        )
-        err.exit_code = failure.exit_code if failure else 1  # type: ignore[misc]
-        return err
-
-    def end(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 @contextmanager
@@ -256,8 +147,6 @@ def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
 def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
     """Take part in a stage, or in all of them, beside other clusters."""
     cluster, stage = cluster_name(arguments.cluster), arguments.stage
-    if arguments.stay_with is not None:
-        stay_with(arguments.stay_with)
     step = f"{'stages' if stage is None else f'stage {stage}'} on {cluster}"
     with _session(run, step, arguments.master) as spark:
         if stage is None:
@@ -313,7 +202,6 @@ STEPS: dict[str, tuple[Callable[[RunDirectory, argparse.Namespace], str], Mappin
         "--stage": {"type": int, "help": "the number of the stage; by default all stages are shared"},
         "--cluster": {"required": True, "help": "a name for this cluster, for what is recorded"},
         "--master": {"help": "the cluster's Spark master; by default the one that spark-submit sets"},
-        "--stay-with": {"type": int, "metavar": "PID", "help": "end when the parent process is not PID any more"},
     }),
     "merge": (_merge, {}),
     "validate": (_validate, {}),

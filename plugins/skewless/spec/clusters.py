@@ -123,7 +123,7 @@ def is_fixed(name: str) -> bool:
 
 
 class Sharing(Frozen):
-    """What leases are like, and which Spark clusters share a run: those of a DAG, or those that a command names."""
+    """What leases are like, and which Spark clusters share the stages of a DAG's runs."""
 
     connections: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,49}$")], ...] = Field(
         default=(),
