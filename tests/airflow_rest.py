@@ -34,7 +34,6 @@ class TaskState:
     state: str
     seconds: float | None
     tries: int
-    try_id: str
     span: tuple[float, float] | None
 
 
@@ -127,7 +126,7 @@ class AirflowRest:
     def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
         found = self.of_run("GET", dag_id, run_id, "/taskInstances?limit=100")
         return [
-            TaskState(one["task_id"], one["state"] or "", one["duration"], one["try_number"], one["id"], _span(one))
+            TaskState(one["task_id"], one["state"] or "", one["duration"], one["try_number"], _span(one))
             for one in found["task_instances"]
         ]
 

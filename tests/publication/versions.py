@@ -49,10 +49,6 @@ def digests(contents: Iterable[bytes]) -> list[str]:
     return sorted(sha256(content).hexdigest() for content in contents)
 
 
-def digests_of(run: RunDirectory) -> list[str]:
-    return digests(Path(run.path(file.path)).read_bytes() for file in run.committed(RESULT_STEP).files)
-
-
 def day_of(run: RunDirectory) -> Path:
     return Path(published_path(run.job()))
 

@@ -87,10 +87,6 @@ class World:
         self._main = _thread.allocate_lock()
         self._change = self._gap()
 
-    @property
-    def calm(self) -> bool:
-        return self.running is None
-
     def call(self, what: str) -> None:
         """A process is about to do something that others see: it may be their turn before."""
         me = self.running
