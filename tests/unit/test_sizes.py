@@ -4,8 +4,8 @@ from tests.sizes import sizes
 
 CEILINGS = {
     "lines of the product": 47_575,
-    "lines of tests": 45_290,
-    "words of pages": 49_800,
+    "lines of tests": 45_285,
+    "words of pages": 49_640,
     "fields of a spec": 88,
     "conditions on an axis": 73,
     "private names of others": 11,
