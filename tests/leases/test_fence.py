@@ -1,7 +1,5 @@
 """Writes that only the holder of the last grant makes, whoever comes in between its look and its write."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +10,6 @@ from skewless_leases.fence import LONGEST_VALUE_CHARACTERS, Grant, Standing, Tur
 from skewless_leases.lease import Beat
 from skewless_leases.lease_tables import WORKERS, look_at
 from skewless_leases.store import FencedOutError, LeaseError, Versioned
-from tests.processes import side_by_side
 
 PARTITION = "p"
 
@@ -211,37 +208,3 @@ def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
     store.put("turns-drawn", value, None)
     with pytest.raises(LeaseError, match="turns that were drawn: expected a number, but got b'"):
         Turns(store).draw()
-
-
-DRAWING = """
-import sys
-from skewless_leases import open_store
-from skewless_leases.store import Versioned
-from skewless_leases.fence import Turns
-turns = Turns(open_store(sys.argv[1]))
-print(*[turns.draw() for _ in range(50)])
-"""
-CLAIMING = """
-import sys
-from skewless_leases import open_store
-from skewless_leases.store import Versioned
-from skewless_leases.fence import Turns
-turns = Turns(open_store(sys.argv[1]))
-claimed = 0
-for turn in range(int(sys.argv[2]), 120, 3):
-    standing = turns.claim("day", turn, sys.argv[2])
-    assert standing.claimed >= max(turn, claimed), (standing, turn)
-    assert standing.claimed != turn or standing.claimant == sys.argv[2], standing
-    claimed = standing.claimed
-"""
-
-
-def test_no_two_processes_draw_the_same_turn(address: str) -> None:
-    with side_by_side([[sys.executable, "-c", DRAWING, address]] * 3, stdout=subprocess.PIPE) as processes:
-        drawn = [int(turn) for process in processes for turn in process.communicate(timeout=60)[0].split()]
-    assert sorted(drawn) == list(range(1, 151))
-
-
-def test_of_processes_that_claim_at_once_none_takes_a_later_claim_away(address: str) -> None:
-    with side_by_side([[sys.executable, "-c", CLAIMING, address, str(first)] for first in (1, 2, 3)]) as processes:
-        assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]

@@ -1,24 +1,16 @@
 """A result becomes visible at once and for good: versions of a day, their turns, what is left and what is kept."""
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from skewless.documents.quality import Quarantine, State
-from skewless.errors import LostRaceError, QualityError, RunDirectoryError
+from skewless.errors import QualityError, RunDirectoryError
 from skewless.publication.publish import Validated, require_passed
-from skewless.publication.records import (
-    Publication,
-    identity_of,
-    publication_of,
-    published_path,
-    state_of,
-    superseded_by,
-)
+from skewless.publication.records import Publication, identity_of, published_path, state_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_lake.publication import readers_have
-from tests.publication.days import DAY, kept, left_over, manifest, published, texts, turns_of, validated
+from tests.publication.days import DAY, kept, left_over, manifest, published, texts, validated
 from tests.unit import synthetic
 
 #: As far as a checksum looks at one: pages, a footer of three bytes, its length, and the end.
@@ -116,35 +108,6 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
         RunDirectoryError, match=r"output.path: expected a path of a local or shared .*, but got 's3://bucket"
     ):
         published(run)
-
-
-def test_of_runs_that_publish_the_same_day_at_once_the_one_with_the_last_turn_is_left_whole(tmp_path: Path) -> None:
-    out, start, turns = tmp_path / "out", threading.Barrier(8), turns_of(tmp_path / "out")
-    runs = [validated(tmp_path / str(n), out, {"a.txt": str(n), "b.txt": str(n)}, turn=turns.draw()) for n in range(8)]
-    faults: list[Exception] = []
-
-    def go(run: RunDirectory) -> None:
-        start.wait()
-        while True:
-            try:
-                published(run)
-            except LostRaceError:
-                continue  # as Airflow does
-            except Exception as err:  # noqa: BLE001 - whatever it is, the test shows it
-                faults.append(err)
-            return
-
-    threads = [threading.Thread(target=go, args=(run,)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-    assert [path.name for path in out.iterdir()] == [DAY]
-    assert texts(out / DAY) == ["7", "7"]
-    assert left_over(out) == []
-    for number, run in enumerate(runs):
-        assert (publication_of(run) is None) != (superseded_by(run) is None), number
 
 
 def test_a_state_has_one_word_and_one_sentence_and_withheld_rows_are_not_told_as_published(tmp_path: Path) -> None:
