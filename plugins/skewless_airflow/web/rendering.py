@@ -5,7 +5,7 @@ Everything is escaped. Charts are numbers for SVG, because a strict content poli
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,19 +197,13 @@ def key_strip(stage: StageView, several: bool = False) -> Chart:
     parts.append(("others", f"{stage.named_keys - len(first):,} other head keys", others))
     parts.append(("rest", "all keys that are not named", light))
     parts.append(("null", "rows without a key", stage.seen_null))
-    seen = max(1, stage.seen)
-    return _strip(
-        (kind, f"{who}: {rows:,} rows, {rows / seen:.1%}", _STRIP / seen * rows)
-        for kind, who, rows in parts
-        if rows > 0
-    )
-
-
-def _strip(parts: Iterable[tuple[str, str, float]]) -> Chart:
-    rects, x = [], 0.0
-    for kind, title, width in parts:
-        rects.append(Rect(round(x, 2), 0, round(width, 2), 20, kind, title))
-        x += width
+    seen, rects, x = max(1, stage.seen), [], 0.0
+    for kind, who, rows in parts:
+        if rows > 0:
+            width = _STRIP / seen * rows
+            title = f"{who}: {rows:,} rows, {rows / seen:.1%}"
+            rects.append(Rect(round(x, 2), 0, round(width, 2), 20, kind, title))
+            x += width
     return Chart(_STRIP, tuple(rects))
 
 
