@@ -126,6 +126,7 @@ def test_the_result_of_a_query_is_compared_by_its_published_columns(
         ("SELECT sit, count(*) AS n FROM clicks GROUP BY sit", "columns of the tables, but got 'sit'; did .* 'site'"),
         ("SELECT upper(page) AS site, count(*) AS n FROM clicks GROUP BY site", "'site', a column of clicks, too"),
         ("SELECT site, sum(page) AS s FROM clicks GROUP BY site", "a number for sum"),
+        ("SELECT site, count(*) AS n, current_date() AS d FROM clicks GROUP BY site", "got current_date()"),
         (
             "SELECT site, count(*) AS n FROM clicks WHERE page IN (SELECT page FROM pages LIMIT 3) GROUP BY site",
             "the same rows whenever it is asked, but got a LIMIT",

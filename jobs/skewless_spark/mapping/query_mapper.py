@@ -226,12 +226,17 @@ def require_stable(plan: Any, at: str) -> None:
         kind = _class(node)
         if kind in _UNSTABLE:
             raise SpecError(at, "the same rows whenever it is asked", _UNSTABLE[kind], "a task may be run again")
-        for expression in _listed(node.expressions()):
-            odd = None if expression.deterministic() else expression
-            odd = odd or next((one for one in _tree(expression) if _class(one) in _FLEETING), None)
-            if odd is not None:
-                came = str(odd.sql())[:100]
-                raise SpecError(at, "the same answer whenever it is asked", came, "a task may be run again")
+        require_same(node, at)
+
+
+def require_same(node: Any, at: str) -> None:
+    """Refuse a node of a plan that may give other values when it is run again."""
+    for expression in _listed(node.expressions()):
+        odd = None if expression.deterministic() else expression
+        odd = odd or next((one for one in _tree(expression) if _class(one) in _FLEETING), None)
+        if odd is not None:
+            came = str(odd.sql())[:100]
+            raise SpecError(at, "the same answer whenever it is asked", came, "a task may be run again")
 
 
 def _way(plan: Any) -> list[tuple[str, Any, int]] | None:

@@ -10,7 +10,7 @@ from skewless.errors import SpecError, first_line
 from skewless.query.rows import reread
 from skewless.query.understood import RESULT
 from skewless.spec.input import OWN_PREFIX
-from skewless_spark.mapping.query_mapper import require_stable, viewed
+from skewless_spark.mapping.query_mapper import require_same, require_stable, viewed
 from skewless_spark.session.session import query_in_jvm
 from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.unit_reading import lookups_of
@@ -46,10 +46,7 @@ def published_rows(
         plan = query_in_jvm(made).analyzed()
     except PySparkException as err:
         raise SpecError(at, "expressions over keys and aggregates", first_line(err)) from None
-    expressions = plan.expressions()
-    odd = [str(one.sql()) for one in map(expressions.apply, range(expressions.size())) if not one.deterministic()]
-    if odd:
-        raise SpecError(at, "the same answer whenever it is asked", odd[0][:100])
+    require_same(plan, at)
     return made
 
 
