@@ -19,7 +19,8 @@ from skewless_airflow.operators.spark_step import ValidateOperator
 _SPEC = """
 name: told
 query: |
-  SELECT c.page, count(*) AS visits, max_by(lower(c.visitor), c.ms) AS longest, sum(c.ms) / count(*) AS mean
+  SELECT c.page, count(*) AS visits, max_by(lower(c.visitor), c.ms) AS longest, sum(c.ms) / count(*) AS mean,
+    max(p.title) AS title
   FROM clicks c LEFT JOIN pages p ON c.page = p.page
   WHERE c.site = 'a'
   GROUP BY c.page
@@ -30,6 +31,7 @@ quality:
     - {type: expect_column_values_to_match_regex, severity: warn, kwargs: {column: page, regex: other}}
     - {type: expect_column_max_to_be_between, severity: warn, kwargs: {column: visits, max_value: 0}}
 """
+_WRITTEN = {"page": "string", "visits": "bigint", "longest": "string", "mean": "double", "title": "string"}
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +59,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 def test_columns_are_told_with_their_types_and_what_they_are_made_from(run: RunDirectory) -> None:
     lineage = published_lineage(run)
     (read, beside), (written,) = lineage.inputs, lineage.outputs
-    assert _types(beside) == {"page": "string"}
+    assert _types(beside) == {"page": "string", "title": "string"}
     assert _types(read) == {"site": "string", "page": "string", "visitor": "string", "ms": "bigint"}
-    assert _types(written) == {"page": "string", "visits": "bigint", "longest": "string", "mean": "double"}
+    assert _types(written) == _WRITTEN
     told = written.facets["columnLineage"]
     assert {name: [_source(one) for one in field.inputFields] for name, field in told.fields.items()} == {
         "page": [("page", "DIRECT", "IDENTITY")],
         "visits": [],
         "longest": [("visitor", "DIRECT", "AGGREGATION"), ("ms", "DIRECT", "AGGREGATION")],
         "mean": [("ms", "DIRECT", "AGGREGATION")],
+        "title": [("title", "DIRECT", "AGGREGATION")],
     }
+    (title,) = told.fields["title"].inputFields
+    assert (title.namespace, title.name) == (beside.namespace, beside.name), "a lookup's column is the lookup's"
     assert [_source(one) for one in told.dataset] == [
         *((name, "INDIRECT", "FILTER") for name in ("site", "page")), ("page", "INDIRECT", "GROUP_BY"),
     ]  # fmt: skip
@@ -81,7 +86,7 @@ def test_each_check_is_told_as_an_assertion_whether_it_held_or_not(
     (checked,), report = lineage.inputs, run.quality()
     assert report is not None
     assert (checked.namespace, checked.name) == ("file", run.job().output_path)
-    assert _types(checked) == {"page": "string", "visits": "bigint", "longest": "string", "mean": "double"}
+    assert _types(checked) == _WRITTEN
     told = checked.inputFacets["dataQualityAssertions"].assertions
     assert [one.success for one in told] == [check.success for check in report.checks]
     assert [one.success for one in told].count(False) == 2

@@ -128,6 +128,14 @@ def test_the_result_of_a_query_is_compared_by_its_published_columns(
         ("SELECT site, sum(page) AS s FROM clicks GROUP BY site", "a number for sum"),
         ("SELECT site, count(*) AS n, current_date() AS d FROM clicks GROUP BY site", "got current_date()"),
         (
+            "SELECT p._metadata.file_name AS f, count(*) AS n FROM clicks c JOIN pages p ON c.page = p.page GROUP BY 1",
+            "columns of the tables, but got 'p._metadata.file_name'",
+        ),
+        (
+            "SELECT listagg(DISTINCT page) WITHIN GROUP (ORDER BY page) AS l, count(DISTINCT ms) AS n FROM clicks",
+            "a query that Spark can plan, but got .*ClassCastException",
+        ),
+        (
             "SELECT site, count(*) AS n FROM clicks WHERE page IN (SELECT page FROM pages LIMIT 3) GROUP BY site",
             "the same rows whenever it is asked, but got a LIMIT",
         ),
@@ -140,6 +148,17 @@ def test_a_query_that_spark_cannot_or_may_not_run_is_refused_before_it_starts(
     paths = {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
     with pytest.raises((SpecError, InputError), match=said):
         prepared(tmp_path, spec_of_query(query, tmp_path / "published", paths))
+
+
+def test_a_query_may_name_the_files_of_its_input(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+    query = (
+        "SELECT c._metadata.file_name AS f, sum(c._metadata.row_index) AS rows, max(p.weight) AS weight FROM clicks c "
+        "LEFT JOIN pages p ON c.page = p.page WHERE c._metadata.file_path NOT LIKE '%part-3%' GROUP BY 1"
+    )
+    paths = {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
+    run, _, _ = run_job(spark, spec_of_query(query, tmp_path / "published", paths), tmp_path / "run")
+    spark.read.parquet(f"{lake}/clicks").select("*", "_metadata").createOrReplaceTempView("with_files")
+    assert rounded(result_of(run)) == rounded(spark.sql(query.replace("FROM clicks", "FROM with_files")))
 
 
 def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec_says(

@@ -40,7 +40,6 @@ CALLS: dict[str, tuple[str, dict[str, str], dict[str, Any]] | None] = {
     "mode(x, true)": ("mode", {"column": "x"}, {}),
     "percentile_approx(x, 0.5, 100L)": ("approx_percentile", {"column": "x"}, {"percentage": 0.5, "accuracy": 100}),
     "approx_count_distinct(DISTINCT x, 0.01)": ("approx_count_distinct", {"column": "x"}, {"rsd": 0.01}),
-    "histogram(x, array(-1, 2))": ("histogram", {"column": "x"}, {"edges": [-1.0, 2.0]}),
     "listagg(x, ',')": None,
 }
 

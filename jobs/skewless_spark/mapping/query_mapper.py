@@ -7,6 +7,7 @@ from functools import reduce
 from itertools import count
 from typing import Any, NamedTuple, cast
 
+from py4j.protocol import Py4JJavaError
 from pydantic_core import PydanticCustomError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -67,7 +68,7 @@ def types_of(
     """
     at = f"{at}, map"
     tables = {INPUT: types, **lookups}
-    frames = {name: _empty(spark, kinds, origin=name == INPUT) for name, kinds in tables.items()}
+    frames = {name: _empty(spark, kinds, files=name == INPUT, origin=name == INPUT) for name, kinds in tables.items()}
     with viewed(frames) as views:
         try:
             frame = spark.sql(row_query(text, views, _ORIGIN, _POSITION).text)
@@ -83,7 +84,7 @@ def types_of(
     twin = next((name for name in names if [one.lower() for one in names].count(name.lower()) > 1), None)
     if twin is not None:
         raise SpecError(at, "columns whose names differ, in more than case", f"{twin!r} twice")
-    lineage = _Lineage(query_in_jvm(frame).analyzed())
+    lineage = _Lineage(query_in_jvm(frame).analyzed(), {name: frames[name] for name in lookups})
     found = dict(pair for field in fields for pair in _fields(field.name, field.dataType))
     found |= {field.name: field.dataType.simpleString() for field in fields}
     written, read = column_names(text), read_in(text)
@@ -108,7 +109,8 @@ def required_result(
         if column := next((one for one in kinds if one.lower() in found.aliases), None):
             required = "names in GROUP BY, HAVING and SELECT that only a column or only the select list has"
             raise SpecError(at, required, f"{column!r}, a column of {name}, too", "give it another name there")
-    with viewed({name: _empty(spark, kinds, origin=False) for name, kinds in of_tables.items()}) as views:
+    frames = {name: _empty(spark, kinds, files=name == found.input) for name, kinds in of_tables.items()}
+    with viewed(frames) as views:
         try:
             text, again = reread(spec.query, views)
             _require_read_alike(spark, text, again, at)
@@ -120,8 +122,12 @@ def required_result(
 def _require_read_alike(spark: SparkSession, text: str, again: str, at: str) -> None:
     """Refuse a query of which Spark and our parser make different ones; what both make of it is compared by Spark."""
     plans = [query_in_jvm(spark.sql(one)) for one in (text, again)]
-    if plans[0].optimizedPlan().sameResult(plans[1].optimizedPlan()):
-        return
+    try:
+        if plans[0].optimizedPlan().sameResult(plans[1].optimizedPlan()):
+            return
+    except Py4JJavaError as err:  # such as listagg(DISTINCT ...) beside another DISTINCT, in Spark 4.3
+        came, hint = str(err.java_exception), "compute what it fails at in a query of its own"
+        raise SpecError(at, "a query that Spark can plan", first_line(came, 100), hint) from None
     # The optimizer puts several count(DISTINCT ...) in an order that is another one each time.
     folding = jvm_of(spark).org.apache.spark.sql.catalyst.optimizer.ConstantFolding
     with under_settings(spark, {"spark.sql.debug.maxToStringFields": "1000000"}):
@@ -162,12 +168,12 @@ def _index(query: RowQuery, frame: DataFrame) -> Column:
     return F.hash(*hashed).bitwiseAND(F.lit((1 << 31) - 1))
 
 
-def _empty(spark: SparkSession, types: Mapping[str, str], *, origin: bool) -> DataFrame:
+def _empty(spark: SparkSession, types: Mapping[str, str], *, files: bool, origin: bool = False) -> DataFrame:
     usable = {name: kind for name, kind in types.items() if not kind.startswith("unsupported ")}
     within = {name for name in usable if "." in name and name.partition(".")[0] in usable}
     columns = [f"{_quoted(name)} {kind}" for name, kind in usable.items() if name not in within and not _of_file(name)]
     about = ", ".join(f"{name[len(_FILE) :]}: {kind}" for name, kind in usable.items() if _of_file(name))
-    own = [f"{_METADATA} struct<{about}>", f"{_ORIGIN} bigint"] if origin else []
+    own = [f"{_METADATA} struct<{about}>"] * files + [f"{_ORIGIN} bigint"] * origin
     return spark.createDataFrame(cast("list[Row]", []), ", ".join([*columns, *own]))
 
 
@@ -252,9 +258,11 @@ def _way(plan: Any) -> list[tuple[str, Any, int]] | None:
 
 
 class _Lineage:
-    """Of which columns of the input a plan makes its columns, and which are in its conditions."""
+    """Of which columns of the input and of lookups a plan makes its columns; and which are in its conditions."""
 
-    def __init__(self, plan: Any) -> None:
+    def __init__(self, plan: Any, lookups: Mapping[str, DataFrame]) -> None:
+        outputs = {name: _listed(query_in_jvm(frame).analyzed().output()) for name, frame in lookups.items()}
+        self._tables = {one.exprId().id(): name for name, output in outputs.items() for one in output}
         self._known: dict[int, MadeColumn] = {}
         self._conditions: dict[str, None] = {}
         self._visit(plan)
@@ -272,27 +280,34 @@ class _Lineage:
         elif kind == "Project":
             self._project(node)
         elif kind == "Generate":
-            made = MadeColumn(reads=self._reads(node.generator()))
+            made = self._made(node.generator())
             self._known.update((one.exprId().id(), made) for one in _listed(node.generatorOutput()))
         elif kind in {"Filter", "Join"}:
             for expression in _listed(node.expressions()):
-                self._conditions.update(dict.fromkeys(self._reads(expression)))
+                self._conditions.update(dict.fromkeys(self._made(expression).reads))
 
     def _leaf(self, node: Any) -> None:
         columns = {one.exprId().id(): str(one.name()) for one in _listed(node.output())}
         if _ORIGIN in columns.values():
             self._known.update((one, MadeColumn(reads=(name,), plain=True)) for one, name in columns.items())
+        for one, name in columns.items():
+            if one in self._tables:
+                self._known[one] = MadeColumn(beside={self._tables[one]: (name,)}, plain=True)
 
     def _project(self, node: Any) -> None:
         for one in _listed(node.projectList()):
             if _class(one) == "Alias":
                 of_column = _class(one.child()) == "AttributeReference"
                 plain = self._known.get(one.child().exprId().id()) if of_column else None
-                self._known[one.exprId().id()] = plain or MadeColumn(reads=self._reads(one.child()))
+                self._known[one.exprId().id()] = plain or self._made(one.child())
 
-    def _reads(self, expression: Any) -> tuple[str, ...]:
-        found = (self._known.get(one, MadeColumn()).reads for one in _ids(expression.references()))
-        return tuple(dict.fromkeys(name for names in found for name in names))
+    def _made(self, expression: Any) -> MadeColumn:
+        found = [self._known.get(one, MadeColumn()) for one in _ids(expression.references())]
+        beside = dict[str, dict[str, None]]()
+        for table, names in (pair for one in found for pair in one.beside.items()):
+            beside.setdefault(table, {}).update(dict.fromkeys(names))
+        reads = tuple(dict.fromkeys(name for one in found for name in one.reads))
+        return MadeColumn(reads=reads, beside={table: tuple(names) for table, names in beside.items()})
 
 
 def _used(frame: DataFrame, table: DataFrame, written: Collection[str]) -> tuple[str, ...]:

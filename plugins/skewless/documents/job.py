@@ -71,10 +71,12 @@ class MadeColumn(Frozen):
 
     Attributes:
         reads: the columns of the input that it is made from.
+        beside: by lookup, those of it.
         plain: whether it is that column as it is.
     """
 
     reads: tuple[str, ...] = ()
+    beside: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     plain: bool = False
 
 

@@ -38,7 +38,9 @@ SYNONYMS = {
     "array_agg": "collect_list",
     "percentile_approx": "approx_percentile",
 }
-#: By our functions, the fields of a call's arguments in their order; the last three are none of Spark's.
+#: Aggregates of ours that Spark has not.
+_OURS = frozenset(("value_counts", "streaming_histogram", "histogram"))
+#: By our functions, the fields of a call's arguments in their order.
 _FIELDS = {
     **dict.fromkeys((
         "sum", "avg", "min", "max", "try_sum", "try_avg", "count_if", "bool_and", "bool_or", "bit_and", "bit_or",
@@ -58,9 +60,6 @@ _FIELDS = {
     "approx_percentile": "column percentage accuracy",
     "approx_count_distinct": "column rsd",
     "approx_top_k": "column k max_items_tracked",
-    "value_counts": "column",
-    "streaming_histogram": "column bins",
-    "histogram": "column edges",
 }  # fmt: skip
 #: By our function, the one of different values alone.
 _OF_DIFFERENT = {
@@ -71,11 +70,12 @@ _OF_DIFFERENT = {
 }
 #: Those whose result depends on the order of the rows.
 IN_ORDER = frozenset(("first", "first_value", "last", "last_value"))
-#: The aggregate functions of Spark 4.3, and ours that a query may call.
+#: The aggregate functions of Spark 4.3, and ours.
 AGGREGATES = frozenset((
-    *_FIELDS, *SYNONYMS, "count", "last", "regr_avgx", "regr_avgy", "approx_top_k_accumulate", "approx_top_k_combine",
-    "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "collect_union", "count_min_sketch", "histogram_numeric",
-    "hll_sketch_agg", "hll_union_agg", "listagg", "measure", "percentile_cont", "percentile_disc", "string_agg",
+    *_FIELDS, *SYNONYMS, *_OURS, "count", "last", "regr_avgx", "regr_avgy", "approx_top_k_accumulate",
+    "approx_top_k_combine", "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "collect_union",
+    "count_min_sketch", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "listagg", "measure",
+    "percentile_cont", "percentile_disc", "string_agg",
     "theta_sketch_agg", "theta_intersection_agg", "theta_union_agg",
     *(f"kll_{what}_agg_{kind}" for what in ("sketch", "merge") for kind in ("bigint", "float", "double")),
     *(f"tuple_{what}_agg_{kind}" for what in ("sketch", "union", "intersection") for kind in ("double", "integer")),
@@ -95,7 +95,7 @@ def call_of(name: str, arguments: Sequence[exp.Expr], *, distinct: bool = False)
         arguments: without their DISTINCT.
 
     Raises:
-        ValueError: what it gives depends on the order of the rows.
+        ValueError: what it gives depends on the order of the rows, or Spark has no function of this name.
 
     >>> from sqlglot import parse_one
     >>> found = call_of("percentile", [parse_one("ms + 1"), parse_one("0.3")])
@@ -104,6 +104,9 @@ def call_of(name: str, arguments: Sequence[exp.Expr], *, distinct: bool = False)
     """
     if name in IN_ORDER:
         raise unmet("max_by or min_by with what orders the rows, or any_value", f"{name}, which depends on their order")
+    if name in _OURS:
+        yaml = f"write key and aggregates in place of query: {{name: {{function: {name}, column: ...}}}}"
+        raise unmet("aggregate functions of Spark's in a query", name, yaml)
     if name == "count":
         return _count(arguments, distinct=distinct)
     if name in {"regr_avgx", "regr_avgy"} and len(arguments) == 2:

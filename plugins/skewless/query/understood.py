@@ -447,7 +447,11 @@ class _Aggregation:
                 self.aliases.add(name)
                 made = self._lifted(item, seen | {name})
                 return made if isinstance(made, exp.Column) else exp.Paren(this=made)
-        raise unmet("columns that are grouped by, or in an aggregate", shown(column))
+        call = column.parent.name if isinstance(column.parent, exp.Anonymous) else ""
+        own = (
+            f"for an aggregate of your own, write key and aggregates in place of query: {{name: {{function: {call}}}}}"
+        )
+        raise unmet("columns that are grouped by, or in an aggregate", shown(column), own if call else "")
 
     def _grouping(self, tree: exp.Expr) -> exp.Expr:
         if not self.sets:

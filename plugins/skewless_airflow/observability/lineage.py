@@ -67,7 +67,7 @@ def dataset_name(path: str) -> tuple[str, str]:
 
 def input_lineage(run: RunDirectory) -> OperatorLineage:
     """The input and the lookups of a run, once it has been prepared."""
-    return OperatorLineage(inputs=_all_read(run) if run.exists("job.json") else [])
+    return OperatorLineage(inputs=[*_all_read(run).values()] if run.exists("job.json") else [])
 
 
 def published_lineage(run: RunDirectory) -> OperatorLineage:
@@ -76,7 +76,7 @@ def published_lineage(run: RunDirectory) -> OperatorLineage:
     if published is None:
         return OperatorLineage()
     read = _all_read(run)
-    return OperatorLineage(inputs=read, outputs=[_written(run, published, read[0])])
+    return OperatorLineage(inputs=[*read.values()], outputs=[_written(run, published, read)])
 
 
 def checked_lineage(run: RunDirectory) -> OperatorLineage:
@@ -99,9 +99,10 @@ def checked_lineage(run: RunDirectory) -> OperatorLineage:
     )
 
 
-def _all_read(run: RunDirectory) -> list[InputDataset]:
+def _all_read(run: RunDirectory) -> dict[str, InputDataset]:
+    """The input, by an empty name, and the lookups by theirs."""
     job = run.job()
-    return [_read(one) for one in (job, *map(job.of_lookup, job.lookups))]
+    return {"": _read(job), **{one.name: _read(job.of_lookup(one)) for one in job.lookups}}
 
 
 def _read(job: Job) -> InputDataset:
@@ -116,7 +117,7 @@ def _read(job: Job) -> InputDataset:
     return InputDataset(namespace, name, facets=facets, inputFacets={"inputStatistics": statistics})
 
 
-def _written(run: RunDirectory, published: Publication, read: InputDataset) -> OutputDataset:
+def _written(run: RunDirectory, published: Publication, read: Mapping[str, InputDataset]) -> OutputDataset:
     files, job = Validated.of(run).kept, run.job()
     output, report = job.spec.output, run.quality()
     statistics = OutputStatisticsOutputDatasetFacet(
@@ -142,7 +143,7 @@ def _read_columns(job: Job) -> dict[str, str]:
     return {**job.source.columns, **job.source.partition_columns}
 
 
-def _columns(job: Job, read: InputDataset) -> ColumnLineageDatasetFacet:
+def _columns(job: Job, read: Mapping[str, InputDataset]) -> ColumnLineageDatasetFacet:
     made = {key: _made_from(job, key) for key in job.spec.key}
     for name, algebra in job.algebra.items():
         sources = [field for column in algebra.reads for field in _made_from(job, column)[1]]
@@ -157,30 +158,37 @@ def _columns(job: Job, read: InputDataset) -> ColumnLineageDatasetFacet:
     return ColumnLineageDatasetFacet(
         fields={name: Fields(inputFields=[*_fields(read, how, fields)]) for name, (how, fields) in made.items()},
         dataset=[
-            *_fields(read, "FILTER", _read_as(job, job.source.condition), "INDIRECT"),
+            *_fields(read, "FILTER", _of_input(job, job.source.condition), "INDIRECT"),
             *_fields(read, "GROUP_BY", grouped, "INDIRECT"),
         ],
     )
 
 
-def _made_from(job: Job, column: str) -> tuple[str, tuple[str, ...]]:
-    """The columns of the input that a column is made from, before it is aggregated, and the kind of transformation."""
+#: A column, after the name of its table among those that are read.
+_Field = tuple[str, str]
+
+
+def _made_from(job: Job, column: str) -> tuple[str, tuple[_Field, ...]]:
+    """The columns that a column is made from, before it is aggregated, and the kind of transformation."""
     if job.spec.map is None:
-        return "IDENTITY", (column,)
+        return "IDENTITY", (("", column),)
     # A mapper of Python does not say which column becomes which.
     one = job.source.made.get(column)
-    found = _read_as(job, one.reads if one else job.source.reads)
-    return "IDENTITY" if one is not None and one.plain else "TRANSFORMATION", found
+    found = _of_input(job, one.reads if one else job.source.reads)
+    beside = [(table, name) for table, names in (one.beside if one else {}).items() for name in names]
+    return "IDENTITY" if one is not None and one.plain else "TRANSFORMATION", (*found, *beside)
 
 
-def _read_as(job: Job, names: Iterable[str]) -> tuple[str, ...]:
+def _of_input(job: Job, names: Iterable[str]) -> tuple[_Field, ...]:
     lower = {name.lower() for name in names}
-    return tuple(name for name in _read_columns(job) if name.lower() in lower)
+    return tuple(("", name) for name in _read_columns(job) if name.lower() in lower)
 
 
-def _fields(read: InputDataset, how: str, fields: Iterable[str], kind: str = "DIRECT") -> Iterator[InputField]:
-    for field in fields:
-        yield InputField(read.namespace, read.name, field, [Transformation(kind, how, "", masking=False)])
+def _fields(
+    read: Mapping[str, InputDataset], how: str, fields: Iterable[_Field], kind: str = "DIRECT"
+) -> Iterator[InputField]:
+    for table, field in fields:
+        yield InputField(read[table].namespace, read[table].name, field, [Transformation(kind, how, "", masking=False)])
 
 
 def _table_facets(named: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:
