@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from skewless.errors import SpecError, first_line
+from skewless.query.functions import SparkCall
 from skewless.query.rows import reread
 from skewless.query.understood import RESULT
 from skewless.spec.input import OWN_PREFIX
@@ -35,8 +36,8 @@ def published_rows(
     named = results.select(*(F.col(number).alias(name) for number, name in own.items()))
     if spec.result is None:
         return named.withColumn(KEPT, F.lit(True))
-    if spec.of_all_rows:  # there is one row, also of no rows
-        named = named.agg(*(F.any_value(quoted(name)).alias(name) for name in named.columns))
+    if spec.of_all_rows:
+        named = _one_row(named, columns)
     at = f"{where}, field result"
     try:
         made = named.selectExpr(
@@ -48,6 +49,18 @@ def published_rows(
         raise SpecError(at, "expressions over keys and aggregates", first_line(err)) from None
     require_same(plan, at)
     return made
+
+
+def _one_row(named: DataFrame, columns: JobColumns) -> DataFrame:
+    """The result of all rows; of no rows, there is one too, where a sketch that Spark makes is not null."""
+    types = {**columns.job.key_types, **columns.job.column_types}
+    nulls = {name: f"{OWN_PREFIX}null{at}" for at, name in enumerate(types)}
+    made = {name: f"any_value({quoted(name)})" for name in named.columns}
+    for name, call in columns.job.spec.aggregates.items():
+        if call.function == "spark":
+            made[name] = f"IF(count(1) = 0, {SparkCall(str(call.options['expression'])).over(nulls)}, {made[name]})"
+    filled = named.selectExpr("*", *(f"CAST(NULL AS {types[name]}) AS {null}" for name, null in nulls.items()))
+    return filled.agg(*(F.expr(text).alias(name) for name, text in made.items()))
 
 
 def joined_rows(published: DataFrame, columns: JobColumns, where: str = "job.json") -> DataFrame:

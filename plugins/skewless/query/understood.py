@@ -497,11 +497,18 @@ class _Aggregation:
         return self._result_of(named)
 
     def _result_of(self, name: str) -> exp.Expr:
-        """An aggregate's column; of no rows at all, a count is 0."""
-        call = self.aggregates[name]
-        if ALL_ROWS in self.keys and str(call["function"]).startswith(("count", "approx_count", "regr_count")):
-            return exp.Anonymous(this="coalesce", expressions=[_column(name), exp.Literal.number(0)])
-        return _column(name)
+        """An aggregate's column; of no rows at all, a count is 0 and a collection is empty."""
+        function = str(self.aggregates[name]["function"])
+        nothing: exp.Expr = exp.Literal.number(0)
+        if function.startswith("collect"):
+            nothing = exp.Anonymous(this="array")
+        elif not function.startswith(("count", "approx_count", "regr_count")):
+            return _column(name)
+        return (
+            exp.Anonymous(this="coalesce", expressions=[_column(name), nothing])
+            if ALL_ROWS in self.keys
+            else _column(name)
+        )
 
     def _own_call(self, found: Any, condition: exp.Expr | None) -> dict[str, Any]:
         call: dict[str, Any] = {"function": found.function}
