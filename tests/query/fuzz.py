@@ -1,21 +1,50 @@
 """Random queries over random tables, made with sqlglot's builders, each against plain Spark."""
 
+import datetime as dt
 import random
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import sqlglot
 from sqlglot import exp
 
+from skewless.query.sql import AsWritten
 from tests.fuzz.files import arrow_table
 from tests.fuzz.inputs import draw_rows
 from tests.fuzz.values import KINDS, Kind
 from tests.query.rows import write_parts
 
-_KINDS = ("int", "int", "bigint", "text", "text", "double", "odd double", "decimal", "boolean", "date", "timestamp")
+_KINDS = (
+    "int", "int", "bigint", "text", "text", "double", "odd double", "decimal", "boolean", "date", "timestamp", "clock",
+)  # fmt: skip
+#: Moments when clocks in Berlin change.
+_CHANGES = (dt.datetime(2026, 3, 29, tzinfo=dt.UTC), dt.datetime(2026, 10, 25, tzinfo=dt.UTC))
+_ALL_KINDS = KINDS | {
+    "clock": KINDS["timestamp"]._replace(
+        name="clock", draw=lambda chance: chance.choice(_CHANGES) + dt.timedelta(minutes=15 * chance.randrange(12))
+    )
+}
 #: What is added up: no values that swallow others.
 _NUMBERS = ("int", "double", "decimal")
+#: Further aggregates of any column, and of numbers, and the kind of each.
+_OF_ANY = (
+    ("count_if({0} IS NULL)", "bigint"), ("count(DISTINCT {0}, {1})", "bigint"), ("count({0}, {1})", "bigint"),
+    ("size(collect_set({0}))", "bigint"), ("bool_or({0} IS NULL)", "boolean"), ("max(struct({1}, {0})).col1", "text"),
+    ("sort_array(collect_set(CAST({0} AS STRING)))", "list"),
+    ("listagg(CAST({0} AS STRING), '|') WITHIN GROUP (ORDER BY CAST({0} AS STRING))", "text"),
+)  # fmt: skip
+_OF_NUMBERS = (
+    ("sum(DISTINCT {0})", "double"),
+    ("avg({0}) - avg(DISTINCT {0})", "double"),
+    ("percentile({0}, 0.25)", "double"),
+    ("sum({0}) / nullif(count({0}), 0)", "double"),
+    ("regr_count({0}, {0})", "bigint"),
+    ("try_sum({0})", "double"),
+    ("sum(CASE WHEN {0} > 5 THEN {0} ELSE 0 END)", "double"),
+    ("bool_and({0} > 3)", "boolean"),
+)
 
 
 class Typed(NamedTuple):
@@ -34,10 +63,12 @@ class Drawn(NamedTuple):
 
 
 def draw(chance: random.Random) -> Drawn:
-    columns = {f"c{at}": KINDS[chance.choice(_KINDS)] for at in range(chance.randint(3, 6))}
+    columns = {f"c{at}": _ALL_KINDS[chance.choice(_KINDS)] for at in range(chance.randint(3, 6))}
     columns |= {"k": KINDS[chance.choice(("int", "text"))]}
     count = chance.choice((0, 1, 20, 100, 300))
     rows = draw_rows(chance, columns, count)
+    empty = {name for name in columns if chance.random() < 0.06}
+    rows = [row | dict.fromkeys(empty) for row in rows]
     table = arrow_table(rows, columns)
     lists = [
         None if chance.random() < 0.1 else [chance.randint(0, 3) for _ in range(chance.randrange(4))] for _ in rows
@@ -48,7 +79,11 @@ def draw(chance: random.Random) -> Drawn:
     tables = {"t": table}
     pool = [Typed(exp.column(name, "t"), kind.name) for name, kind in columns.items()]
     pool += [Typed(exp.column("a", "s", "t"), "int"), Typed(exp.column("b", "s", "t"), "text")]
-    query = exp.select().from_("t")
+    source = "t"
+    if chance.random() < 0.2:
+        source = f"(SELECT *, s.a + 1 AS more FROM t WHERE {'c0' if chance.random() < 0.5 else 's.b'} IS NOT NULL) AS t"
+        pool.append(Typed(exp.column("more", "t"), "int"))
+    query = exp.select().from_(_sql(f"SELECT 1 FROM {source}").args["from_"].this)
     if chance.random() < 0.25:
         view = exp.Lateral(
             this=exp.Explode(this=exp.column("l", "t")), view=True, outer=chance.random() < 0.4,
@@ -68,7 +103,7 @@ def _joined(
     tables: dict[str, pa.Table], pool: list[Typed],
 ) -> exp.Select:  # fmt: skip
     """With a lookup by ``k``, which may repeat keys, lack some and have others."""
-    columns = {"k": key, "v": KINDS[chance.choice(_KINDS)], "w": KINDS["int"]}
+    columns = {"k": key, "v": _ALL_KINDS[chance.choice(_KINDS)], "w": KINDS["int"]}
     kind = chance.choice(("inner", "left", "left", "left semi", "left anti", "cross"))
     known = [row["k"] for row in rows]
     tables[name] = _looked_up(chance, columns, known, 2 if kind == "cross" else chance.choice((0, 3, 12, 30)))
@@ -122,6 +157,9 @@ def _key(chance: random.Random, pool: list[Typed]) -> Typed:
     if kind == "text" and chance.random() < 0.4:
         made = (exp.Coalesce(this=tree, expressions=[exp.Literal.string("none")]), exp.Upper(this=tree))
         return Typed(chance.choice(made), kind)
+    if kind == "clock" and chance.random() < 0.7:
+        berlin = f"from_utc_timestamp({tree.sql(dialect='spark')}, 'Europe/Berlin')"
+        return Typed(_sql(f"date_trunc('hour', {berlin})") if chance.random() < 0.5 else _sql(f"hour({berlin})"), kind)
     if kind in {"timestamp", "date"} and chance.random() < 0.5:
         return Typed(exp.cast(exp.TimestampTrunc(this=tree, unit=exp.var("month")), "date"), "date")
     if chance.random() < 0.15:
@@ -135,6 +173,10 @@ def _measure(chance: random.Random, pool: list[Typed]) -> tuple[Typed, float]:
     """An aggregate, and what it may be off by."""
     tree, kind = chance.choice(pool)
     off, made = 0.0, exp.Expr()
+    if chance.random() < 0.25:
+        text, kind = chance.choice(_OF_NUMBERS if kind in _NUMBERS else _OF_ANY)
+        texts = (one.sql(dialect="spark") for one in (tree, chance.choice(pool).tree))
+        return Typed(_sql(text.format(*texts)), kind), 0.0
     if kind in _NUMBERS and chance.random() < 0.6:
         if kind in {"int", "double"} and chance.random() < 0.3:
             filled = exp.Coalesce(this=tree, expressions=[exp.Literal.number(1)])
@@ -154,6 +196,11 @@ def _measure(chance: random.Random, pool: list[Typed]) -> tuple[Typed, float]:
     return Typed(made, kind), off
 
 
+def _sql(text: str) -> exp.Expr:
+    made: exp.Expr = sqlglot.parse_one(text, read=AsWritten)
+    return made
+
+
 def _aggregated(chance: random.Random, query: exp.Select, tables: dict[str, pa.Table], pool: list[Typed]) -> Drawn:
     keys = [_key(chance, pool) for _ in range(chance.choice((0, 1, 1, 1, 2, 3)))]
     measured = [_measure(chance, pool) for _ in range(chance.randint(1, 4))]
@@ -165,8 +212,13 @@ def _aggregated(chance: random.Random, query: exp.Select, tables: dict[str, pa.T
         other = exp.paren(exp.Count(this=exp.Star()) + 1)
         items.append(exp.alias_(exp.Div(this=chance.choice(whole).tree.copy(), expression=other), "ratio"))
     query = query.select(*items)
-    sets = chance.random()
-    if keys and sets < 0.1:
+    sets = chance.random() if len({one.tree for one in keys}) == len(keys) else 1
+    if keys and sets < 0.04:
+        names = [one.tree.sql(dialect="spark") for one in keys]
+        some = sorted({", ".join(one for one in names if chance.random() < 0.5) for _ in range(3)} - {", ".join(names)})
+        text = ", ".join(f"({one})" for one in (", ".join(names), *some))
+        query.set("group", _sql(f"SELECT 1 GROUP BY GROUPING SETS ({text})").args["group"])
+    elif keys and sets < 0.1:
         roll = (exp.Rollup if sets < 0.06 else exp.Cube)(expressions=[one.tree.copy() for one in keys])
         query.set("group", exp.Group(expressions=[roll]))
     elif keys:
