@@ -18,7 +18,9 @@ from skewless.spec import JobSpec, parse_spec
 from skewless_spark.comparison.compare import compare
 from skewless_spark.comparison.other_side import OtherSide, results_of_all_rows
 from skewless_spark.entries.pipeline import run_pipeline
-from tests.spark.scenario import DATE, Quiet, Told, finished, prepared, result_of, run_job, window_of
+from skewless_spark.session.session import query_in_jvm
+from skewless_spark.sources.unit_reading import lookups_of, scanned_bytes
+from tests.spark.scenario import DATE, Quiet, Told, finished, prepared, result_of, run_job, session_settings, window_of
 
 QUERIES = yaml.safe_load(Path(__file__).with_name("queries.yaml").read_text())
 ENGINES = ("combine", "bypass", "staged")
@@ -97,7 +99,37 @@ def test_the_result_of_a_query_is_what_spark_makes_of_it(
     assert done.quality.success
     assert rounded(result_of(run)) == rounded(asked)
     published = spark.read.parquet(f"{tmp_path}/published/date={DATE}")
-    assert [(one.name, one.dataType) for one in published.schema] == [(one.name, one.dataType) for one in asked.schema]
+    assert published.dtypes == asked.dtypes
+
+
+def test_large_files_are_scanned_whole_and_joined_in_more_tasks_than_states_need(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    drawn = pa.table({"page": [f"p{n}" for n in range(40_000)], "weight": np.random.default_rng(1).random(40_000)})
+    paths = {name: {"path": f"{tmp_path}/{name}.parquet"} for name in ("visits", "others")}
+    for name, table in paths.items():
+        drawn = drawn.append_column(f"note{name}", drawn["page"])
+        pq.write_table(drawn, table["path"], row_group_size=5_000)
+        spark.read.parquet(table["path"]).createOrReplaceTempView(name)
+    query = (
+        "SELECT CAST(v.weight * 10 AS INT) AS tenth, count(*) AS n, max(o.page) AS last FROM visits v "
+        "JOIN others o ON v.page = o.page WHERE o.weight < 0.7 GROUP BY 1"
+    )
+    parts = ("advisoryPartitionSizeInBytes", "coalescePartitions.minPartitionSize")
+    small = {f"spark.sql.adaptive.{name}": "1" for name in parts} | {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+    with session_settings(spark, small):
+        spec = spec_of_query(query, tmp_path / "published", paths, engine="combine")
+        run, _, (report,) = run_job(spark, spec, tmp_path / "run")
+    assert rounded(result_of(run)) == rounded(spark.sql(query))
+    job, every = run.job(), range(len(run.job().units))
+    assert len(every) > 1
+    assert len(scanned_bytes(spark, job, every, located=False)) == len(job.lookups[0].units) == 1
+    assert not scanned_bytes(spark, job, every, located=True) + scanned_bytes(spark, job, every[1:], located=False)
+    assert report.work is not None
+    assert report.work.tasks > 20
+    read = spark.read.parquet(paths["others"]["path"]).select("page", "weight")
+    ours, theirs = (query_in_jvm(one).optimizedPlan().stats() for one in (lookups_of(spark, job)["others"], read))
+    assert str(ours.sizeInBytes()) == str(theirs.sizeInBytes()), "so both are broadcast, or none"
 
 
 @pytest.mark.parametrize("query", [QUERIES[0], QUERIES[2], QUERIES[8]], ids=["joined", "one row", "above"])

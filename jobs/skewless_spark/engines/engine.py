@@ -46,7 +46,7 @@ class Engine:
         placing = placing_settings(job, admitted)
         if placing and (stage.columns.reads_places or ROW_INDEX in job.source.reads):
             return placing
-        wave = scanned_bytes(stage.spark, job, admitted)
+        wave = scanned_bytes(stage.spark, job, admitted, located=stage.columns.reads_places)
         sizes = [*wave, *(file.size_bytes for file in backlog)]
         return {
             "spark.sql.files.maxPartitionBytes": str(split_bytes(sizes, job.combine_splits, job.slots_at())),

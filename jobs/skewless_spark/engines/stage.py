@@ -26,6 +26,9 @@ from skewless_spark.states.job_columns import JobColumns
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
+#: How large the rows of a lookup are that are joined is known only as they are read: exchanges begin with as many parts
+#: as Spark's own, and small ones are joined.
+_JOINED = {"spark.sql.adaptive.enabled": "true", "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "200"}
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
@@ -49,7 +52,7 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(number), fence)
     seen, kinds = JobsSeen(spark), kinds_of(stage)
-    with under_settings(spark, engine.settings(stage, stage.backlog) | _PLANNED):
+    with under_settings(spark, engine.settings(stage, stage.backlog) | (_JOINED if job.lookups else _PLANNED)):
         with timed("build the query"):
             outcome = engine.outcome(stage)
         with timed(RUN_QUERY):

@@ -228,18 +228,29 @@ def _require_rows_of_input(plan: Any, at: str) -> None:
 
 def require_stable(plan: Any, at: str) -> None:
     """Refuse a plan that may give other rows when it is run again."""
+    fleeting = _says_the_time(plan)
     for node in _nodes(plan):
         kind = _class(node)
         if kind in _UNSTABLE:
             raise SpecError(at, "the same rows whenever it is asked", _UNSTABLE[kind], "a task may be run again")
-        require_same(node, at)
+        _require_same(node, at, fleeting=fleeting)
 
 
 def require_same(node: Any, at: str) -> None:
     """Refuse a node of a plan that may give other values when it is run again."""
+    _require_same(node, at, fleeting=_says_the_time(node))
+
+
+def _says_the_time(plan: Any) -> bool:
+    patterns = jvm_of(SparkSession.active()).org.apache.spark.sql.catalyst.trees.TreePattern
+    return bool(plan.containsPattern(patterns.CURRENT_LIKE()))
+
+
+def _require_same(node: Any, at: str, *, fleeting: bool) -> None:
     for expression in _listed(node.expressions()):
         odd = None if expression.deterministic() else expression
-        odd = odd or next((one for one in _tree(expression) if _class(one) in _FLEETING), None)
+        if odd is None and fleeting:
+            odd = next((one for one in _tree(expression) if _class(one) in _FLEETING), None)
         if odd is not None:
             came = str(odd.sql())[:100]
             raise SpecError(at, "the same answer whenever it is asked", came, "a task may be run again")
@@ -349,12 +360,8 @@ def _ids(attributes: Any) -> list[int]:
 def _nodes(plan: Any) -> Iterator[Any]:
     """The nodes of a plan, and of the plans of subqueries in it."""
     yield plan
-    for child in _listed(plan.children()):
-        yield from _nodes(child)
-    for expression in _listed(plan.expressions()):
-        for one in _tree(expression):
-            if _class(one) in {"ScalarSubquery", "ListQuery", "Exists"}:
-                yield from _nodes(one.plan())
+    for below in (*_listed(plan.children()), *_listed(plan.subqueries())):
+        yield from _nodes(below)
 
 
 def _tree(root: Any) -> Iterator[Any]:
@@ -364,7 +371,7 @@ def _tree(root: Any) -> Iterator[Any]:
 
 
 def _class(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
+    return str(node.nodeName())
 
 
 def _listed(several: Any) -> list[Any]:

@@ -180,7 +180,7 @@ class _Lookups(NamedTuple):
         found = {}
         for name, table in spec.lookups.items():
             alone = spec.model_copy(update={"input": table, "map": None, "window": None})
-            path, listing = listed(spark, alone, part, root, where)
+            path, listing = listed(spark, alone, part, root, where, cut=False)
             if not listing.types:
                 raise InputError(f"{where}, table {name!r}", "files that tell its columns", f"none in {path}")
             found[name] = alone, path, listing
@@ -203,6 +203,10 @@ class _Lookups(NamedTuple):
             refuse_twins(names, types, f"{where}, table {name!r}")
             source = _read_of(listing.source, names or tuple(one for one in readable if one not in FILE_COLUMNS)[:1])
             units = _of_read_columns(ReadColumns.of(alone, source).fitted(listing), source)
+            # So that Spark sees how little of a file is read, and broadcasts it.
+            known = {one: kind for one, kind in listing.source.columns.items() if one in readable}
+            if len({one.lower() for one in known}) == len(known):
+                source = source.model_copy(update={"columns": known | source.columns})
             lookups.append(Lookup(name=name, input_path=path, source=source, units=units))
         return tuple(lookups)
 
@@ -238,9 +242,11 @@ def _require_other_table(spec: JobSpec, where: str) -> None:
         )  # fmt: skip
 
 
-def listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
-    """The location of the input of a job without states, and its listing."""
-    share = min(spec.routing.waves) / sum(spec.routing.waves)
+def listed(
+    spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str, *, cut: bool = True
+) -> tuple[str, Listing]:
+    """The location of the input of a job without states, and its listing; what is not cut is in no wave."""
+    share = min(spec.routing.waves) / sum(spec.routing.waves) if cut else None
     # No footer counts those of what Spark tells of a file.
     nulls_of = [name for name, nulls in asked_columns(spec).items() if nulls and name not in FILE_COLUMNS]
     if spec.input.format == "catalog" and spark is not None:

@@ -20,18 +20,18 @@ _SLACK = 2
 _WIDE_ROW_BYTES, _WIDE_BYTES = 64 << 10, 512 << 20
 
 
-def piece_bytes(sizes: Sequence[int], share: float) -> int:
+def piece_bytes(sizes: Sequence[int], share: float | None) -> int:
     """Bytes that a unit should have: at most ``CUT_BYTES``, and few enough for the smallest wave.
 
     Args:
-        share: the fraction of the input that the smallest wave has.
+        share: the fraction of the input that the smallest wave has; None for what is in no wave, and not cut.
     """
-    return max(LEAST_BYTES, min(CUT_BYTES, int(sum(sizes) * share)))
+    return max(LEAST_BYTES, sum(sizes) if share is None else min(CUT_BYTES, int(sum(sizes) * share)))
 
 
 def is_large(size: int, piece: int) -> bool:
     """Whether a file is to be cut."""
-    return size > CUT_BYTES or size > _SLACK * piece
+    return size > max(CUT_BYTES, piece) or size > _SLACK * piece
 
 
 def cut_groups(pieces: Sequence[tuple[int, int]], size: int, piece: int) -> list[tuple[int, int]]:

@@ -79,7 +79,7 @@ class ListedFile:
 def list_input(
     given: Input,
     path: str,
-    share: float = 0.01,
+    share: float | None = 0.01,
     files: Sequence[str] | None = None,
     partitions: Mapping[str, str] | None = None,
     nulls_of: Sequence[str] = (),
@@ -87,7 +87,7 @@ def list_input(
     """List an input. Only footers are read, and samples of texts.
 
     Args:
-        share: the fraction of the input that the smallest wave has.
+        share: the fraction of the input that the smallest wave has; None for what is in no wave.
         nulls_of: columns of Parquet whose nulls are to be counted.
     """
     fs, root = open_input(path)
@@ -173,7 +173,7 @@ def declared_types(given: Input) -> dict[str, str]:
 
 def counted_units(file: ListedFile, footer: Footer, piece: int) -> list[Unit]:
     """The units of a file with a footer: the whole file, or ranges of its row groups."""
-    inner = {name: name for name in footer.foreign}
+    inner = {name: name for name in (footer.types if footer.wide else footer.foreign)}
     rows = [count for count, _ in footer.pieces]
     if sum(rows) != footer.rows or footer.whole:
         return [_unit(file, footer.rows, inner=inner)]
@@ -250,7 +250,7 @@ _AS_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 _DECLARE = "declare it as a STRING, or read the files by path"
 
 
-def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Listing]:
+def list_table(spark: SparkSession, given: Input, share: float | None) -> tuple[str, Listing]:
     """List a table; an ``InputError`` if the table does not exist, or its files cannot be read here."""
     name = given.path
     at = f"input {name}"

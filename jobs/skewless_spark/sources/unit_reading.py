@@ -1,6 +1,7 @@
 """Reads a wave in a stage: whole files by Spark's own scans, row groups and some files of tables by pyarrow."""
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -160,7 +161,7 @@ def source_rows(
     """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map."""
     ways = [_way(job, name) for name in wanted]
     roots = list(dict.fromkeys(way[0] for way in ways))
-    native = _native(spark, job, ordinals)
+    native = _native(spark, job, ordinals, whole=not located)
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
     if ranges and job.source.format not in {"parquet", "text"}:
@@ -198,9 +199,9 @@ def _alike(job: Job, ordinals: Sequence[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
+def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int], *, located: bool) -> list[int]:
     """The sizes of the files that Spark's own scans read, and cut, for ``read_units`` with these arguments."""
-    native = _native(spark, job, ordinals)
+    native = _native(spark, job, ordinals, whole=not located)
     return list({unit.path: unit.size_bytes for unit in map(job.units.__getitem__, native)}.values())
 
 
@@ -232,11 +233,17 @@ def _block_bits(job: Job) -> int:
     return max(LEAST_BYTES.bit_length() - 1, _largest(job).bit_length() - _BLOCK_BITS)
 
 
-def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
+def _native(spark: SparkSession, job: Job, ordinals: Sequence[int], *, whole: bool) -> list[int]:
+    """The units that Spark's own scan reads; if whole files may be read, also those of which all pieces are asked."""
     # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
     if job.source.pinned is None and not spark_reads(spark, job.input_path):
         return []
-    return [one for one in ordinals if (unit := job.units[one]).span is None and _for_spark(job, unit)]
+    found = [one for one in ordinals if _for_spark(job, job.units[one])]
+    pieces = Counter(job.units[one].path for one in found if job.units[one].span)
+    if pieces and whole:
+        all_of = Counter(unit.path for unit in job.units if unit.span)
+        pieces = Counter({path: many for path, many in pieces.items() if many < all_of[path]})
+    return [one for one in found if job.units[one].span is None or job.units[one].path not in pieces]
 
 
 def _for_spark(job: Job, unit: Unit) -> bool:
@@ -331,17 +338,19 @@ def _scanned(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
     types, source = _types(job), job.source
+    files = {job.units[ordinal].path: ordinal for ordinal in reversed(ordinals)}
+    ordinals = sorted(files.values())  # of a file in pieces, that of the first
     units = [job.units[ordinal] for ordinal in ordinals]
     inside = [name for name in wanted if name not in source.partition_columns and name not in FILE_COLUMNS]
     partitions = [name for name in wanted if name in source.partition_columns]
     # A line of a csv is all of its columns, in the order of its own header.
     by_place = source.format == "csv" or (source.format == "orc" and any(one.startswith("_col") for one in inside))
-    columns = (units[0].header or list(source.columns)) if by_place else inside
+    columns = (by_place and units[0].header) or list(source.columns)
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in columns)
     fixed: dict[str, str] = {}
     if source.format == "csv":  # Spark compares headers, and counts the values of each line
         fixed = {"enforceSchema": "false", "columnPruning": source.options.get("columnPruning", "false")}
-    paths = list(dict.fromkeys(unit.path for unit in units))
+    paths = [unit.path for unit in units]
     rows = scanned_files(spark, source.format, ddl, paths, {**source.options, **fixed})
     numbered, block_bits = source.format == "parquet", _block_bits(job)
     inner = [f"{_checked(source, name, types)} AS s{wanted.index(name)}" for name in inside if name in columns]

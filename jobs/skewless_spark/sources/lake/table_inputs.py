@@ -203,7 +203,9 @@ class LakeTable:
         """Pin a table now, see ``TableReader.snapshot_of``."""
         return cls(reader_of(given.format).snapshot_of(given, part, root, location, conditions), root)
 
-    def listing(self, share: float, files: Sequence[TableFile] | None = None, nulls_of: Sequence[str] = ()) -> Listing:
+    def listing(
+        self, share: float | None, files: Sequence[TableFile] | None = None, nulls_of: Sequence[str] = ()
+    ) -> Listing:
         """Cut all files, or some, into units. Footers and deletes are read; nulls of some columns may be counted."""
         chosen, outside = self.snapshot.files if files is None else files, self.snapshot.outside
         piece = piece_bytes([file.size_bytes for file in chosen], share)
