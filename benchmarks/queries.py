@@ -173,9 +173,8 @@ def page(document: Mapping[str, Any]) -> str:
             ratios = ", ".join(f"{line['number']}: {_ratio(line):.2f}" for line in lines)
             rows.append((title, f"{lines[0]['scale']:g}", f"{median(map(_ratio, lines)):.2f}", ratios))
     about = (
-        "Each query from its text to its result in Parquet, in a warm session, in turn, medians of"
-        f" {REPETITIONS}; plain Spark with adaptive execution. JCC-H's ask for its populous rows."
-        f" Setting: {in_words(document['setting'])}."
+        f"From a text to Parquet in a warm session, in turn, medians of {REPETITIONS}; plain Spark is adaptive, JCC-H's"
+        f" ask for populous rows. {in_words(document['setting'])}."
     )
     head = ("set", "scale", "median", "ours over plain Spark, by query")
     return page_of("B19: queries of benchmarks", about, table(head, rows))
