@@ -25,11 +25,13 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.states_store import StatesStore
 from skewless.standing.tree import plan_of
 from skewless_cli import run_view, views
+from skewless_spark.branches.native import Native
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
+from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.windows import kept_states
 from tests.spark.scenario import as_rows, result_of, shown, spec_of, turn_bit_of_largest_page, window_of
 from tests.tiers import mostly_long
@@ -163,8 +165,8 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
     run = lake.prepared(1, lake.spec(**fields))
     run_stages(spark, run)
     found, jobs_run = [], []
-    for most in (kept_states.COPIED_BYTES, -1):
-        monkeypatch.setattr(kept_states, "COPIED_BYTES", most)
+    for folder in (kept_states.OF_PART, "none"):
+        monkeypatch.setattr(kept_states, "OF_PART", folder)
         jobs = JobsSeen(spark)
         Path(run.path("result/COMMIT.json")).unlink(missing_ok=True)
         merge_states(spark, run)
@@ -175,22 +177,21 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
 
 
 def _kept(run: RunDirectory, part: WindowPart) -> Any:
-    """The newest states of a part: their rows, and for each file the types that Arrow and Spark have."""
-    store = StatesStore(window_of(run).store)
+    """The newest states of a part: the values of each column, and its type."""
+    store, columns = StatesStore(window_of(run).store), JobColumns.of(run.job())
     newest, _ = store.newest(part.name)
     assert newest is not None
     tables = [pq.read_table(store.path(file.path), partitioning=None) for file in newest.version.states]
-    rows = pa.concat_tables(tables)
+    rows = pa.concat_tables(tables).sort_by("c0")
     assert rows.num_rows > 20
     assert set(rows["place"].to_pylist()) == {part.place}
-    types = {
-        (
-            str(one.schema.remove_metadata()),
-            StructType.fromJson(json.loads(one.schema.metadata[SCHEMA_NOTE])).simpleString(),
-        )
-        for one in tables
+    noted = StructType.fromJson(json.loads(tables[0].schema.metadata[SCHEMA_NOTE]))
+    # What the stage says of a key beside its state is there only where its files were copied.
+    return {
+        field.name: (field.dataType.simpleString(), rows[field.name].to_pylist())
+        for field in noted
+        if field.name in {*columns.keys, "rows", "place", *Native(columns).names}
     }
-    return rows.sort_by("c0").to_pylist(), types
 
 
 @pytest.mark.long

@@ -7,6 +7,9 @@ Native states and results of a first stage are one row per key, and have two ext
 the text of a heavy key. The histogram is made from these, without a Spark job, however many keys there are. Other
 Python states are one row per key and split: their histogram is made as after a routed stage.
 
+With a window of many parts, rows are sent to the task of their part instead, where states would be many: it makes the
+only state of each key of the part, in the files that are kept, so that a state is neither merged nor written again.
+
 Python states say of which split they are. For native states, and for results, there are Spark's own counts of each
 split: rows read, states sent on, seconds. They cost no job. Spark reads and aggregates rows in one generated loop.
 Counting rows by split there would be slow: an observation takes them out of the loop, and a ``groupBy`` with a sum
@@ -24,12 +27,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from skewless.columns import numbers
 from skewless.document import LARGEST_COUNT
 from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, SplitLoad, StageReport
 from skewless.errors import LedgerError
+from skewless.planner.engine_choice import KEYS_OF_A_TASK
 from skewless.run.directory import RunDirectory
-from skewless_spark.branches import branches_of, evaluate, merge_in_order, union_of
+from skewless_spark.branches import branches_of, evaluate, kinds_of, merge_in_order, union_of
 from skewless_spark.branches.native import Native, slot_of_key
 from skewless_spark.branches.python import Python
 from skewless_spark.engines.engine import Engine, few_partitions
@@ -40,12 +45,14 @@ from skewless_spark.stage.measured_stage import key_histogram, report_of, split_
 from skewless_spark.stage.routes import SLOT, TASK, Stage, unrouted_queue
 from skewless_spark.stage.state_counts import COUNTS, CountsRead
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds
-from skewless_spark.states.job_columns import WHOLE
+from skewless_spark.states.job_columns import PART, WHOLE
 
 log = logging.getLogger(__name__)
 
 #: The text of a key that has one state or one result, if it is heavy.
 HEAVY = "heavy_key"
+#: Rows are sent by their parts if a state has at most so many: to send one costs a tenth of merging a state.
+SENT_ROWS = 8
 #: Keys that are read back at a time, one or two megabytes.
 _BATCH_KEYS = 1 << 17
 
@@ -61,14 +68,15 @@ class Combine(Engine):
         first, *others = branches_of(stage.columns)
         # The wave's rows are counted by one of them.
         rest = [_MADE[one.kind](replace(stage, tally=None)).drop(*COUNTS) for one in others]
-        return union_of([_MADE[first.kind](stage), *rest])
+        outcome = union_of([_MADE[first.kind](stage), *rest])
+        if not self.in_parts(stage, kinds_of(stage)):
+            return outcome
+        several = len(stage.columns.window.reduced) > 1 and not _tasks_by_part(stage)
+        return (outcome.repartition(PART) if several else outcome).drop(*COUNTS[1:])
 
     def partitions(self, stage: Stage) -> int:
         """As many as the states that the engine was chosen for need."""
-        epoch = stage.plan.epoch
-        decided = stage.run.exists(f"decisions/{epoch:04d}.json")
-        choice = stage.run.decision(epoch).engine if decided else None
-        return few_partitions(stage, choice.states if choice is not None else 0)
+        return _tasks_by_part(stage) or few_partitions(stage, _expected_states(stage))
 
     def reader(self, stage: Stage, read: CountsRead) -> Reader | None:
         """None where a row for each key names slot and heavy key: its key is not read, see ``_of_rows``."""
@@ -88,13 +96,36 @@ class Combine(Engine):
             rows, admitted = (sum(pc.sum(one[name]).as_py() or 0 for one in sums) for name in ("rows", "admitted"))
             histogram = key_histogram(stage, files, read, (), admitted)
         splits = _splits_told(stage, files, read, rows) or splits_seen(seen, rows)
+        if _tasks_by_part(stage):  # splits have sent on rows
+            splits = tuple(one.model_copy(update={"states": None}) for one in splits)
         totals = dict.fromkeys(COUNTS, 0) | {"rows": rows, "admitted": admitted}
         return report_of(plan, totals, histogram, splits=splits)
 
 
+def _expected_states(stage: Stage) -> int:
+    """The states that the engine was chosen for; 0 if nothing was known of the keys."""
+    epoch = stage.plan.epoch
+    choice = stage.run.decision(epoch).engine if stage.run.exists(f"decisions/{epoch:04d}.json") else None
+    return choice.states if choice is not None else 0
+
+
+def _tasks_by_part(stage: Stage) -> int:
+    """How many tasks the rows are sent to by their parts; 0 unless a state has few, and no part over a slot's share."""
+    job, rows = stage.columns.job, stage.columns.job.rows
+    parts = [job.covered.parts[at].units for at in job.covered.reduced]
+    if not (parts and job.counted and rows and Combine().in_parts(stage, kinds_of(stage))):
+        return 0
+    states, largest = _expected_states(stage), max(numbers(job.units[slice(*units)], "rows").sum() for units in parts)
+    if largest * job.slots_at() > rows or (states and rows > SENT_ROWS * states):
+        return 0
+    return min(len(parts), max(len(stage.plan.tasks), -(-(states or rows) // KEYS_OF_A_TASK)))
+
+
 def _native_states(stage: Stage) -> DataFrame:
     columns, native = stage.columns, Native(stage.columns)
-    states = native.made(unrouted_queue(stage), columns.groups, ("rows", "admitted"))
+    queue, tasks = unrouted_queue(stage), _tasks_by_part(stage)
+    queue = queue.select(*columns.rows, "arrival").repartition(tasks, PART) if tasks else queue
+    states = native.made(queue, columns.groups, ("rows", "admitted"))
     # A key has one native state, combined from all splits, so it belongs to no split.
     nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("left_over", "forwarded")]
     states = states.selectExpr("*", f"0 AS {TASK}", f"'{NATIVE}' AS kind", *nothing, *_named(stage))

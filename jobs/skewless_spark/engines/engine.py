@@ -13,8 +13,10 @@ from skewless_spark.sources.unit_reading import placing_settings, scanned_bytes
 from skewless_spark.stage.measured_stage import measure
 from skewless_spark.stage.routes import Stage
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.states.committed_files import Reader
+from skewless_spark.states.committed_files import NATIVE, Reader
 
+#: Files of a stage at most in which each task has a file for each part.
+MOST_FILES = 1 << 10
 #: Rows whose states one partition takes in: it costs some ten milliseconds and a file.
 _PARTITION_ROWS = 50_000
 
@@ -53,6 +55,16 @@ class Engine:
             "spark.sql.files.openCostInBytes": "0",
             "spark.sql.files.minPartitionNum": "1",  # of more, Spark would take an even share of the bytes as the limit
         }
+
+    def in_parts(self, stage: Stage, kinds: Sequence[str]) -> bool:
+        """Whether each file is to have the states of one part, as they are kept; one task has all of them, or any may.
+
+        Args:
+            kinds: of the rows that the stage writes.
+        """
+        job, plan = stage.columns.job, stage.plan
+        files = 0 if self.merges else len(job.covered.reduced) * len(plan.tasks)
+        return job.window is not None and kinds == [NATIVE] and not plan.epoch and files <= MOST_FILES
 
     def reader(self, stage: Stage, read: CountsRead) -> Reader | None:
         """What reads the files that a stage has just written; None if its report needs no counts of theirs."""

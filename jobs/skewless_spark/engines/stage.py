@@ -4,14 +4,14 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
 from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.run.step_times import timed
-from skewless_spark.branches import kinds_of
+from skewless_spark.branches import PLACE, kinds_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.session.session import require_writer, under_settings
 from skewless_spark.session.step_lease import once
@@ -20,8 +20,8 @@ from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import Tally
 from skewless_spark.stage.routes import Stage
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.states.committed_files import BACKLOG, write_files, written
-from skewless_spark.states.job_columns import JobColumns
+from skewless_spark.states.committed_files import BACKLOG, OF_PART, write_files, written
+from skewless_spark.states.job_columns import PART, JobColumns
 
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
@@ -29,6 +29,8 @@ _PLANNED = {"spark.sql.adaptive.enabled": "false"}
 #: How large the rows of a lookup are that are joined is known only as they are read: exchanges begin with as many parts
 #: as Spark's own, and small ones are joined.
 _JOINED = {"spark.sql.adaptive.enabled": "true", "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "200"}
+#: Rows are sorted by their folders already.
+_SORTED = {"spark.sql.maxConcurrentOutputFileWriters": "0"}
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
@@ -52,11 +54,20 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(number), fence)
     seen, kinds = JobsSeen(spark), kinds_of(stage)
-    with under_settings(spark, engine.settings(stage, stage.backlog) | (_JOINED if job.lookups else _PLANNED)):
+    parted_by = OF_PART if engine.in_parts(stage, kinds) else None
+    planned = (_JOINED if job.lookups else _PLANNED) | (_SORTED if parted_by else {})
+    with under_settings(spark, engine.settings(stage, stage.backlog) | planned):
         with timed("build the query"):
             outcome = engine.outcome(stage)
+            if parted_by:
+                places = ", ".join(f"{part.place}L" for part in columns.window.parts)
+                outcome = outcome.selectExpr("*", f"array({places})[{PART}] AS {PLACE}", f"{PART} AS {parted_by}")
+                outcome = outcome.sortWithinPartitions(parted_by, *columns.keys)
         with timed(RUN_QUERY):
-            _write(outcome, attempt, kinds)
+            if len(kinds) == 1:  # rows of one kind need not be told apart one by one
+                write_files(outcome.drop("kind"), attempt, f"kind={kinds[0]}", parted_by)
+            else:
+                write_files(outcome, attempt, "", "kind")
     # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
     with timed("read the counts back"):
@@ -69,14 +80,6 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
         report = report.model_copy(update={**tallied, **seconds, "work": seen.work(), "slots": seen.slots})
     with timed("commit"):
         return commit_stage(stage, attempt, report, files)
-
-
-def _write(outcome: DataFrame, attempt: Attempt, kinds: Sequence[str]) -> None:
-    if len(kinds) == 1:
-        # Rows of one kind need not be told apart one by one.
-        write_files(outcome.drop("kind"), attempt, f"kind={kinds[0]}")
-    else:
-        write_files(outcome, attempt, "", "kind")
 
 
 def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Sequence[CommittedFile]) -> StageReport:

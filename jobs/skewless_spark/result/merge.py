@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +36,6 @@ from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.stage.routes import TASK, split_keys
 from skewless_spark.states.committed_files import (
-    BACKLOG,
     EVALUATED,
     NATIVE,
     PYTHON,
@@ -128,13 +128,13 @@ def _write_windows(
     spark: SparkSession, run: RunDirectory, attempt: Attempt, columns: JobColumns, reports: Sequence[StageReport]
 ) -> dict[str, int]:
     """Keep the states of the parts that were reduced, and write the results of each window, merged of kept states."""
-    states, processed = _states(spark, run, len(reports)), sum(report.processed_rows for report in reports)
+    processed = sum(report.processed_rows for report in reports)
     committed = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     one_each = _one_state_each(run, reports) and not columns.python
-    files = of_kinds(committed, NATIVE) if one_each else [file for file in committed if file.kind != BACKLOG]
+    files, states = of_kinds(committed, NATIVE, PYTHON), partial(_states, spark, run, len(reports))
     versions, lines = keep_states(run, columns, attempt, states, files, one_each=one_each, rows=processed)
     merged = over_windows(spark, columns, attempt, versions)
-    results = _no_results(states, columns) if merged is None else evaluate(merged, columns)
+    results = _no_results(states(), columns) if merged is None else evaluate(merged, columns)
     rows = processed + columns.window.unchanged_rows
     of_windows = _write(spark, attempt, columns, results, rows)
     attempt.write(PART_LINES, lines_of(columns, lines, of_windows))

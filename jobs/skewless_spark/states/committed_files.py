@@ -40,6 +40,8 @@ from skewless_spark.states.job_columns import PART, JobColumns
 #: the merged result; the result in the published format, if that is not Parquet; and the keys in quarantine.
 NATIVE, PYTHON, EVALUATED, BACKLOG = "native", "python", "evaluated", "backlog"
 RESULT, PUBLISHED, QUARANTINED = "result", "published", "quarantined"
+#: By which the files of a stage are in folders, where each has the states of one part as they are kept.
+OF_PART = "of_part"
 
 
 #: What Arrow says of a page whose bytes are not those that its checksum was made of.
@@ -72,7 +74,8 @@ def written(
             ) from None  # fmt: skip
         with opened:
             parquet = open_parquet(opened)
-            file = attempt.described(kind, path, parquet.metadata.num_rows, copied=kind in {RESULT, QUARANTINED})
+            copied = kind in {RESULT, QUARANTINED} or f"/{OF_PART}=" in path
+            file = attempt.described(kind, path, parquet.metadata.num_rows, copied=copied)
             if kind == PYTHON:
                 file = file.model_copy(update={"task": _only_task(parquet.metadata)})
             if reader and file.rows:

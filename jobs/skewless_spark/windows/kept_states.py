@@ -4,9 +4,9 @@ The states of a window come from the nodes of the tree over its parts; those tha
 night are made by one query, and the windows are read by the query that writes the result: a night has as many Spark
 jobs for a window of 700 parts as for one of 7.
 
-The states of all parts are written at once: by Arrow where they are few and have one row for each part and key
-already, else by one Spark job. Then a version of each part that has new states is committed: its earlier states,
-unless it was reduced anew, and the new ones. A part whose units all are known has none.
+The states of all parts are written at once: by the stage, where that makes the only state of each key of a part, so
+that its files are copied; else by one Spark job. Then a version of each part that has new states is committed: its
+earlier states, unless it was reduced anew, and the new ones. A part whose units all are known has none.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
+from hashlib import sha256
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructType
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
@@ -50,7 +47,7 @@ from skewless_spark.session.session import map_in_batches, planned_once
 from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routes import TASK
-from skewless_spark.states.committed_files import AsSpark, read_files, readable, write_files, written
+from skewless_spark.states.committed_files import OF_PART, read_files, readable, write_files, written
 from skewless_spark.states.job_columns import PART, JobColumns
 from skewless_spark.states.python_calls import merge_batches
 
@@ -211,9 +208,6 @@ _DATA = "data"
 #: How many additions a part may have beside each other. Each leaves files of its own. A merge of a window reads all of
 #: them, and a key has a state in each: so the next addition writes the states of the part anew, one for each key.
 MOST_ADDITIONS = 8
-#: States of at most this many bytes are copied by Arrow; all are in memory meanwhile. A Spark job takes two seconds and
-#: a half of a night in a new process, most of it to compile its code.
-COPIED_BYTES = 32 << 20
 _FILE = "file"
 
 
@@ -221,7 +215,7 @@ def keep_states(
     run: RunDirectory,
     columns: JobColumns,
     attempt: Attempt,
-    states: DataFrame,
+    states: Callable[[], DataFrame],
     files: Sequence[CommittedFile],
     *,
     one_each: bool,
@@ -230,7 +224,7 @@ def keep_states(
     """Write tonight's states into the store, and commit a version of each part that has some.
 
     Args:
-        states: of the stages, with their stage.
+        states: what reads those of the stages, with their stage.
         files: that they are read from.
         one_each: whether there is one native state, and nothing else, for each part and key.
 
@@ -244,9 +238,10 @@ def keep_states(
     reduced = ((at, window.parts[at]) for at in window.reduced) if rows else ()
     crowded = {at: part for at, part in reduced if number_of_writers(part.base_states) >= MOST_ADDITIONS}
     kept = Attempt(store, STATES_STEP, attempt.ident)
-    if rows and (crowded or not one_each or not _copy(run, files, columns, kept)):
-        size = sum(file.size_bytes for file in files)
-        merged = _of_parts(states, columns, size, one_each=one_each)
+    if rows and one_each and not crowded and all(f"/{OF_PART}=" in file.path for file in files):
+        list(in_threads(lambda file: _copy(run, file, kept), files))
+    elif rows:
+        merged = _of_parts(states(), columns, sum(file.size_bytes for file in files))
         places = ", ".join(f"{part.place}L" for part in window.parts)
         placed = with_kept_states(columns, merged, crowded).withColumn(PLACE, F.expr(f"array({places})[{PART}]"))
         with planned_once(merged.sparkSession):
@@ -333,14 +328,11 @@ def _fault(store: StatesStore, document: Callable[[], PartVersion | MergedParts]
     return None
 
 
-def _of_parts(states: DataFrame, columns: JobColumns, size_bytes: int, *, one_each: bool) -> DataFrame:
+def _of_parts(states: DataFrame, columns: JobColumns, size_bytes: int) -> DataFrame:
     """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
-    groups = columns.groups
     listed = [_listed(columns.job, part) for part in columns.window.parts]
     keyed = _in_files(states, columns, PART, [size_bytes * rows // (sum(listed) or 1) for rows in listed])
-    if one_each:
-        return keyed.select(*groups, "rows", *Native(columns).names).sortWithinPartitions(*groups)
-    in_order = keyed.sortWithinPartitions(*groups, _FILE, "stage", TASK)
+    in_order = keyed.sortWithinPartitions(*columns.groups, _FILE, "stage", TASK)
     return merge_in_order(in_order, columns, also=(_FILE,)).drop(_FILE)
 
 
@@ -352,48 +344,18 @@ def _in_files(states: DataFrame, columns: JobColumns, by: str, sizes: Sequence[i
     return states.withColumn(_FILE, F.expr(number)).repartition(min(most, sum(files)), by, _FILE)
 
 
-def _copy(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns, attempt: Attempt) -> bool:
-    """Write the states of each part by Arrow into a file of its own, in the order of keys, with the place of the part.
-
-    Returns:
-        Whether that was done: the states are few, and Arrow writes their columns as Spark does.
-    """
-    if sum(file.size_bytes for file in files) > COPIED_BYTES:
-        return False
-    names = [*columns.keys, "rows", *Native(columns).names]
-    as_spark = AsSpark.of(run, files, {name: name for name in names})
-    if as_spark is None:
-        return False
-    noted = None if as_spark.noted is None else StructType([*as_spark.noted]).add(PLACE, LongType())
-    kept = as_spark._replace(kind=as_spark.kind.append(pa.field(PLACE, pa.int64())), noted=noted)
-    store, window = attempt.run, columns.window
-
-    def read(file: CommittedFile) -> pa.Table:
-        with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-            return open_parquet(opened).read([PART, *names], use_threads=False)
-
-    def write(at: int, rows: pa.Table) -> None:
-        places = pa.array(np.full(len(rows), window.parts[at].place))
-        target = f"{store.root}/{attempt.folder}/{_DATA}/{PART}={at}"
-        store.fs.makedirs(target, exist_ok=True)
-        with store.fs.open(f"{target}/part-00000.parquet", "wb") as out, kept.writer(out) as writer:
-            writer.write_table(pa.Table.from_arrays([*rows.columns, places], schema=kept.kind))
-
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        states = pa.concat_tables(pool.map(read, files))
-        # As Spark sorts, with null first.
-        flags = {
-            f"{key}-{at}": one for key in columns.keys for at, one in enumerate((states[key].is_valid(), states[key]))
-        }
-        order = pa.table({PART: states[PART], **flags})
-        states = states.take(pc.sort_indices(order, [(name, "ascending") for name in order.column_names]))
-        numbers, begins = np.unique(states[PART].to_numpy(), return_index=True)
-        slices = zip(numbers, begins, [*begins[1:], len(states)], strict=True)
-        for written in [
-            pool.submit(write, int(at), states.slice(first, end - first).select(names)) for at, first, end in slices
-        ]:
-            written.result()
-    return True
+def _copy(run: RunDirectory, file: CommittedFile, attempt: Attempt) -> None:
+    store, (part, name) = attempt.run, file.path.rsplit(f"/{OF_PART}=", 1)[1].split("/")
+    folder = f"{store.root}/{attempt.folder}/{_DATA}/{PART}={part}"
+    run.verify(file)
+    store.fs.makedirs(folder, exist_ok=True)
+    digest = sha256()
+    with run.fs.open(f"{run.root}/{file.path}", "rb") as source, store.fs.open(f"{folder}/{name}", "wb") as target:
+        while block := source.read(1 << 20):
+            target.write(block)
+            digest.update(block)
+    if digest.hexdigest() != file.content:
+        raise run.differs_from_commit(file, "other content")
 
 
 def _require_all(columns: JobColumns, made: Mapping[int, tuple[list[CommittedFile], int]], rows: int) -> None:

@@ -111,20 +111,21 @@ def _row_seconds(job: Job) -> float:
 
 def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split: int, *, named: bool) -> EngineChoice:
     keys = counts.keys_in(rows)
-    states = min(float(rows), splits * counts.keys_in(rows / splits))
+    parts = len(job.covered.reduced) or 1  # a key has a state in each of them
+    states, made = (min(float(rows), pieces * counts.keys_in(rows / pieces)) for pieces in (max(splits, parts), parts))
     each, routing = _state_seconds(job), job.spec.routing
     slots, given = job.slots_at(), routing.stage_overhead
     stage = (USUAL_OVERHEAD_SECONDS if given is None else given) * slots  # one more than combine needs
     tasks = routing.reducers * TASK_SECONDS
     # While one task reads the largest split, the other slots wait.
     more = max(0.0, largest_split - rows / slots) * (_row_seconds(job) + SENT_ROW_SECONDS) * slots
-    seconds = {"combine": states * each + more, "staged": rows * ROW_SECONDS + keys * each + stage + tasks}
+    seconds = {"combine": states * each + more, "staged": rows * ROW_SECONDS + made * each + stage + tasks}
     # Where it is not known what a row costs, or where it costs so much, keys may differ.
     if _cheap(job):
         hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / slots)
         # While one task has rows of a key that nobody can split, the other slots wait.
         waiting = hot * rows * (_row_seconds(job) + SENT_ROW_SECONDS) * slots
-        seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting + tasks
+        seconds["bypass"] = rows * SENT_ROW_SECONDS + made * each + waiting + tasks
     # Where a row may cost anything, a large split may take any time.
     uneven = largest_split > UNEVEN * max(1.0, rows / slots)
     uneven = uneven and None in (one.row_seconds for one in job.algebra.values())
