@@ -84,6 +84,21 @@ def draw_bars(
         _save(figure, path)
 
 
+def draw_lines(lines: Mapping[str, Mapping[float, float]], path: Path, salt: str, across: str, upwards: str) -> None:
+    """Draw lines of points on logarithmic axes, each with its name at its end."""
+    with _style(salt):
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.add_subplot(xscale="log", yscale="log", xlabel=across, ylabel=upwards)
+        for name, points in lines.items():
+            axes.plot([*points], [*points.values()], marker="o", label=name)
+        ticks = sorted({at for points in lines.values() for at in points})
+        axes.set_xticks(ticks, [f"{at:g}" for at in ticks], minor=False)
+        axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside lower center", ncols=2, fontsize=7)
+        _save(figure, path)
+
+
 def _style(salt: str) -> AbstractContextManager[None]:
     return mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none", "font.size": 9})
 

@@ -1,97 +1,178 @@
-"""B22: nights over a window of 200 days beside plain PySpark that recomputes it: ``make bench ONLY=B22``.
+"""B22: nights over windows of 7 to 730 days beside Spark that recomputes, and beside daily partials merged by SQL.
 
-Each run is a new process. Both write count, sum and a sketch by key; the answers are compared.
+``python -m benchmarks.long_windows [--rows 100000000 --windows 28 730]`` measures some cells; others keep theirs.
+Each run is a new process. All write count, sum and a sketch by key, and the answers are compared.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
+import json
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.drawing import draw_lines
 from benchmarks.formats import require_same, spec_of
-from benchmarks.fresh_process import PLAIN, means, parts_of_ours, parts_of_plain, process, skewless_run
-from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
+from benchmarks.fresh_process import PLAIN, process, skewless_run
+from benchmarks.result_files import (
+    DATA,
+    RESULTS,
+    Verdict,
+    as_documents,
+    in_words,
+    machine,
+    page_of,
+    table,
+    write_all_aims,
+    write_results,
+)
 from benchmarks.workloads import zipf
 
-NAME, OURS, REPETITIONS = "b22_long_windows", "skewless run", 1
-WINDOW, ROWS, KEYS, EXPONENT, VALUES, VISITORS = 200, 20_000, 200_000, 1.2, 1_000, 100_000
-FIRST = dt.date(2025, 1, 1)
-#: The nights in their order: how many days back rows come late, and how many rows in each of these days.
-NIGHTS: Mapping[str, tuple[range, int]] = {
-    "first night": (range(0), 0),
-    "quiet night": (range(0), 0),
-    "a late file": (range(30, 31), 2_000),
-    "thirty late files": (range(1, 31), 100),
-}
-#: The most that a night is to take, over plain PySpark or over a quiet night of ours.
-AIMS: Mapping[str, tuple[str, float]] = {
-    "first night": (PLAIN, 1.5),
-    "a late file": (OURS, 1.3),
-    "thirty late files": (OURS, 1.3),
-}
+NAME, OURS, PARTIALS = "b22_long_windows", "skewless run", "daily partials, SQL"
+EXPONENT, VALUES, VISITORS = 1.2, 1_000, 100_000
+FIRST, LATE_DAYS = dt.date(2024, 1, 1), 30
+#: Days back of which a file is deleted in the late night, if the window has them.
+DELETED = (2, 5)
+#: A quiet night has a new day; a late one has, beside a new day, late rows in 30 days, and deletions.
+NIGHTS = ("first night", "quiet night", "late night")
+#: Files that had a part of the rows of a day, which are deleted later.
+_GONE, _GONE_PART = "gone", 20
 
 
-def measure(rows: int = ROWS, repetitions: int = REPETITIONS, root: Path = DATA) -> dict[str, Any]:
-    """Both ways in turn, night after night."""
+class Cell(NamedTuple):
+    """What is measured: the rows of the whole window, and the part of them that comes late."""
+
+    window: int
+    rows: int = 10_000_000
+    keys: int = 200_000
+    late: float = 0.01
+
+
+WINDOWS = (7, 28, 90, 365, 730)
+#: The length of windows of which other sizes are measured.
+_USUAL = 90
+
+
+def cells_of(rows: int, windows: Sequence[int]) -> list[Cell]:
+    """Those of some lengths; of the usual one also with other numbers of late rows and of keys."""
+    others = [Cell(_USUAL, rows, late=0.001), Cell(_USUAL, rows, late=0.1)]
+    others += [Cell(_USUAL, rows, keys) for keys in (2_000, 20_000)]
+    return [Cell(window, rows) for window in windows] + (others if _USUAL in windows else [])
+
+
+def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None:
+    """Measure cells, and write them beside those that were measured before."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.long_windows", description=__doc__)
+    parser.add_argument("--rows", type=int, default=Cell(0).rows, help="of the whole window")
+    parser.add_argument("--windows", type=int, nargs="*", default=WINDOWS, help="lengths, in days")
+    options = parser.parse_args(arguments)
+    path = folder / f"{NAME}.json"
+    known = json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
+    for cell in cells_of(options.rows, options.windows):
+        measured = measure(cell)
+        known = [one for one in known if Cell(*one["cell"]) != cell] + [measured]
+        known.sort(key=lambda one: (one["cell"][1], *one["cell"]))
+        document = {"row": "B22", "cells": known, "setting": machine(pyspark="pyspark", pyarrow="pyarrow")}
+        document["verdicts"] = as_documents(verdicts(known))
+        write_results(folder, NAME, document, page(document))
+        plot(document, folder)
+        sys.stderr.write(f"B22: {json.dumps(measured)}\n")
+    write_all_aims(folder)
+
+
+def measure(cell: Cell, root: Path = DATA) -> dict[str, Any]:
+    """All ways in turn, night after night: seconds, seconds of cores that Spark's tasks took, Spark jobs, megabytes."""
     base = root.resolve()
     base.mkdir(parents=True, exist_ok=True)
-    seconds: dict[str, dict[str, list[float]]] = {night: {PLAIN: [], OURS: []} for night in NIGHTS}
-    parts: dict[str, dict[str, list[dict[str, float]]]] = {night: {PLAIN: [], OURS: []} for night in NIGHTS}
-    megabytes: dict[str, float] = {}
+    found: dict[str, Any] = {"cell": list(cell), "nights": {}}
     with tempfile.TemporaryDirectory(dir=base) as scratch:
-        for number in range(repetitions):
-            home = Path(scratch) / str(number)
-            lake = home / "lake"
-            for day in range(WINDOW + len(NIGHTS) - 1):
-                _put(lake, day, "part", rows, seed=day)
-            megabytes["rows"] = _megabytes(lake)
-            spec = home / "spec.yaml"
-            job = spec_of("parquet", lake / "date={date}", home / "ours") | {"window": WINDOW}
-            spec.write_text(yaml.safe_dump(job), encoding="utf-8")
-            for last, (night, (late, of_each)) in enumerate(NIGHTS.items(), WINDOW - 1):
+        home = Path(scratch)
+        lake = home / "lake"
+        rows = cell.rows // cell.window
+        for day in range(cell.window + len(NIGHTS) - 1):
+            gone = [rows // _GONE_PART] if cell.window + 1 - day in DELETED else []
+            for name, count in zip(("part", _GONE), [rows - sum(gone), *gone], strict=False):
+                _put(lake, day, name, cell.keys, count)
+        found["rows_mb"] = _megabytes(lake)
+        spec = home / "spec.yaml"
+        job = spec_of("parquet", lake / "date={date}", home / "ours") | {"window": cell.window}
+        spec.write_text(yaml.safe_dump(job), encoding="utf-8")
+        (home / "spark-defaults.conf").write_text(
+            f"spark.eventLog.enabled true\nspark.eventLog.compress false\nspark.eventLog.dir {home.as_uri()}/events\n",
+            encoding="utf-8",
+        )
+        os.environ["SPARK_CONF_DIR"] = str(home)
+        for last, night in enumerate(NIGHTS, cell.window - 1):
+            changed = [last] if last >= cell.window else list(range(last + 1))
+            if night == NIGHTS[-1]:
+                late = range(1, min(LATE_DAYS, cell.window - 1) + 1)
                 for back in late:
-                    _put(lake, last - back, f"late-{last}", of_each, seed=1_000 * last + back)
-                days = ",".join(_folder(day) for day in range(last - WINDOW + 1, last + 1))
-                plain = ["-m", "benchmarks.plain_formats", "parquet", f"{lake}/{{{days}}}", str(home / night)]
-                done = process([sys.executable, *plain])
-                seconds[night][PLAIN].append(done.seconds)
-                parts[night][PLAIN].append(parts_of_plain(done))
-                date = _folder(last).removeprefix("date=")
-                done = skewless_run(str(spec), "--root", str(home), "--date", date)
-                seconds[night][OURS].append(done.seconds)
-                parts[night][OURS].append(parts_of_ours(done))
-                require_same(night, home / night, home / "ours" / _folder(last))
-                states = home / ".ours.skewless" / "states"
-                megabytes |= {
-                    f"states, {night}": _megabytes(states),
-                    f"merged, {night}": _megabytes(states, "nodes/*/"),
-                }
-                sys.stderr.write(f"B22, {number}: {night}: {seconds[night]}, {parts[night][OURS][-1]}, {megabytes}\n")
-            shutil.rmtree(home)
-    found = {
-        "row": "B22", "rows": rows, "seconds": seconds, "megabytes": megabytes,
-        "parts": {night: means(ways) for night, ways in parts.items()},
-        "setting": machine(pyspark="pyspark", pyarrow="pyarrow"),
-    }  # fmt: skip
-    return {**found, "verdicts": as_documents(verdicts(found))}
+                    _put(lake, last - back, "late", cell.keys, int(cell.late * cell.rows) // len(late))
+                for back in DELETED:
+                    (lake / _folder(last - back) / f"{_GONE}.parquet").unlink(missing_ok=True)
+                changed += [last - back for back in late]
+            days = ",".join(_folder(day) for day in range(last - cell.window + 1, last + 1))
+            of_days = ",".join(map(_folder, changed))
+            recipe = ["-m", "benchmarks.plain_partials", str(lake), str(home / "partials"), days, of_days]
+            plain = ["-m", "benchmarks.plain_formats", "parquet", f"{lake}/{{{days}}}", str(home / "plain")]
+            date = _folder(last).removeprefix("date=")
+            results = {PLAIN: home / "plain", PARTIALS: home / "merged", OURS: home / "ours" / _folder(last)}
+            ways = {}
+            for way, result in results.items():
+                events = home / "events"
+                events.mkdir()
+                if way == OURS:
+                    done = skewless_run(str(spec), "--root", str(home), "--date", date)
+                else:
+                    done = process([sys.executable, *(plain if way == PLAIN else [*recipe, str(result)])])
+                ways[way] = {"seconds": done.seconds, **_work(events)}
+                shutil.rmtree(events)
+                require_same(f"{cell}, {night}", results[PLAIN], result)
+            for way in (PLAIN, PARTIALS):
+                shutil.rmtree(results[way])
+            states = home / ".ours.skewless" / "states"
+            sizes = {"states_mb": _megabytes(states), "nodes_mb": _megabytes(states, "nodes/*/")}
+            found["nights"][night] = {"ways": ways, **sizes}
+        del os.environ["SPARK_CONF_DIR"]
+    return found
 
 
-def _put(lake: Path, day: int, name: str, rows: int, seed: int) -> None:
+def _work(events: Path) -> dict[str, float]:
+    """What the tasks of an application took, and its jobs, by its event log."""
+    cores, jobs = 0, 0
+    for file in events.glob("**/*"):
+        if not file.is_file():
+            continue
+        for line in file.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line) if line.startswith('{"Event":"SparkListener') else {}
+            jobs += event.get("Event") == "SparkListenerJobStart"
+            if event.get("Event") == "SparkListenerTaskEnd":
+                cores += (event.get("Task Metrics") or {}).get("Executor CPU Time", 0)
+    return {"core_seconds": round(cores / 1e9, 3), "jobs": jobs}
+
+
+@lru_cache(maxsize=1)
+def _names(keys: int) -> pa.Array:
+    return pa.array([f"key-{number:08d}" for number in range(keys)])
+
+
+def _put(lake: Path, day: int, name: str, keys: int, rows: int) -> None:
+    seed = [day, len(name), name == _GONE]
     random = np.random.default_rng(seed)
-    keys = pa.array([f"key-{number:08d}" for number in range(KEYS)])
     columns = {
-        "key": keys.take(pa.array(zipf(KEYS, EXPONENT, rows, seed) - 1)),
+        "key": _names(keys).take(pa.array(zipf(keys, EXPONENT, rows, int(random.integers(1 << 31))) - 1)),
         "value": random.integers(0, VALUES, rows),
         "visitor": random.integers(0, VISITORS, rows),
     }
@@ -107,42 +188,104 @@ def _megabytes(folder: Path, below: str = "") -> float:
     return round(sum(file.stat().st_size for file in folder.glob(f"**/{below}*.parquet")) / 1e6, 1)
 
 
-def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
-    """The aim of each night."""
-    lines = [
-        Verdict(f"a night of {WINDOW} days over {_beside(night)}", night, _ratio(found, night), aim)
-        for night, (_, aim) in AIMS.items()
-    ]
-    size = found["megabytes"]
-    share = (size["states, first night"] - size["merged, first night"]) / size["rows"]
-    return [*lines, Verdict("bytes of states of parts over those of their rows", "first night", round(share, 2), 1.0)]
+def figure(measured: Mapping[str, Any], night: str, way: str, name: str = "seconds") -> float:
+    """A figure of a way in a night."""
+    return float(measured["nights"][night]["ways"][way][name])
 
 
-def _beside(night: str) -> str:
-    return PLAIN if AIMS[night][0] == PLAIN else "a quiet one"
+def _words(cell: Cell) -> str:
+    return f"{cell.window} days, {cell.rows / 1e6:g} M rows, {cell.keys:,} keys, {cell.late:.1%} late"
 
 
-def _ratio(found: Mapping[str, Any], night: str) -> float:
-    seconds = found["seconds"]
-    other = seconds[night][PLAIN] if AIMS.get(night, (PLAIN,))[0] == PLAIN else seconds["quiet night"][OURS]
-    return round(median(seconds[night][OURS]) / median(other), 2)
+def verdicts(cells: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """The aims of each cell."""
+    return [verdict for one in cells for verdict in _verdicts(one, cells)]
+
+
+def _verdicts(measured: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:
+    cell, (first, quiet, late) = Cell(*measured["cell"]), NIGHTS
+    words, of_first = _words(cell), measured["nights"][first]
+    over = figure(measured, first, OURS) / figure(measured, first, PLAIN)
+    yield Verdict(f"a first night over {PLAIN}", words, round(over, 2), 1.5)
+    of_parts = (of_first["states_mb"] - of_first["nodes_mb"]) / measured["rows_mb"]
+    yield Verdict("bytes of states of parts over those of their rows", words, round(of_parts, 2), 1.0)
+    if cell.window > LATE_DAYS and cell.late == Cell(0).late:
+        over = figure(measured, late, OURS) / figure(measured, quiet, OURS)
+        yield Verdict("a late night over a quiet one", words, round(over, 2), 1.3)
+    if cell.window == max(WINDOWS):
+        work = figure(measured, late, PLAIN, "core_seconds") / figure(measured, late, OURS, "core_seconds")
+        clock = figure(measured, late, PLAIN) / figure(measured, late, OURS)
+        yield Verdict(f"Spark work of {PLAIN} over ours, a late night", words, round(work, 1), 20.0, at_least=True)
+        yield Verdict(f"seconds of {PLAIN} over ours, a late night", words, round(clock, 1), 5.0, at_least=True)
+        for other in cells:
+            if Cell(*other["cell"]) == cell._replace(window=28):
+                over = figure(measured, late, OURS) / figure(other, late, OURS)
+                yield Verdict("a late night over that of 28 days", words, round(over, 2), 1.3)
+
+
+def slopes(cells: Sequence[Mapping[str, Any]], name: str) -> dict[str, dict[str, float]]:
+    """For each way, by how much a figure of a late night grows with days, late rows and keys: log-log slopes."""
+    usual = {Cell(*one["cell"]): one for one in cells if Cell(*one["cell"]).rows == Cell(0).rows}
+    axes: dict[str, dict[float, Mapping[str, Any]]] = {
+        "days": {cell.window: one for cell, one in usual.items() if cell == Cell(cell.window)},
+        "late rows": {cell.late: one for cell, one in usual.items() if cell == Cell(_USUAL, late=cell.late)},
+        "keys": {cell.keys: one for cell, one in usual.items() if cell == Cell(_USUAL, keys=cell.keys)},
+    }
+    return {
+        axis: {way: _slope({at: figure(one, NIGHTS[-1], way, name) for at, one in line.items()}) for way in _WAYS}
+        for axis, line in axes.items()
+        if len(line) > 1
+    }
+
+
+_WAYS = (PLAIN, PARTIALS, OURS)
+
+
+def _slope(line: Mapping[float, float]) -> float:
+    return round(float(np.polyfit(np.log([*line]), np.log([*line.values()]), 1)[0]), 2)
+
+
+def plot(document: Mapping[str, Any], folder: Path) -> None:
+    """Draw the Spark work of a late night over the days of its window."""
+    measured = {Cell(*one["cell"]): one for one in document["cells"]}
+    of_rows: dict[str, dict[float, float]] = {}
+    for cell, one in measured.items():
+        if cell == Cell(cell.window, cell.rows):
+            for way in _WAYS:
+                line = of_rows.setdefault(f"{way}, {cell.rows / 1e6:g} M rows", {})
+                line[cell.window] = figure(one, NIGHTS[-1], way, "core_seconds")
+    draw_lines(of_rows, folder / f"{NAME}.svg", NAME, "days of the window", "a late night, seconds of cores")
 
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
-    size = document["megabytes"]
-    lines = [
-        (
-            night, *(f"{median(document['seconds'][night][way]):.1f}" for way in (PLAIN, OURS)),
-            f"{_ratio(document, night):.2f}",
-            f"{size[f'states, {night}']:.0f}", f"{size[f'merged, {night}']:.0f}",
-        )
-        for night in NIGHTS
-    ]  # fmt: skip
+    head = ("window", "night", *_WAYS, "ours / plain", "Spark work, s", *_WAYS[1:], "jobs", "states, MB", "merged")
     about = (
-        f"Count, sum and a sketch by key of {WINDOW} days, {document['rows']:,} rows a day ({size['rows']:.0f} MB),"
-        f" {KEYS:,} keys, Zipf {EXPONENT}. 2,000 rows 30 days late; 100 in each of 30 days. Setting:"
-        f" {in_words(document['setting'])}."
+        f"Count, sum and a sketch by key, Zipf {EXPONENT}. A quiet night has a new day; a late one also late rows over"
+        f" {LATE_DAYS} days, and deletions in two. Seconds of new processes; Spark work is CPU time of tasks."
+        f" Setting: {in_words(document['setting'])}."
     )
-    head = ("night", "plain PySpark, s", f"`{OURS}`, s", "ratio, late: over quiet", "states, MB", "merged")
-    return page_of("B22: nights of a long window", about, table(head, lines))
+    grown = [
+        (name.replace("_", " "), axis, *(f"{of_ways[way]:.2f}" for way in _WAYS))
+        for name in ("seconds", "core_seconds")
+        for axis, of_ways in slopes(document["cells"], name).items()
+    ]
+    told = table(("late night", "log-log slope over", *_WAYS), grown) if grown else ""
+    lines = [line for one in document["cells"] for line in _lines(one)]
+    return page_of("B22: nights of long windows", about, table(head, lines), told, f"![]({NAME}.svg)")
+
+
+def _lines(measured: Mapping[str, Any]) -> Iterable[Sequence[str]]:
+    for night, of_night in measured["nights"].items():
+        seconds = [figure(measured, night, way) for way in _WAYS]
+        work = [figure(measured, night, way, "core_seconds") for way in _WAYS]
+        sizes = [f"{of_night[name]:.0f}" for name in ("states_mb", "nodes_mb")]
+        yield (
+            _words(Cell(*measured["cell"])) + f", {measured['rows_mb']:.0f} MB", night,
+            *(f"{one:.1f}" for one in seconds), f"{seconds[-1] / seconds[0]:.2f}", *(f"{one:.1f}" for one in work),
+            f"{figure(measured, night, OURS, 'jobs'):.0f}", *sizes,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -69,9 +69,11 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> tuple[str, Jo
     if job.window is not None:
         names = ", ".join(span.name for span in job.window.windows)
         late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
+        kept = [(part.base_states, part.files) for part in job.window.parts if part.base]
+        states, own = (sum(file.size_bytes for of_part in kept for file in of_part[at]) for at in (0, 1))
         window = (
             f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
-            f"{job.window.unchanged_rows:,} rows in kept states{late}"
+            f"{job.window.unchanged_rows:,} rows in kept states of {states:,} bytes, for files of {own:,}{late}"
         )
     fixed = re.search(r"20\d\d([-_/]?)[01]\d\1[0-3]\d", spec.input.path)
     dated = f" warned: input.path names {fixed[0]} in each run; {{date}} is the day that it computes." if fixed else ""
