@@ -30,6 +30,7 @@ from pyspark.sql import functions as F
 from skewless.columns import numbers
 from skewless.document import LARGEST_COUNT
 from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Job
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, SplitLoad, StageReport
 from skewless.errors import LedgerError
 from skewless.planner.engine_choice import KEYS_OF_A_TASK
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 HEAVY = "heavy_key"
 #: Rows are sent by their parts if a state has at most so many: to send one costs a tenth of merging a state.
 SENT_ROWS = 8
+#: Rows whose states are in one file, of parts whose states are made where rows are read.
+_FILE_ROWS = 1 << 20
 #: Keys that are read back at a time, one or two megabytes.
 _BATCH_KEYS = 1 << 17
 
@@ -71,8 +74,11 @@ class Combine(Engine):
         outcome = union_of([_MADE[first.kind](stage), *rest])
         if not self.in_parts(stage, kinds_of(stage)):
             return outcome
-        several = len(stage.columns.window.reduced) > 1 and not _tasks_by_part(stage)
-        return (outcome.repartition(PART) if several else outcome).drop(*COUNTS[1:])
+        if len(stage.columns.job.covered.reduced) > 1 and not _tasks_by_part(stage):
+            files = ", ".join(str(1 + rows // _FILE_ROWS) for rows in _rows_of_parts(stage.columns.job))
+            number = f"pmod(xxhash64({', '.join(stage.columns.keys)}), array({files})[{PART}])"
+            outcome = outcome.repartition(PART, F.expr(number))
+        return outcome.drop(*COUNTS[1:])
 
     def partitions(self, stage: Stage) -> int:
         """As many as the states that the engine was chosen for need."""
@@ -112,13 +118,18 @@ def _expected_states(stage: Stage) -> int:
 def _tasks_by_part(stage: Stage) -> int:
     """How many tasks the rows are sent to by their parts; 0 unless a state has few, and no part over a slot's share."""
     job, rows = stage.columns.job, stage.columns.job.rows
-    parts = [job.covered.parts[at].units for at in job.covered.reduced]
-    if not (parts and job.counted and rows and Combine().in_parts(stage, kinds_of(stage))):
+    if not (job.counted and rows and Combine().in_parts(stage, kinds_of(stage))):
         return 0
-    states, largest = _expected_states(stage), max(numbers(job.units[slice(*units)], "rows").sum() for units in parts)
-    if largest * job.slots_at() > rows or (states and rows > SENT_ROWS * states):
+    states = _expected_states(stage)
+    if max(_rows_of_parts(job)) * job.slots_at() > rows or (states and rows > SENT_ROWS * states):
         return 0
-    return min(len(parts), max(len(stage.plan.tasks), -(-(states or rows) // KEYS_OF_A_TASK)))
+    return min(len(job.covered.reduced), max(len(stage.plan.tasks), -(-(states or rows) // KEYS_OF_A_TASK)))
+
+
+def _rows_of_parts(job: Job) -> list[int]:
+    """The rows that are reduced of each part of the window, where they are counted."""
+    rows = numbers(job.units, "rows")
+    return [int(rows[slice(*part.units)].sum()) for part in job.covered.parts]
 
 
 def _native_states(stage: Stage) -> DataFrame:
