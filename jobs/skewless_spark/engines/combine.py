@@ -135,8 +135,7 @@ def _rows_of_parts(job: Job) -> list[int]:
 def _native_states(stage: Stage) -> DataFrame:
     columns, native = stage.columns, Native(stage.columns)
     queue, tasks = unrouted_queue(stage), _tasks_by_part(stage)
-    queue = queue.select(*columns.rows, "arrival").repartition(tasks, PART) if tasks else queue
-    states = native.made(queue, columns.groups, ("rows", "admitted"))
+    states = native.made(queue.repartition(tasks, PART) if tasks else queue, columns.groups, ("rows", "admitted"))
     # A key has one native state, combined from all splits, so it belongs to no split.
     nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("left_over", "forwarded")]
     states = states.selectExpr("*", f"0 AS {TASK}", f"'{NATIVE}' AS kind", *nothing, *_named(stage))
