@@ -32,6 +32,9 @@ LAST_STAGE = 9999
 LARGEST_COUNT = 1 << 53
 
 Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+#: The hash of a multiset of rows is the sum of their hashes, modulo this: so that it is the same in whatever order rows
+#: come, and those of parts add up. One row that is lost, doubled or altered is missed with probability 1 / 2**32.
+HASHES = 1 << 32
 #: No figure computed from counts is larger (the rows of a task a hundred times over, say); it fits into 64 bits.
 LARGEST_SUM = 1 << 62
 

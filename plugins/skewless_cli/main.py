@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -209,6 +210,37 @@ def show(
     else:
         run_view.show(directory, _console())
         views.show_others(directory, _console())
+
+
+@app.command()
+def certify(
+    run: Run,
+    date: DayOfRun = None,
+    root: Root = "data",
+    into: Annotated[
+        Path | None, typer.Option(help="The file of the certificate.", show_default="standard output")
+    ] = None,
+    checker: Annotated[
+        Path | None, typer.Option(help="Also write the program that checks certificates.", show_default="not written")
+    ] = None,
+) -> None:
+    """Write a certificate of a published run: that its result was made of its input, with no row lost or altered.
+
+    It is one JSON, with a hash of the rows of each file of the input, of the states on the way, and of the published
+    table. `--checker check.py` writes a program of one file that holds it against input and table, and computes some
+    keys anew: `python check.py CERTIFICATE`. It needs pyarrow, numpy and DuckDB, and neither Skewless nor Spark. What
+    it cannot check it says.
+    """
+    from skewless_cli import certify as certificates  # noqa: PLC0415  # as in ``check``
+
+    text = certificates.certificate_of(views.run_named(run, root, date)).sealed()
+    if checker is not None:
+        source = files("skewless_cli").joinpath("check_certificate.py")
+        checker.write_text(source.read_text("utf-8"), "utf-8")
+    if into is None:
+        typer.echo(text, nl=False)
+    else:
+        into.write_text(text, "utf-8")
 
 
 @app.command()

@@ -69,7 +69,7 @@ def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger of the stages so far."""
     result = run.commit_of(RESULT_STEP)
     rows = result.count("rows") if result else 0
-    return balance(run.job(), run.reports(), rows, run.part_lines())
+    return balance(run.job(), run.reports(), rows, run.part_lines(), result.counts.get("hash") if result else None)
 
 
 def rows_read(run: RunDirectory) -> int:

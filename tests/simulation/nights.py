@@ -5,10 +5,12 @@ A file of states lists the input files that it stands for, so that whoever reads
 
 import datetime as dt
 import json
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
+from skewless.document import HASHES
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job, Unit
 from skewless.documents.window import JobWindow, PartVersion, WindowPart, WindowSpan
@@ -139,7 +141,7 @@ class Nights(Scenario):
         for part in job.covered.parts:
             new = [f"{unit.path} {unit.version}" for unit in job.units[slice(*part.units)]]
             made = [self._states(store, attempt.ident, part.name, new)] if new else []
-            version = next_version(job.covered, part, str(run), made, ROWS * len(new))
+            version = next_version(job.covered, part, str(run), made, ROWS * len(new), _hashed(new))
             self._stands(store, version, f"{run} has {part.name}")
             rows += version.rows
             versions.append(store.commit(version) if part.changed else Numbered(part.base or 0, version))
@@ -201,6 +203,7 @@ class Nights(Scenario):
             seen.update(json.loads(text))
         files = Counter(f"{file.path} {file.version}" for file in version.files)
         self.require(seen == files, f"{where} of {sorted(files)}, and its states of {sorted(seen.elements())}")
+        self.require(version.rows_hash == _hashed(files), f"{where}, whose rows have another hash")
 
     def end(self) -> None:
         """What is kept is whole; another night, long after, finds all that it should not make anew."""
@@ -228,6 +231,10 @@ class Nights(Scenario):
 
     def _versions(self, store: StatesStore) -> list[PartVersion]:
         return [store.version(part, number) for part in store.parts() for number in store.numbers(part)]
+
+
+def _hashed(files: Iterable[str]) -> int:
+    return sum(zlib.crc32(file.encode()) for file in files) % HASHES
 
 
 def _day(part: str) -> int:

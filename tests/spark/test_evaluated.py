@@ -69,7 +69,8 @@ def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
         assert row.get("n", counts[row["key"]]) == counts[row["key"]]
         assert all(words[row["key"], one["value"]] == one["count"] for one in row.get("seen") or ())
     assert len(found) == len(counts)
-    assert run.committed("result").counts == {"rows": len(hot_and_null), "keys": len(counts)}
+    hashed = report.rows_hash
+    assert run.committed("result").counts == {"rows": len(hot_and_null), "keys": len(counts), "hash": hashed}
 
 
 @pytest.mark.long

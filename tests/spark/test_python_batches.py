@@ -28,7 +28,9 @@ def batches_of(table: pa.Table, cuts: list[int]) -> list[pa.RecordBatch]:
 
 
 def rows_of(keys: list[str | None]) -> pa.Table:
-    return pa.table({"c0": pa.array(keys, pa.string()), "a_s0_0": [f"w{n % 3}" for n in range(len(keys))]})
+    hashes = pa.array([(n * 0x9E3779B1) % 2**32 - 2**31 for n in range(len(keys))], pa.int64())
+    texts = [f"w{n % 3}" for n in range(len(keys))]
+    return pa.table({"c0": pa.array(keys, pa.string()), "a_s0_0": texts, "rows_hash": hashes})
 
 
 def reduced(batches: list[pa.RecordBatch], *, apart: bool = False) -> pa.Table:
@@ -58,7 +60,7 @@ def test_modules_of_a_worker_are_left_out_of_its_collections_and_those_of_this_p
         found = sum(batch.num_rows for batch in reduce(batches))
         yield pa.RecordBatch.from_pydict({"keys": [found], "objects": [gc.get_freeze_count()]})
 
-    row = spark.createDataFrame([("a", "w0")], "c0 string, a_s0_0 string").coalesce(1)
+    row = spark.createDataFrame([("a", "w0", 7)], "c0 string, a_s0_0 string, rows_hash bigint").coalesce(1)
     (found,) = row.mapInArrow(left_out, "keys bigint, objects bigint").collect()
     assert found["keys"] == 1
     assert found["objects"] > 10_000
@@ -80,7 +82,7 @@ def test_rows_are_counted_by_how_they_came() -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(python_reduction, "JOINED_ROWS", 1)
         found = reduced(batches_of(rows, [1, 2]))
-    counts: list[dict[str, Any]] = found.drop_columns(["s0_0"]).to_pylist()
+    counts: list[dict[str, Any]] = found.drop_columns(["s0_0", "python_hash"]).to_pylist()
     assert counts == [
         {"c0": "b", "python_rows": 2, "python_admitted": 1, "python_forwarded": 0, "total_rows": 2},
         {"c0": "c", "python_rows": 1, "python_admitted": 0, "python_forwarded": 1, "total_rows": 1},

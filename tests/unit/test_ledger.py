@@ -147,6 +147,20 @@ def test_each_window_has_the_rows_of_its_parts_or_is_named() -> None:
     for rows in (499, 501):
         wrong = (lines[0].model_copy(update={"rows": rows}), lines[1])
         assert problems(570, of_parts, wrong) == [f"window 1 has {rows} rows of the 500 in the states of its parts"]
+    others = lines[1].model_copy(update={"of_parts_hash": 7})
+    of_window = "window 2 has other rows than the states of its parts, by their hashes"
+    assert problems(570, of_parts, (lines[0], others)) == [of_window]
+
+
+def test_rows_that_are_as_many_but_others_do_not_balance() -> None:
+    stages = [report.model_copy(update={"rows_hash": 2**31 + at}) for at, report in enumerate(GOOD)]
+    whole = sum(2**31 + at for at in range(len(GOOD))) % 2**32
+    part = PartLine(part="2026-11-20", unchanged_rows=0, new_rows=500, taken_out_rows=0, new_hash=whole)
+    assert not balance(JOB, stages, 500, state_hash=whole).problems
+    wrong = balance(JOB, stages, 500, PartLines(parts=(part.model_copy(update={"new_hash": 1}),)), whole + 1).problems
+    assert [one.partition(" are not of")[0] for one in wrong if "hashes" in one] == [
+        "the states", "the new states of the parts",
+    ]  # fmt: skip
 
 
 def test_a_wave_that_is_left_out_is_named() -> None:

@@ -18,7 +18,7 @@ from skewless_spark.session.versions import numbers_of
 from skewless_spark.sources.unit_reading import read_units
 from skewless_spark.stage.routes import TASK, Stage
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED
-from skewless_spark.states.job_columns import JobColumns
+from skewless_spark.states.job_columns import HASH, JobColumns, summed_hash
 
 #: The place of a part, by which its states are ordered; of merged states, the place of the oldest part.
 PLACE = "place"
@@ -44,21 +44,21 @@ def merge_in_order(in_order: DataFrame, columns: JobColumns, also: Sequence[str]
     """
     rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
     return in_order.groupBy(*columns.groups, *also).agg(
-        rows, *(state for one in branches_of(columns) for state in one.merges())
+        rows, F.expr(summed_hash(HASH)), *(state for one in branches_of(columns) for state in one.merges())
     )
 
 
 def merges_kept(states: DataFrame, columns: JobColumns, place: str | None = PLACE) -> list[Column]:
     """As aggregate expressions: rows and merged states of a key, over states that are kept."""
     merges = [state for one in branches_of(columns) for state in one.merges_kept(states, place)]
-    return [F.sum("rows").alias("rows"), *merges]
+    return [F.sum("rows").alias("rows"), F.expr(summed_hash(HASH)), *merges]
 
 
 def evaluate(states: DataFrame, columns: JobColumns, *, told: bool = False) -> DataFrame:
     """Rows and numbered results of merged states; with the states of sketches too, if they are to be told."""
     branches, sketches = branches_of(columns), columns.sketches if told else []
     selected = states.select(
-        *columns.result_keys, "rows", *sketches, *(column for one in branches for column in one.to_evaluate())
+        *columns.result_keys, "rows", HASH, *sketches, *(column for one in branches for column in one.to_evaluate())
     )
     return reduce(lambda results, branch: branch.evaluated(results), branches, selected).select("*", *columns.counts)
 

@@ -12,11 +12,11 @@ from skewless_spark.session.versions import numbers_of
 from skewless_spark.stage.routes import SLOT, TASK, Stage, slot, whole_keys
 from skewless_spark.stage.state_counts import COUNTS
 from skewless_spark.states.committed_files import NATIVE
-from skewless_spark.states.job_columns import WHOLE, JobColumns
+from skewless_spark.states.job_columns import HASH, WHOLE, JobColumns, summed_hash
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
 
 #: What a row of results keeps of its state: the rest is the same for all, or can be told from these.
-KEPT = (TASK, "rows", "admitted", SLOT)
+KEPT = (TASK, "rows", "admitted", HASH, SLOT)
 #: The counts of the ledger in SQL, of rows that are all kept and of others.
 _ALL_COUNTED = {
     "rows": "count(1)",
@@ -48,7 +48,7 @@ class Native:
     def made(
         self, rows: DataFrame, by: Sequence[str], counts: Sequence[str] = COUNTS, *also: Column, all_kept: bool = True
     ) -> DataFrame:
-        """The states of rows by some columns, after their counts, and before what else is aggregated.
+        """The states of rows by some columns, after their counts and hash, and before what else is aggregated.
 
         Args:
             rows: with the column ``kept``, unless all are.
@@ -61,7 +61,9 @@ class Native:
             else lambda one: one.definition.update(columns.arguments(one, "kept"), one.options)
         )
         updates = self._by_state(made)
-        return rows.groupBy(*by).agg(*(F.expr(f"{sql[name]} AS {name}") for name in counts), *updates, *also)
+        hashed = summed_hash(columns.row_hash if all_kept else f"IF(kept, {columns.row_hash}, 0L)")
+        counted = (F.expr(text) for text in (*(f"{sql[name]} AS {name}" for name in counts), hashed))
+        return rows.groupBy(*by).agg(*counted, *updates, *also)
 
     def states(self, rows: DataFrame, stage: Stage | None, *, counts: bool, placed: int = 0) -> DataFrame:
         """States of the rows of a task that are ``kept``, with the counts of the ledger; without a stage all are."""

@@ -9,7 +9,7 @@ from skewless_spark.session.session import map_in_batches
 from skewless_spark.session.versions import numbers_of
 from skewless_spark.stage.routes import TASK, Stage, split_keys
 from skewless_spark.states.committed_files import PYTHON, ROUTE_KEY, StatesAtRest, states_at_rest
-from skewless_spark.states.job_columns import JobColumns
+from skewless_spark.states.job_columns import HASH, JobColumns
 from skewless_spark.states.python_calls import PythonCall, evaluate_batches
 from skewless_spark.states.python_reduction import reduce_batches, states_schema
 
@@ -49,7 +49,8 @@ class Python:
         ]
         about = [name for name in (TASK, "arrival") if name in rows.columns]
         text = [] if columns.key_is_text else [columns.key.cast("binary").alias(ROUTE_KEY)]
-        batches = rows.select(*about, *text, *columns.groups, *arguments)
+        hashed = F.expr(columns.row_hash).alias(HASH)
+        batches = rows.select(*about, *text, *columns.groups, hashed, *arguments)
         reduce = reduce_batches(calls, columns.keys, apart=apart, at_rest=at_rest, split=split)
         made = states_schema(calls, columns.keys, batches.columns, at_rest, split)
         types = {field.name: field.dataType for field in batches.schema}
@@ -58,6 +59,7 @@ class Python:
         if not counted:
             return states
         counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
+        counts[HASH] = F.col("python_hash")
         return states.withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
 
     def _of_stage(self, stage: Stage) -> tuple[StatesAtRest | None, frozenset[str | None] | None]:

@@ -46,7 +46,7 @@ from skewless_spark.stage.measured_stage import key_histogram, report_of, split_
 from skewless_spark.stage.routes import SLOT, TASK, Stage, unrouted_queue
 from skewless_spark.stage.state_counts import COUNTS, CountsRead
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, of_kinds
-from skewless_spark.states.job_columns import PART, WHOLE
+from skewless_spark.states.job_columns import HASH, PART, WHOLE
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Combine(Engine):
         # Native and Python states read the input separately: there is no exchange that they could share.
         first, *others = branches_of(stage.columns)
         # The wave's rows are counted by one of them.
-        rest = [_MADE[one.kind](replace(stage, tally=None)).drop(*COUNTS) for one in others]
+        rest = [_MADE[one.kind](replace(stage, tally=None)).drop(*COUNTS, HASH) for one in others]
         outcome = union_of([_MADE[first.kind](stage), *rest])
         if not self.in_parts(stage, kinds_of(stage)):
             return outcome
@@ -95,16 +95,17 @@ class Combine(Engine):
         plan = stage.plan
         one_each = [] if plan.epoch else of_kinds(files, NATIVE, EVALUATED)
         if one_each:
-            histogram = _of_rows(stage, one_each)
+            histogram, hashed = _of_rows(stage, one_each)
             rows = admitted = histogram.seen_rows
         else:
             sums = read.sums(counting(files))
-            rows, admitted = (sum(pc.sum(one[name]).as_py() or 0 for one in sums) for name in ("rows", "admitted"))
+            counts = ("rows", "admitted", HASH)
+            rows, admitted, hashed = (sum(pc.sum(one[name]).as_py() or 0 for one in sums) for name in counts)
             histogram = key_histogram(stage, files, read, (), admitted)
         splits = _splits_told(stage, files, read, rows) or splits_seen(seen, rows)
         if _tasks_by_part(stage):  # splits have sent on rows
             splits = tuple(one.model_copy(update={"states": None}) for one in splits)
-        totals = dict.fromkeys(COUNTS, 0) | {"rows": rows, "admitted": admitted}
+        totals = dict.fromkeys(COUNTS, 0) | {"rows": rows, "admitted": admitted, HASH: hashed}
         return report_of(plan, totals, histogram, splits=splits)
 
 
@@ -153,7 +154,7 @@ def _python_states(stage: Stage) -> DataFrame:
     # sums of floating-point numbers are rounded at each step.
     keyed = states.withColumn("stage", F.lit(0)).repartition(*columns.keys)
     results = evaluate(merge_in_order(keyed.sortWithinPartitions(*columns.keys, TASK), columns), columns)
-    about = [f"0 AS {TASK}", "rows", "rows AS admitted", *_named(stage), f"true AS {WHOLE}"]
+    about = [f"0 AS {TASK}", "rows", HASH, "rows AS admitted", *_named(stage), f"true AS {WHOLE}"]
     return results.selectExpr(*columns.keys, *about, *columns.results)
 
 
@@ -185,14 +186,14 @@ def _splits_told(stage: Stage, files: Sequence[CommittedFile], read: CountsRead,
 def _batches(run: RunDirectory, files: Sequence[CommittedFile]) -> Iterator[pa.RecordBatch]:
     for file in files:
         with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-            yield from open_parquet(opened).iter_batches(_BATCH_KEYS, columns=["rows", SLOT, HEAVY])
+            yield from open_parquet(opened).iter_batches(_BATCH_KEYS, columns=["rows", HASH, SLOT, HEAVY])
 
 
-def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
-    """The histogram of a first stage from rows that are one for each key, of the wave only."""
+def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> tuple[Histogram, int]:
+    """The histogram of a first stage from rows that are one for each key, of the wave only; and the sum of hashes."""
     plan = stage.plan
     slots = 1 << plan.ring.ring_bits
-    tail, nulls, keys = np.zeros(slots, dtype=np.int64), 0, 0
+    tail, nulls, keys, hashed = np.zeros(slots, dtype=np.int64), 0, 0, 0
     heavy: list[tuple[int, str]] = []
     for batch in _batches(stage.run, files):
         known = pc.is_valid(batch[SLOT])
@@ -202,6 +203,7 @@ def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
         tail += np.bincount(of_keys[SLOT].to_numpy(), weights=rows, minlength=slots).astype(np.int64)
         nulls += int(pc.sum(batch.filter(pc.invert(known))["rows"]).as_py() or 0)
         keys += len(of_keys)
+        hashed += pc.sum(batch[HASH]).as_py() or 0
         named = of_keys.filter(pc.is_valid(of_keys[HEAVY]))
         heavy += zip(named["rows"].to_pylist(), named[HEAVY].to_pylist(), strict=True)
     of_key: dict[str, int] = {}
@@ -212,10 +214,11 @@ def _of_rows(stage: Stage, files: Sequence[CommittedFile]) -> Histogram:
     seen = int(tail.sum()) + nulls
     for key, (rows, _) in head.items():
         tail[plan.ring.slot_of(key)] -= rows
-    return Histogram(
+    histogram = Histogram(
         seen_rows=seen, seen_null_rows=nulls, backlog_null_rows=0, head=head, seen_tail=tail,
         backlog_tail=np.zeros_like(tail), keys=keys,
     )  # fmt: skip
+    return histogram, hashed
 
 
 def splits_seen(seen: JobsSeen, rows: int) -> tuple[SplitLoad, ...]:

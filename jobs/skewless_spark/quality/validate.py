@@ -68,7 +68,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     own = check_expectations(job.spec, "job.json")
     # The input, as prepare has judged it, and the ledger.
     checks = list(run.read(INPUT_CHECKS, InputChecks).checks if job.facts is not None else ())
-    ledger = balance(job, run.reports(), result.count("rows"), run.part_lines())
+    ledger = balance(job, run.reports(), result.count("rows"), run.part_lines(), result.counts.get("hash"))
     numbers = f"{ledger.input_rows:,} rows of input, {ledger.state_rows:,} rows in the states"
     outcome = "; ".join(ledger.problems) or numbers
     checks.append(own_check("ledger", "ledger_balances", ledger.balanced, numbers, outcome))

@@ -16,9 +16,10 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from skewless.document import HASHES
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
-from skewless.documents.ledger import require_all_processed
+from skewless.documents.ledger import Counted, require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.publication.records import Publication
 from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, Fence, RunDirectory, stage_step
@@ -27,7 +28,7 @@ from skewless_lake.publication import keep_night, keep_savings, publish_run
 from skewless_spark.branches import empty_states, evaluate, merge_in_order, states_of_rows, union_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.output_formats import published_files, sorted_results
-from skewless_spark.result.published_rows import KEPT, ROWS, joined_rows, published_rows
+from skewless_spark.result.published_rows import HASHED, KEPT, ROWS, joined_rows, published_rows
 from skewless_spark.session.session import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import once
@@ -47,7 +48,7 @@ from skewless_spark.states.committed_files import (
     write_files,
     written,
 )
-from skewless_spark.states.job_columns import WHOLE, JobColumns
+from skewless_spark.states.job_columns import HASH, WHOLE, JobColumns
 from skewless_spark.windows.kept_states import keep_states, lines_of, over_windows, set_aside_damaged, with_window
 
 log = logging.getLogger(__name__)
@@ -60,8 +61,8 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
     """Commit the result of a run, unless it is committed already.
 
     Returns:
-        The commit of the result. Its counts are ``rows``, the input rows that the states stand for, and ``keys``,
-        the rows of the result.
+        The commit of the result. Its counts are ``rows``, the input rows that the states stand for, ``hash``, that of
+        these rows, and ``keys``, the rows of the result.
 
     Raises:
         LedgerError: input or backlog has not been processed, so the result would lack rows.
@@ -141,10 +142,8 @@ def _write_windows(
     return _counts(of_windows)
 
 
-def _write(
-    spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
-) -> list[tuple[int, int]]:
-    """Write results with Spark; the input rows that those of each window stand for, and how many these are."""
+def _write(spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int) -> list[Counted]:
+    """Write results with Spark; what those of each window stand for."""
     spec = columns.job.spec
     windows, own = spec.windows or (None,), list(map(quoted, spec.published))
     published = published_rows(results, columns)
@@ -153,35 +152,41 @@ def _write(
     if not rows:
         kept = published.where(KEPT)
         write_files(kept.select(*own), attempt, FOLDER)
-        return [(0, kept.count() if spec.of_all_rows else 0)] * len(windows)
+        return [Counted(0, 0, kept.count() if spec.of_all_rows else 0)] * len(windows)
     counted, counts = Observation("merged states"), list[Column]()
     for at, length in enumerate(windows):
-        seen = F.col(ROWS) if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col(ROWS))
+        seen, hashed = (
+            F.col(name) if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col(name))
+            for name in (ROWS, HASHED)
+        )
         counts += [
             F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"),
+            F.coalesce(F.sum(hashed), F.lit(0)).alias(f"hash{at}"),
             F.count_if(seen.isNotNull() & F.col(KEPT)).alias(f"keys{at}"),
         ]
     published = sorted_results(published, columns).observe(counted, *counts)  # what is sorted is evaluated twice
     with planned_once(spark):  # the exchange has as many partitions as the result has files
         write_files((published.where(KEPT) if spec.result else published).select(*own), attempt, FOLDER)
-    return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
+    names = [[f"{name}{at}" for name in Counted._fields] for at in range(len(windows))]
+    return [Counted(*(int(counted.get[name]) for name in of_window)) for of_window in names]
 
 
-def _write_joined(attempt: Attempt, columns: JobColumns, published: DataFrame) -> tuple[int, int]:
+def _write_joined(attempt: Attempt, columns: JobColumns, published: DataFrame) -> Counted:
     """As ``_write``, where results are joined to lookups: rows are counted before, results behind the join."""
     spec, counted = columns.job.spec, Observation("joined results")
-    rows = published.agg(F.coalesce(F.sum(ROWS), F.lit(0))).collect()[0][0]
+    rows, hashed = published.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in (ROWS, HASHED))).collect()[0]
     require_unchanged(columns.job, ())  # lookups are read once more
     joined = joined_rows(published, columns).select(*map(quoted, spec.published))
     joined = sorted_results(joined, columns) if spec.output.sort else joined.coalesce(spec.output.files)
     write_files(joined.observe(counted, F.count(F.lit(1)).alias("keys")), attempt, FOLDER)
     require_unchanged(columns.job, ())
-    return int(rows), int(counted.get["keys"])
+    return Counted(int(rows), int(hashed), int(counted.get["keys"]))
 
 
-def _counts(of_windows: Sequence[tuple[int, int]]) -> dict[str, int]:
+def _counts(of_windows: Sequence[Counted]) -> dict[str, int]:
     """What a commit says of a result: the input rows that its longest window stands for, and all of its own rows."""
-    return {"rows": of_windows[-1][0], "keys": sum(keys for _, keys in of_windows)}
+    longest = of_windows[-1]
+    return {"rows": longest.rows, "hash": longest.hash % HASHES, "keys": sum(one.keys for one in of_windows)}
 
 
 def _write_evaluated(
@@ -201,7 +206,7 @@ def _write_evaluated(
     as_spark = None if spec.output.sort or spec.result else AsSpark.of(run, files, columns.own_names)
     if as_spark is not None:
         return write_copies(spark, run, attempt, columns, files, as_spark, parts)
-    results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *columns.results)
+    results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", HASH, *columns.results)
     results = results if parts is None else results.unionByName(parts)
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
@@ -277,7 +282,7 @@ def write_copies(
         parts: the results of keys that have several states; None if there are none.
 
     Returns:
-        ``rows``, the input rows that the results stand for, and ``keys``, the number of results.
+        As the commit has them.
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
         sources = [f"{run.root}/{file.path}" for file in sorted(files, key=lambda one: -one.size_bytes)]
@@ -289,25 +294,26 @@ def write_copies(
         into = min(columns.job.spec.output.files, len(sources))
         own = columns.own_names
 
-        def copied(number: int) -> tuple[int, int]:
+        def copied(number: int) -> Counted:
             target = f"{run.root}/{attempt.folder}/{FOLDER}/part-{number:05d}.parquet"
             with run.fs.open(target, "wb") as out, as_spark.writer(out) as writer:
                 return _copy(run.fs, sources[number::into], writer, as_spark.kind, own)
 
         counts = list(pool.map(copied, range(into)))
-    return {"rows": sum(rows for rows, _ in counts), "keys": sum(keys for _, keys in counts)}
+    return _counts([Counted(*map(sum, zip(*counts, strict=True)))])
 
 
 def _copy(
     fs: Any, sources: Sequence[str], writer: pq.ParquetWriter, kind: pa.Schema, own: Mapping[str, str]
-) -> tuple[int, int]:
-    rows = keys = 0
+) -> Counted:
+    rows = hashed = keys = 0
     for batch in _batches(fs, sources, own):
         rows += int(pc.sum(batch["rows"]).as_py() or 0)
+        hashed += int(pc.sum(batch[HASH]).as_py() or 0)
         keys += len(batch)
         if len(batch):
             writer.write_batch(pa.RecordBatch.from_arrays([batch[name] for name in own], schema=kind))
-    return rows, keys
+    return Counted(rows, hashed, keys)
 
 
 def _batches(fs: Any, sources: Sequence[str], own: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
@@ -316,7 +322,7 @@ def _batches(fs: Any, sources: Sequence[str], own: Mapping[str, str]) -> Iterato
             with fs.open(source, "rb") as opened:
                 parquet = open_parquet(opened)
                 flags = [WHOLE] if WHOLE in parquet.schema_arrow.names else []  # all keys are whole that were merged
-                for batch in parquet.iter_batches(_BATCH_ROWS, columns=[*own, "rows", *flags]):
+                for batch in parquet.iter_batches(_BATCH_ROWS, columns=[*own, "rows", HASH, *flags]):
                     yield batch.filter(batch[WHOLE]) if flags else batch
         except (OSError, pa.ArrowException) as err:
             raise damaged(source, err) from err

@@ -15,23 +15,23 @@ from skewless_spark.mapping.query_mapper import require_same, require_stable, vi
 from skewless_spark.session.session import query_in_jvm
 from skewless_spark.sources.formats.input_files import quoted
 from skewless_spark.sources.unit_reading import lookups_of
-from skewless_spark.states.job_columns import JobColumns
+from skewless_spark.states.job_columns import HASH, JobColumns
 
-#: The rows of the input that a result stands for, and whether it is published.
-ROWS, KEPT = f"{OWN_PREFIX}rows", f"{OWN_PREFIX}kept"
+#: The rows of the input that a result stands for, the hash of these, and whether it is published.
+ROWS, HASHED, KEPT = f"{OWN_PREFIX}rows", f"{OWN_PREFIX}{HASH}", f"{OWN_PREFIX}kept"
 
 
 def published_rows(
     results: DataFrame, columns: JobColumns, where: str = "job.json", *, states: Sequence[str] = ()
 ) -> DataFrame:
-    """The published columns of all results by their own names, with ``ROWS`` and ``KEPT``.
+    """The published columns of all results by their own names, with ``ROWS``, ``HASHED`` and ``KEPT``.
 
     Args:
         results: with key columns and results by their numbers, and ``rows``.
         where: stands before the name of a field in an error.
         states: columns that are kept beside them, with our prefix before their names.
     """
-    spec, beside = columns.job.spec, {name: f"{OWN_PREFIX}{name}" for name in ("rows", *states)}
+    spec, beside = columns.job.spec, {name: f"{OWN_PREFIX}{name}" for name in ("rows", HASH, *states)}
     own = columns.own_names | beside
     named = results.select(*(F.col(number).alias(name) for number, name in own.items()))
     if spec.result is None:
@@ -68,7 +68,7 @@ def joined_rows(published: DataFrame, columns: JobColumns, where: str = "job.jso
     result = columns.job.spec.result
     if result is None or result.query is None:
         return published
-    own = published.where(KEPT).drop(ROWS, KEPT)
+    own = published.where(KEPT).drop(ROWS, HASHED, KEPT)
     spark = published.sparkSession
     with viewed({RESULT: own, **lookups_of(spark, columns.job)}) as views:
         try:

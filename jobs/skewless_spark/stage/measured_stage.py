@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from skewless.document import HASHES
 from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, SplitLoad, StageReport, TaskLoad
 from skewless.errors import LedgerError
@@ -23,7 +24,7 @@ from skewless_spark.session.versions import is_valid_utf8, to_arrow
 from skewless_spark.stage.routes import TASK, Stage, slot
 from skewless_spark.stage.state_counts import COUNTS, FOUND, SECONDS, CountedStage, CountsRead, head_and_slots_here
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, counting, of_kinds, read_files
-from skewless_spark.states.job_columns import JobColumns
+from skewless_spark.states.job_columns import HASH, JobColumns
 
 #: A Python aggregate that takes less time than this per row, or a task that takes less in total, costs next to nothing.
 #: Its time is not reported: it says more about other work of the machine, and no plan may depend on it.
@@ -47,7 +48,7 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
     names = [name for name in sums.column_names if name != TASK]
     summed = sums.group_by(TASK, use_threads=False).aggregate([(name, "sum") for name in names])
     # Without Python aggregates nothing was timed.
-    nothing = {**dict.fromkeys((*COUNTS, "states", "python_rows"), 0), **dict.fromkeys(SECONDS)}
+    nothing = {**dict.fromkeys((*COUNTS, HASH, "states", "python_rows", "python_hash"), 0), **dict.fromkeys(SECONDS)}
     loads: dict[int, TaskCounts] = {}
     for row in summed.to_pylist():
         found = {name: row[f"{name}_sum"] for name in names}
@@ -96,18 +97,21 @@ def _busy(row: TaskCounts) -> float | None:
 
 
 def _require_same_rows(plan: RoutingPlan, loads: Mapping[int, TaskCounts]) -> None:
-    odd = next((number for number, row in loads.items() if row["rows"] != row["python_rows"]), None)
+    def differ(row: TaskCounts) -> bool:
+        return bool(row["rows"] != row["python_rows"] or (row[HASH] - row["python_hash"]) % HASHES)
+
+    odd = next((number for number, row in loads.items() if differ(row)), None)
     if odd is not None:
         raise LedgerError(
             f"stage {plan.epoch}, task {plan.tasks[odd]}", f"{loads[odd]['rows']:,} rows in its Python states",
-            f"{loads[odd]['python_rows']:,}", "nothing was committed",
+            f"{loads[odd]['python_rows']:,}, or others", "nothing was committed",
         )  # fmt: skip
 
 
 def measure(stage: Stage, files: Sequence[CommittedFile], read: CountsRead) -> StageReport:
     """The report of a stage whose files are written but not committed; its seconds are not known yet."""
     counts = task_counts(read, stage.plan, files)
-    totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in COUNTS}
+    totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in (*COUNTS, HASH)}
     tasks = task_loads(stage.plan, counts)
     histogram = key_histogram(stage, files, read, tasks, totals["admitted"])
     # The states that tasks found in files of earlier stages; nothing where keys have a state in each stage.
@@ -126,6 +130,7 @@ def report_of(plan: RoutingPlan, totals: Mapping[str, int], histogram: Histogram
         forwarded_rows=totals["forwarded"],
         processed_rows=totals["rows"],
         backlog_rows=totals["left_over"],
+        rows_hash=totals[HASH] % HASHES,
         stage_seconds=0.0,
         histogram=histogram,
         **{"tasks": (), **loads},

@@ -26,7 +26,7 @@ from skewless_spark.aggregates.keys import arrow_key_text, has_arrow_text
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routes import SLOT, TASK
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED, PYTHON, counting, of_kinds, readable
-from skewless_spark.states.job_columns import NULL_KEY, WHOLE, JobColumns
+from skewless_spark.states.job_columns import HASH, NULL_KEY, WHOLE, JobColumns
 
 #: The counts of the ledger, per task and key.
 COUNTS = ("rows", "left_over", "admitted", "forwarded")
@@ -41,7 +41,7 @@ _BATCH_STATES = 1 << 18
 SECONDS = ("key_seconds", "task_seconds", "setup_seconds")
 #: States that a task looked for in files of earlier stages, see ``StatesFound``.
 FOUND = ("found_states", "moved_states", "moved_bytes")
-_SUMMED = (*COUNTS, "python_rows", *SECONDS, *FOUND)
+_SUMMED = (*COUNTS, HASH, "python_rows", "python_hash", *SECONDS, *FOUND)
 
 
 class CountsRead:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -34,8 +34,27 @@ PART = "part"
 #: ``EVALUATED``) if all rows of a run end in it, so that the state of a key is its last one. Some keys may still have
 #: several states, one for each task that had rows of theirs: keys that the plan split, and null. They have no result.
 WHOLE = "whole"
+#: Of rows or states, the sum of ``JobColumns.row_hash`` over the rows of the input that they stand for, modulo 2**32.
+HASH = "rows_hash"
+#: Columns whose nulls are told by one number.
+_NULLS = 31
 #: More rows than a map makes of one row.
 _INDICES = Decimal(1 << 31)
+
+
+def summed_hash(summand: str) -> str:
+    """In SQL, an aggregate: the sum of hashes, modulo 2**32 as a signed int, so that it takes four bytes of a state."""
+    return f"CAST(shiftright(shiftleft(coalesce(sum({summand}), 0L), 32), 32) AS INT) AS {HASH}"
+
+
+def hash_of_row(names: Sequence[str]) -> str:
+    """In SQL, the upper 32 bits of XXH64 of some columns of a row, and of which are null, as a signed bigint.
+
+    Spark passes over nulls: without the numbers at the end ``(1, null)`` and ``(null, 1)`` would be alike.
+    """
+    flags = [f"IF({name} IS NULL, {1 << at % _NULLS}, 0)" for at, name in enumerate(names)]
+    nulls = (" + ".join(flags[at : at + _NULLS]) or "0" for at in range(0, len(flags) + 1, _NULLS))
+    return f"shiftright(xxhash64({', '.join([*names, *nulls])}), 32)"
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,16 @@ class JobColumns:
     def rows(self) -> list[str]:
         """The names of the columns of a row that states are made of."""
         return [*self.names, PART] if self.job.window else self.names
+
+    @property
+    def hashed(self) -> list[str]:
+        """The numbered names of the columns that ``row_hash`` is of: all that Spark has a hash of, no maps."""
+        return [name for name, kind in zip(self.names, self.types, strict=True) if "map<" not in kind]
+
+    @property
+    def row_hash(self) -> str:
+        """In SQL, the hash of a row, see ``hash_of_row``."""
+        return hash_of_row(self.hashed)
 
     @property
     def origins(self) -> list[str]:

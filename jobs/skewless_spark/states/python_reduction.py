@@ -16,6 +16,7 @@ from pyspark import TaskContext
 
 from skewless_spark.aggregates.keys import KeyIndex
 from skewless_spark.states.committed_files import ROUTE_KEY, StatesAtRest, StatesFound, in_part
+from skewless_spark.states.job_columns import HASH
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded, refuse_large
 
 #: How a row came into a stage, in its column ``arrival``: with the wave; from the backlog, in the task that had it
@@ -27,6 +28,8 @@ ADMITTED, STAYED, FORWARDED = 0, 1, 2
 #: every known key and some hundred calls. They are given on sooner if they have this many bytes.
 JOINED_ROWS = 1 << 18
 JOINED_BYTES = 64 << 20
+#: So many hashes of 32 bits add up exactly in a double.
+_EXACT_ROWS = 1 << 20
 
 
 def reduce_batches(
@@ -42,6 +45,7 @@ def reduce_batches(
     The batches have the key columns and the arguments, and some of these:
 
     - ``task``, and with a window ``part``, which the result has too: a state is then of a key in a part,
+    - ``rows_hash``, the hash of the row,
     - ``route_key``, the text of the key, unless the key is one column of text,
     - ``arrival``, unless all rows came with the wave.
 
@@ -94,6 +98,7 @@ def states_schema(
     return {
         **dict.fromkeys([*_labels(of_rows, at_rest), *keys]),
         **dict.fromkeys(_COUNTED, pa.int64()),
+        "python_hash": pa.int32(),
         **dict.fromkeys(_TIMED, pa.float64()),
         **{call.state: call.types.state for call in calls},
         **dict.fromkeys(_FOUND if at_rest else (), pa.int64()),
@@ -149,6 +154,7 @@ class _Reduction:
         self._labels: list[pa.RecordBatch] = []
         self._texts: list[pa.Array] = []
         self._rows, self._admitted, self._forwarded, self._before = (np.zeros(0, dtype=np.int64) for _ in range(4))
+        self._hashes = np.zeros(0, dtype=np.int64)
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
     def __len__(self) -> int:
@@ -159,6 +165,7 @@ class _Reduction:
         total = len(self._index)
         counts = np.bincount(groups, minlength=total)
         self._rows = _added(self._rows, counts)
+        self._hashes = _added(self._hashes, _sums(batch[HASH].to_numpy(), groups, total))
         arrival = batch["arrival"].to_numpy(zero_copy_only=False) if "arrival" in batch.schema.names else None
         if arrival is None:
             self._admitted = self._rows
@@ -190,6 +197,7 @@ class _Reduction:
             "python_admitted": pa.array(self._admitted),
             "python_forwarded": pa.array(_added(self._forwarded, np.zeros(total, dtype=np.int64))),
             "total_rows": pa.array(_added(self._before, self._rows)),
+            "python_hash": pa.array(self._hashes.astype(np.int32)),
             "key_seconds": self._watch.of_groups(self._rows),
             "task_seconds": _in_first_row(self._watch.seconds, total),
             "setup_seconds": _in_first_row(self._setup.seconds, total),
@@ -274,6 +282,15 @@ def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
 
 def _in_first_row(value: float, rows: int, kind: pa.DataType | None = None) -> pa.Array:
     return pa.array([value, *[None] * (rows - 1)], kind or pa.float64())
+
+
+def _sums(hashes: Groups, groups: Groups, total: int) -> Groups:
+    """The sum of the hashes of each group, modulo 2**32; weights are doubles, exact for the 2**20 rows at a time."""
+    sums = np.zeros(total, dtype=np.int64)
+    for at in range(0, len(groups), _EXACT_ROWS):
+        part = slice(at, at + _EXACT_ROWS)
+        sums += np.bincount(groups[part], weights=hashes[part], minlength=total).astype(np.int64)
+    return sums
 
 
 def _added(before: Groups, counts: Groups) -> Groups:

@@ -16,15 +16,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from hashlib import sha256
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from skewless.document import HASHES
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
-from skewless.documents.ledger import PartLine, PartLines, WindowLine
+from skewless.documents.ledger import Counted, PartLine, PartLines, WindowLine
 from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
 from skewless.run.directory import WINDOW_PLAN, Attempt, RunDirectory
@@ -48,7 +50,7 @@ from skewless_spark.sources.formats.input_files import in_threads
 from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.stage.routes import TASK
 from skewless_spark.states.committed_files import OF_PART, read_files, readable, write_files, written
-from skewless_spark.states.job_columns import PART, JobColumns
+from skewless_spark.states.job_columns import HASH, PART, JobColumns
 from skewless_spark.states.python_calls import merge_batches
 
 log = logging.getLogger(__name__)
@@ -127,17 +129,18 @@ def _make_nodes(
         write_files(_one_state(states, columns), in_store, "nodes", NODE)
     found, nodes = written_by(in_store, "nodes", NODE), dict[str, MergedParts]()
     for number, (name, (first, end)) in enumerate(made.items()):
-        files, seen = found.get(number, ([], 0))
-        wanted = sum(one.version.rows for one in parts[first:end])
-        if seen != wanted:
+        files, seen, hashed = found.get(number, NO_STATES)
+        versions = [one.version for one in parts[first:end]]
+        wanted = sum(one.rows for one in versions)
+        if seen != wanted or (hashed - sum(one.rows_hash for one in versions)) % HASHES:
             raise LedgerError(
                 f"merged states {name}", f"the {wanted:,} rows of its parts", f"{seen:,}",
                 "remove the folder merges of the states, and run the merge again",
             )  # fmt: skip
-        merged = (MergedPart(part=one.version.part, states=states_checksum(one.version)) for one in parts[first:end])
+        merged = (MergedPart(part=one.part, states=states_checksum(one)) for one in versions)
         nodes[name] = MergedParts(
             fingerprint=columns.window.fingerprint, run=str(attempt.run), parts=tuple(merged), rows=seen,
-            states=tuple(files),
+            rows_hash=hashed, states=tuple(files),
         )  # fmt: skip
     store.keep_merges(list(nodes.values()), in_threads)
     return {name: node.states for name, node in nodes.items()}
@@ -177,21 +180,33 @@ def _one_state(merged: DataFrame, columns: JobColumns) -> DataFrame:
     return map_in_batches(rows, merge_batches(columns.python_calls(), passed), schema)
 
 
-def written_by(attempt: Attempt, folder: str, column: str) -> dict[int, tuple[list[CommittedFile], int]]:
-    """The files of states that an attempt has written, and the rows that they stand for, by the number of a folder."""
-    counts: dict[str, int] = {}
+class WrittenStates(NamedTuple):
+    """Files of states, the rows that they stand for, and the hash of these."""
+
+    files: list[CommittedFile]
+    rows: int
+    hash: int
+
+
+NO_STATES = WrittenStates([], 0, 0)
+
+
+def written_by(attempt: Attempt, folder: str, column: str) -> dict[int, WrittenStates]:
+    """What an attempt has written, by the number of a folder."""
+    counts: dict[str, list[int]] = {}
 
     def count(file: CommittedFile, parquet: pq.ParquetFile) -> None:
-        batches = parquet.iter_batches(columns=["rows"])
-        counts[file.path] = sum(pc.sum(batch["rows"]).as_py() or 0 for batch in batches)
+        read = parquet.read(columns=["rows", HASH], use_threads=False)
+        counts[file.path] = [pc.sum(read[name]).as_py() or 0 for name in ("rows", HASH)]
 
-    found: dict[int, tuple[list[CommittedFile], int]] = {}
+    found: dict[int, WrittenStates] = {}
     for file in written(attempt, STANDING, folder, reader=count):
         number = re.search(rf"/{column}=(\d+)/", file.path)
         if number is None:
             raise LedgerError.saying(file.path, f"these are states of no {column}", "nothing was committed")
-        files, rows = found.get(int(number[1]), ([], 0))
-        found[int(number[1])] = ([*files, file], rows + counts[file.path])
+        files, rows, hashed = found.get(int(number[1]), NO_STATES)
+        more, of_more = counts[file.path]
+        found[int(number[1])] = WrittenStates([*files, file], rows + more, (hashed + of_more) % HASHES)
     return found
 
 
@@ -248,18 +263,19 @@ def keep_states(
             write_files(placed, kept, _DATA, PART)
     made = written_by(kept, _DATA, PART) if rows else {}
     for at, part in crowded.items():
-        of_part, count = made[at]
-        made[at] = (of_part, count - part.base_rows)
+        of_part, count, hashed = made[at]
+        made[at] = WrittenStates(of_part, count - part.base_rows, (hashed - part.base_hash) % HASHES)
     _require_all(columns, made, rows)
     versions, lines = [], []
     for at, part in enumerate(window.parts):
-        of_part, count = made.get(at, ([], 0))
+        of_part, count, hashed = made.get(at, NO_STATES)
         # The kept states of a crowded part are among those that were written tonight.
         standing = part.model_copy(update={"base_states": ()}) if at in crowded else part
-        versions.append(next_version(window, standing, str(run), of_part, count))
+        versions.append(next_version(window, standing, str(run), of_part, count, hashed))
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,
             taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,
+            unchanged_hash=part.base_hash, new_hash=hashed,
         )  # fmt: skip
         lines.append(line)
     changed = [part.changed or part.rewritten > 0 for part in window.parts]
@@ -271,17 +287,19 @@ def keep_states(
     return numbered, lines
 
 
-def lines_of(columns: JobColumns, parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]) -> PartLines:
+def lines_of(columns: JobColumns, parts: Sequence[PartLine], counts: Sequence[Counted]) -> PartLines:
     """The lines of the parts and windows of a result.
 
     Args:
-        counts: for each window, rows of the input in it, and keys.
+        counts: what the results of each window stand for.
     """
     lines = [
         WindowLine(
-            name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :])
+            name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :]),
+            rows_hash=hashed % HASHES,
+            of_parts_hash=sum(line.unchanged_hash + line.new_hash for line in parts[span.first :]) % HASHES,
         )
-        for span, (rows, keys) in zip(columns.window.windows, counts, strict=True)
+        for span, (rows, hashed, keys) in zip(columns.window.windows, counts, strict=True)
     ]  # fmt: skip
     return PartLines(parts=tuple(parts), windows=tuple(lines))
 
@@ -358,15 +376,15 @@ def _copy(run: RunDirectory, file: CommittedFile, attempt: Attempt) -> None:
         raise run.differs_from_commit(file, "other content")
 
 
-def _require_all(columns: JobColumns, made: Mapping[int, tuple[list[CommittedFile], int]], rows: int) -> None:
+def _require_all(columns: JobColumns, made: Mapping[int, WrittenStates], rows: int) -> None:
     job = columns.job
     for at, part in enumerate(columns.window.parts):
-        seen, listed = made.get(at, ([], 0))[1], _listed(job, part)
+        seen, listed = made.get(at, NO_STATES).rows, _listed(job, part)
         if job.counted and seen != listed:
             raise LedgerError(
                 f"part {part.name}", f"{listed:,} rows in its new states", f"{seen:,}", "nothing was committed"
             )
-    if (seen := sum(count for _, count in made.values())) != rows:
+    if (seen := sum(one.rows for one in made.values())) != rows:
         raise LedgerError("states of the parts", f"the {rows:,} rows processed", f"{seen:,}", "nothing was committed")
 
 

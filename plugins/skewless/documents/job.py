@@ -22,7 +22,7 @@ SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
 #: Which columns the states of native aggregates have. It is raised with each change of them: kept states are not mixed
 #: with others.
-STATE_FORM = 4
+STATE_FORM = 5
 
 
 class Unit(InputFile):

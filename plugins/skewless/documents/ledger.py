@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pydantic import Field
 
 from skewless.columns import column
-from skewless.document import LAST_STAGE, Count, Document, Frozen
+from skewless.document import HASHES, LAST_STAGE, Count, Document, Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LedgerError
+
+
+class Counted(NamedTuple):
+    """The rows of the input that results or states stand for, the sum of their hashes, and how many these are."""
+
+    rows: int
+    hash: int
+    keys: int = 0
 
 
 class LedgerLine(Frozen):
@@ -66,6 +75,7 @@ class PartLine(Frozen):
         new_rows: rows that the run has reduced: of units that were added, or of all if the part was reduced anew.
         taken_out_rows: rows of earlier states that are not in the result any more, as the part was reduced anew.
         listed_rows: what ``new_rows`` must be; None where footers cannot tell.
+        unchanged_hash: of the unchanged rows, as ``new_hash`` is of the new ones.
     """
 
     part: str
@@ -73,6 +83,8 @@ class PartLine(Frozen):
     new_rows: Count
     taken_out_rows: Count
     listed_rows: Count | None = None
+    unchanged_hash: Count = 0
+    new_hash: Count = 0
 
     @property
     def rows(self) -> int:
@@ -86,12 +98,15 @@ class WindowLine(Frozen):
     Attributes:
         rows: of the input, that the result was made of, as its own states count them.
         of_parts_rows: the sum of ``PartLine.rows`` over the parts of the window.
+        rows_hash: of its rows, as its own states have it, and as ``of_parts_hash`` those of its parts.
     """
 
     name: str
     keys: Count
     rows: Count
     of_parts_rows: Count
+    rows_hash: Count = 0
+    of_parts_hash: Count = 0
 
 
 class PartLines(Document):
@@ -132,8 +147,13 @@ class Ledger(Document):
         return not self.problems
 
 
-def balance(job: Job, reports: Sequence[StageReport], state_rows: int, kept: PartLines = NO_PARTS) -> Ledger:
-    """Draw up the ledger of a run; ``state_rows`` are those in the merged states, of several windows in the longest."""
+def balance(
+    job: Job, reports: Sequence[StageReport], state_rows: int, kept: PartLines = NO_PARTS, state_hash: int | None = None
+) -> Ledger:
+    """Draw up the ledger of a run; ``state_rows`` are those in the merged states, of several windows in the longest.
+
+    ``state_hash`` is that of these rows, if it is known.
+    """
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
     unchanged = job.covered.unchanged_rows
@@ -148,6 +168,7 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int, kept: Par
             *stage_problems(lines),
             *_wave_problems(job, reports),
             *_run_problems(lines, whole, state_rows, unchanged),
+            *_hash_problems(job, reports, kept.parts, state_hash),
             *_part_problems(kept.parts, whole, unchanged),
             *_window_problems(job, kept.windows, merged=bool(kept.parts)),
         ),
@@ -200,6 +221,25 @@ def _run_problems(
     return tuple(problems)
 
 
+def _hash_problems(
+    job: Job, reports: Sequence[StageReport], parts: Sequence[PartLine], state_hash: int | None
+) -> list[str]:
+    """Rows that were altered, or one lost for another doubled, where all counts balance."""
+    hashes = [report.rows_hash for report in reports]
+    if state_hash is None or None in hashes:
+        return []
+    processed, base = sum(filter(None, hashes)), sum(part.base_hash for part in job.covered.parts)
+    kept = [
+        ("the new states of the parts", sum(line.new_hash for line in parts), processed),
+        ("the kept states of the parts", sum(line.unchanged_hash for line in parts), base),
+    ]
+    return [
+        f"{what} are not of the rows that were processed, by their hashes"
+        for what, found, wanted in (("the states", state_hash, processed + base), *(kept if parts else ()))
+        if (found - wanted) % HASHES
+    ]
+
+
 def _part_problems(parts: Sequence[PartLine], input_rows: int, unchanged_rows: int) -> list[str]:
     problems = [
         f"part {line.part} has {line.new_rows:,} new rows of the {line.listed_rows:,} listed"
@@ -225,6 +265,10 @@ def _window_problems(job: Job, lines: Sequence[WindowLine], *, merged: bool) -> 
         f"window {line.name} has {line.rows:,} rows of the {line.of_parts_rows:,} in the states of its parts"
         for line in lines
         if line.rows != line.of_parts_rows
+    ] + [
+        f"window {line.name} has other rows than the states of its parts, by their hashes"
+        for line in lines
+        if line.rows_hash != line.of_parts_hash
     ]
 
 

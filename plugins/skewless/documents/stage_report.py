@@ -129,6 +129,7 @@ class StageReport(Columnar, Document):
         backlog_in_rows: rows of the last stage's backlog that arrived at the tasks.
         forwarded_rows: those of them whose owner had changed.
         backlog_rows: rows left over and written for the next stage.
+        rows_hash: of the processed rows, see ``skewless.document.HASHES``; null in a simulation.
         tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
         splits: one entry per input split, by its number, where nothing was routed; none where nobody counted them.
         source_rows: rows that were read of the wave, counted by the reader, where the listing does not
@@ -160,6 +161,7 @@ class StageReport(Columnar, Document):
     moved_states: Count | None = None
     moved_bytes: Count | None = None
     slots: int | None = Field(default=None, ge=1)
+    rows_hash: Count | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

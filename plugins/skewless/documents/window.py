@@ -69,7 +69,7 @@ class PartVersion(Document):
 
     Attributes:
         run: the run directory that made the newest of the states.
-        rows: rows that the states stand for: mapped ones, where there is a map.
+        rows: rows that the states stand for: mapped ones, where there is a map; and their hash.
         states: the files with the states, below the store. A key may have a state in several of them.
         left_out: late files of older parts that the run has left out: the next run has not to count their rows again.
     """
@@ -79,6 +79,7 @@ class PartVersion(Document):
     run: str
     files: tuple[SeenFile, ...]
     rows: Count
+    rows_hash: Count = 0
     states: tuple[CommittedFile, ...]
     left_out: tuple[CountedFile, ...] = ()
 
@@ -101,7 +102,7 @@ class WindowPart(Frozen):
         ranks: the place of each of them in the order of the part.
         base: the number of the version of its states that are merged with tonight's; None if there is none, or if the
             part is reduced anew.
-        base_rows: the rows that the states of that version stand for.
+        base_rows: the rows that the states of that version stand for, as ``base_hash`` is their hash.
         before_rows: the rows that the newest version stood for, whether it is used or not.
         reused: how many files were as the states know them; others were added, replaced or removed since.
         late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
@@ -119,6 +120,7 @@ class WindowPart(Frozen):
     ranks: tuple[Count, ...] = ()
     base: Count | None = None
     base_rows: Count = 0
+    base_hash: Count = 0
     base_states: tuple[CommittedFile, ...] = ()
     before_rows: Count = 0
     reused: Count = 0

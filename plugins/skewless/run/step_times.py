@@ -248,7 +248,13 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
     """
     job, reports, quality = run.job(), run.reports(), run.quality()
     whole, result = run_certificate(job, reports), run.commit_of(RESULT_STEP)
-    ledger = balance(job, reports, result.count("rows") if result else 0, run.part_lines())
+    ledger = balance(
+        job,
+        reports,
+        result.count("rows") if result else 0,
+        run.part_lines(),
+        result.counts.get("hash") if result else None,
+    )
     checks, table = quality.checks if quality else (), job.source.pinned
     return {
         "date": job.date.isoformat(),

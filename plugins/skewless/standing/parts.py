@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from skewless.document import HASHES
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
 from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
@@ -236,6 +237,7 @@ def plan_part(
         ranks=tuple(rank for path in seen for rank in ranks[path]),
         base=base.number if base else None,
         base_rows=base.version.rows if base else 0,
+        base_hash=base.version.rows_hash if base else 0,
         base_states=base.version.states if base else (),
         before_rows=known.version.rows if known else 0,
         reused=len(changes.reused),
@@ -275,6 +277,7 @@ def keep_part(
         files=known.version.files,
         base=known.number,
         base_rows=known.version.rows,
+        base_hash=known.version.rows_hash,
         base_states=known.version.states,
         before_rows=known.version.rows,
         reused=len(known.version.files),
@@ -334,7 +337,7 @@ def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
 
 
 def next_version(
-    window: JobWindow, part: WindowPart, run: str, states: Sequence[CommittedFile], rows: int
+    window: JobWindow, part: WindowPart, run: str, states: Sequence[CommittedFile], rows: int, rows_hash: int = 0
 ) -> PartVersion:
     """The states of a part after a run: the kept ones and those that the run made of so many rows of its units."""
     own = window.parts[-1].name
@@ -344,6 +347,7 @@ def next_version(
         run=run,
         files=part.files,
         rows=part.base_rows + rows,
+        rows_hash=(part.base_hash + rows_hash) % HASHES,
         states=(*part.base_states, *states),
         left_out=tuple(file for one in window.parts for file in one.left_out) if part.name == own else (),
     )

@@ -187,7 +187,7 @@ class MergedParts(Document):
     """A node: the states of several parts, oldest first, as one state for each key.
 
     Attributes:
-        rows: that the states stand for: the sum of the rows of the versions.
+        rows: that the states stand for: the sum of the rows of the versions, as ``rows_hash`` is of their hashes.
         states: the files with the states, below the store. No key is in two of them.
     """
 
@@ -195,6 +195,7 @@ class MergedParts(Document):
     run: str
     parts: tuple[MergedPart, ...] = Field(min_length=2)
     rows: Count
+    rows_hash: Count = 0
     states: tuple[CommittedFile, ...]
 
 
