@@ -41,8 +41,13 @@ def statement_of(text: str) -> Statement:
     ... # doctest: +NORMALIZE_WHITESPACE
     Statement(query='SELECT page, count(*) AS n FROM db.c GROUP BY page', tables=('db.c',), target='marts.n',
       other="SELECT * FROM marts.n WHERE ds = '{date}'")
+    >>> statement_of("SELECT page, count(*) AS n FROM {{ ref('clicks') }} GROUP BY page")
+    Traceback (most recent call last):
+    pydantic_core._pydantic_core.PydanticCustomError: a query without templates
     """
     text = dedent(text).strip().rstrip(";").rstrip()
+    if template := re.search(r"\{\{\s*(config|ref|source)\b.*?\}\}|\{%.*?%\}", text, re.DOTALL):
+        raise unmet("a query without templates", template[0], "dbt compile writes it below target/compiled")
     tree, target, other = parsed(text), "", ""
     if isinstance(tree, exp.Insert | exp.Create):
         table, tree = tree.find(exp.Table), tree.expression

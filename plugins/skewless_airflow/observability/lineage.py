@@ -164,12 +164,8 @@ def _columns(job: Job, read: Mapping[str, InputDataset]) -> ColumnLineageDataset
     )
 
 
-#: A column, after the name of its table among those that are read.
-_Field = tuple[str, str]
-
-
-def _made_from(job: Job, column: str) -> tuple[str, tuple[_Field, ...]]:
-    """The columns that a column is made from, before it is aggregated, and the kind of transformation."""
+def _made_from(job: Job, column: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The columns that a column is made from, after the names of their tables, and the kind of transformation."""
     if job.spec.map is None:
         return "IDENTITY", (("", column),)
     # A mapper of Python does not say which column becomes which.
@@ -179,13 +175,13 @@ def _made_from(job: Job, column: str) -> tuple[str, tuple[_Field, ...]]:
     return "IDENTITY" if one is not None and one.plain else "TRANSFORMATION", (*found, *beside)
 
 
-def _of_input(job: Job, names: Iterable[str]) -> tuple[_Field, ...]:
+def _of_input(job: Job, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     lower = {name.lower() for name in names}
     return tuple(("", name) for name in _read_columns(job) if name.lower() in lower)
 
 
 def _fields(
-    read: Mapping[str, InputDataset], how: str, fields: Iterable[_Field], kind: str = "DIRECT"
+    read: Mapping[str, InputDataset], how: str, fields: Iterable[tuple[str, str]], kind: str = "DIRECT"
 ) -> Iterator[InputField]:
     for table, field in fields:
         yield InputField(read[table].namespace, read[table].name, field, [Transformation(kind, how, "", masking=False)])
