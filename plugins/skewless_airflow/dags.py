@@ -264,8 +264,9 @@ def _page(spec: JobSpec, path: Path | None) -> str:
     )
     lengths = ", ".join(str(one or "all") for one in spec.lengths)
     window = f", window {lengths}" if lengths else ""
+    key = ", ".join(map(_literal, spec.of_results.key))
     return (
-        f"{spec.description}\n\nKey {', '.join(map(_literal, spec.key))}, policy {spec.routing.policy.name}, "
+        f"{spec.description}\n\nKey {key}, policy {spec.routing.policy.name}, "
         f"{spec.routing.reducers} reducers{window}{f', from {_literal(path.name)}' if path else ''}.\n\n{aggregates}\n"
     )
 

@@ -90,10 +90,16 @@ def show_understood(job: Job, console: Console) -> None:
         table.add_row("lookup", escape(f"{lookup.name}: {lookup.input_path}, {job.of_lookup(lookup).extent}{kept}"))
     if spec.map is not None:
         table.add_row("rows", escape(str(spec.map.sql)))
-    table.add_row("key", escape(", ".join(spec.key)))
+    table.add_row("key", escape(", ".join(spec.of_results.key)))
+    table.add_row("join", escape(spec.joins)) if spec.joins else None
     for alias, call in spec.aggregates.items():
         whole = "" if job.algebra[alias].mergeable else "; it cannot be split: a hot key stays in one task"
         table.add_row("state", escape(f"{alias}: {_as_call(call)}{whole}"))
+    state_bytes = 8 + sum(one.state_bytes for one in job.algebra.values())  # its rows are counted, too
+    split = (
+        f"is split over tasks, for {state_bytes:,} bytes of states in each" if job.splittable else "stays in one task"
+    )
+    table.add_row("hot key", split)
     if spec.result is not None:
         table.add_row("result", escape(", ".join(spec.result.select)))
         table.add_row("where", escape(spec.result.where)) if spec.result.where else None

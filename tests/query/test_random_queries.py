@@ -2,12 +2,16 @@
 
 import os
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
+import sqlglot
 from pyspark.sql import SparkSession
 
+from skewless.query.understood import GROUPING, STATE, understood
 from tests.query.fuzz import draw, draw_lookup, written
 from tests.query.oracle import asked, in_duckdb, in_spark, loosely, plain_spark, spec_of
 from tests.query.rows import DAYS, differences
@@ -18,6 +22,29 @@ ROUTED = {
     "engine": "staged",
     "routing": {"reducers": 3, "waves": [1, 2], "stage_overhead": 0, "first_plan": ["last_run"]},
 }
+
+
+def test_states_of_random_queries_are_joined_as_rows_are() -> None:
+    def counted(database: duckdb.DuckDBPyConnection, rows: str, key: tuple[str, ...], count: str) -> pa.Table:
+        text = sqlglot.transpile(rows, read="spark", write="duckdb")[0]
+        return database.sql(f"SELECT {', '.join(key)}, {count} AS {STATE} FROM ({text}) GROUP BY ALL").to_arrow_table()
+
+    joined = 0
+    for number in range(COUNT):
+        drawn = draw(random.Random(f"{SEED} {number}"))
+        found = understood(drawn.text, frozenset(drawn.tables))
+        if found.joined is None or GROUPING in found.key:  # DuckDB has no inline()
+            continue
+        with suppress(duckdb.BinderException), duckdb.connect() as database:  # what it has not
+            for name, table in drawn.tables.items():
+                database.register("input" if name == found.input else name, table)
+            plain = counted(database, str(found.rows), found.key, "count(*)")
+            of_rows = found.joined.rows or "SELECT * FROM input"
+            database.register("input", counted(database, of_rows, found.joined.key, "count(*)"))
+            ours = counted(database, found.joined.query, found.key, f"sum({STATE})::BIGINT")
+            joined += 1
+            assert not differences(ours.to_pylist(), plain.to_pylist(), {}), drawn.text
+    assert joined > COUNT // 5
 
 
 #: In DuckDB grouping sets of no rows have a total, lists of none are null, times in zones have a type of their own, and
@@ -34,7 +61,8 @@ def test_a_random_query_is_what_plain_spark_makes_of_it(spark: SparkSession, tmp
     mergeable = all(call.function != "spark" for call in spec.aggregates.values())
     fields = ROUTED if mergeable and chance.random() < 0.6 else {}
     windowed = mergeable and chance.random() < 0.4
-    spec = spec_of(drawn.text, paths, **fields, **({"window": 3} if windowed else {}))
+    joining = number % 2 and not windowed and spec.joining is not spec
+    spec = spec_of(drawn.text, paths, **fields, **({"window": 3} if windowed else {"state": "join"} if joining else {}))
     if windowed:
         asked(spark, spec, tmp_path, DAYS[-2])  # of which states are kept, and then a lookup is another one
         for name in sorted(spec.lookups)[:1]:

@@ -22,7 +22,9 @@ from skewless_spark.session.session import query_in_jvm
 from skewless_spark.sources.unit_reading import lookups_of, scanned_bytes
 from tests.spark.scenario import DATE, Quiet, Told, finished, prepared, result_of, run_job, session_settings, window_of
 
-QUERIES = yaml.safe_load(Path(__file__).with_name("queries.yaml").read_text())
+QUERIES, JOINED = (
+    yaml.safe_load(Path(__file__).with_name(f"{one}.yaml").read_text()) for one in ("queries", "joined_queries")
+)
 ENGINES = ("combine", "bypass", "staged")
 
 
@@ -132,6 +134,23 @@ def test_large_files_are_scanned_whole_and_joined_in_more_tasks_than_states_need
     assert str(ours.sizeInBytes()) == str(theirs.sizeInBytes()), "so both are broadcast, or none"
 
 
+@pytest.mark.parametrize("number", range(len(JOINED)))
+def test_states_that_are_joined_give_what_spark_makes_of_joined_rows(
+    spark: SparkSession, lake: Path, tmp_path: Path, number: int
+) -> None:
+    query, paths = JOINED[number], {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
+    spec = spec_of_query(query, tmp_path / "published", paths, engine=ENGINES[number % 3], state="join")
+    assert "pages" not in ((spec.map and spec.map.sql) or "")
+    run, done, _ = run_job(spark, spec, tmp_path / "run")
+    assert done.quality.success, done.quality
+    asked = spark.sql(query)
+    assert rounded(result_of(run)) == rounded(asked)
+    if number == 0:
+        fresh = OtherSide(results_of_all_rows(spark, run.job()), {}, fresh=True)
+        assert not compare(spark, run, fresh, 1e-9, 3).found
+        assert not compare(spark, run, OtherSide(asked, dict(asked.dtypes)), 1e-9, 3).found
+
+
 @pytest.mark.parametrize("query", [QUERIES[0], QUERIES[2], QUERIES[8]], ids=["joined", "one row", "above"])
 def test_the_result_of_a_query_is_compared_by_its_published_columns(
     spark: SparkSession, lake: Path, tmp_path: Path, query: str
@@ -214,7 +233,7 @@ def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec
         pq.write_table(pages(numbers), tmp_path / "pages" / "pages.parquet")
         paths = {"clicks": {"path": f"{tmp_path}/clicks/{{date}}"}, "pages": {"path": f"{tmp_path}/pages", **of_pages}}
         name = "above" if asked == above else of_pages.get("as_of", "run")
-        spec = spec_of_query(asked, tmp_path / name, paths, window=2, engine="combine")
+        spec = spec_of_query(asked, tmp_path / name, paths, window=2, engine="combine", state="merge")
         run = prepared(tmp_path, spec, f"runs/{name}-{day}", date=day)
         run_pipeline(spark, run, Quiet())
         assert finished(run).quality.success
@@ -240,7 +259,7 @@ def test_with_a_window_a_changed_lookup_makes_all_parts_anew_or_none_as_the_spec
 def test_a_lookup_is_found_in_a_map_however_its_name_is_written(spark: SparkSession, tmp_path: Path) -> None:
     assert spark
     raw = {
-        "name": "asked", "window": 2, "output": {"path": str(tmp_path / "out")},
+        "name": "asked", "window": 2, "state": "merge", "output": {"path": str(tmp_path / "out")},
         "tables": {name: {"path": f"{tmp_path}/{path}"} for name, path in (("c", "clicks/{date}"), ("pages", "pages"))},
         "query": "SELECT c.page, count(*) AS n FROM c JOIN Pages AS p ON c.page = p.page GROUP BY c.page",
     }  # fmt: skip
@@ -277,8 +296,64 @@ def test_a_check_prints_a_query_as_it_was_understood(
         "state sum_ms: sum(ms)",
         "state mid: percentile(price, percentage=0.5)",
         "state h: histogram_numeric(ms, 3); it cannot be split: a hot key stays in one task",
-        "result site, sum_ms / count_ms AS mean, mid, h",
+        "hot key stays in one task result site, sum_ms / count_ms AS mean, mid, h",
         "where count > 10",
         "order mean desc",
     ):
         assert part in said, said
+
+
+def test_states_of_windows_are_joined_to_a_lookup_that_has_changed(spark: SparkSession, tmp_path: Path) -> None:
+    query = JOINED[-1]
+    (tmp_path / "pages").mkdir()
+    for back, numbers in ((1, range(1, 40)), (0, range(5, 50))):
+        day = DATE - dt.timedelta(days=back)
+        (folder := tmp_path / "clicks" / str(day)).mkdir(parents=True)
+        pq.write_table(clicks(300, back), folder / "part-0.parquet")
+        pq.write_table(pages(numbers), tmp_path / "pages" / "pages.parquet")
+        paths = {"clicks": {"path": f"{tmp_path}/clicks/{{date}}"}, "pages": {"path": f"{tmp_path}/pages"}}
+        spec = spec_of_query(query, tmp_path / "out", paths, window=[1, 2], engine="staged")
+        run = prepared(tmp_path, spec, f"runs/{day}", date=day)
+        run_pipeline(spark, run, Quiet())
+        assert finished(run).quality.success
+    assert len(window_of(run).reduced) == 1
+    spark.read.parquet(f"{tmp_path}/pages").createOrReplaceTempView("pages")
+    for length in (1, 2):
+        days = [str(tmp_path / "clicks" / str(DATE - dt.timedelta(days=back))) for back in range(length)]
+        spark.read.parquet(*days).createOrReplaceTempView("clicks")
+        ours = [row for row in result_of(run).to_pylist() if row.pop("window") == length]
+        assert rounded(pa.Table.from_pylist(ours)) == rounded(spark.sql(query))
+
+
+def test_a_check_says_whether_states_are_joined_and_why_not(
+    spark: SparkSession, lake: Path, tmp_path: Path, command_here: Callable[..., Told]
+) -> None:
+    joined = "SELECT p.category, c.site, count(*) AS n FROM clicks c JOIN pages p ON c.page = p.page GROUP BY ALL"
+    paths = {name: {"path": str(lake / name)} for name in ("clicks", "pages")}
+
+    def said(query: str, **fields: Any) -> str:
+        raw = {"name": "asked", "query": query, "tables": paths, "output": {"path": str(tmp_path / "out")}, **fields}
+        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(raw))
+        told = command_here("check", str(tmp_path / "spec.yaml"))
+        return " ".join((told.stdout + told.stderr).split())
+
+    assert "join rows, before they are aggregated, as that costs less" in said(joined)
+    of_states = said(joined, state="join")
+    assert "join states by site, page, when they are merged" in of_states
+    assert "hot key is split over tasks, for 8 bytes of states in each" in of_states
+    assert "join rows, before they are aggregated: state: merge" in said(joined, state="merge")
+    of_lookup = joined.replace("count(*)", "sum(p.weight)")
+    why = "expected a lookup that no aggregate reads, joined by what is equal, but got p"
+    assert f"join rows, before they are aggregated: {why}" in said(of_lookup)
+    assert f"rows have to be joined ({why})" in said(of_lookup, state="join")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "100")
+    try:
+        run = prepared(tmp_path, spec_of_query(joined, tmp_path / "out", paths), "runs/large")
+        assert run.job().spec.joined, "a lookup that Spark would have to shuffle in each stage"
+        by_visitor = joined.replace("c.site,", "c.visitor,")
+        many = prepared(tmp_path, spec_of_query(by_visitor, tmp_path / "out", paths), "runs/many")
+        assert many.job().spec.joined is None, "there would be as many states as rows"
+        again = prepared(tmp_path, spec_of_query(joined, tmp_path / "out", paths), "runs/large")
+        assert again.job() == run.job()
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")

@@ -31,6 +31,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
+from skewless_spark.states.committed_files import OF_PART
 from skewless_spark.states.job_columns import JobColumns
 from skewless_spark.windows import kept_states
 from tests.spark.scenario import as_rows, result_of, shown, spec_of, turn_bit_of_largest_page, window_of
@@ -165,7 +166,7 @@ def test_states_that_are_copied_are_those_that_spark_would_write(
     run = lake.prepared(1, lake.spec(**fields))
     run_stages(spark, run)
     found, jobs_run = [], []
-    for folder in (kept_states.OF_PART, "none"):
+    for folder in (OF_PART, "none"):
         monkeypatch.setattr(kept_states, "OF_PART", folder)
         jobs = JobsSeen(spark)
         Path(run.path("result/COMMIT.json")).unlink(missing_ok=True)

@@ -39,6 +39,20 @@ def test_a_query_that_cannot_be_computed_from_states_is_refused_by_its_part(quer
     assert re.search(said, f"{context['required']}, but got {context['came']}"), context
 
 
+@pytest.mark.parametrize("case", CASES["joined"], ids=lambda case: case["query"][:60])
+def test_states_are_joined_in_place_of_rows(case: dict[str, Any]) -> None:
+    joined = understood(case["query"], tables_of(case["query"])).joined
+    assert joined is not None
+    assert (joined.rows, list(joined.key), joined.query) == (case["rows"], case["key"], case["states"])
+
+
+@pytest.mark.parametrize(("query", "said"), CASES["unjoined"], ids=lambda text: text[:60])
+def test_it_is_said_why_rows_are_joined(query: str, said: str) -> None:
+    found = understood(query, tables_of(query))
+    assert found.joined is None
+    assert re.search(said, found.unjoined), found.unjoined
+
+
 SPEC = """
 name: clicks_by_category
 query: SELECT p.category, count(*) AS n FROM clicks c JOIN pages p ON c.page = p.page GROUP BY ALL
@@ -49,10 +63,13 @@ output: {path: marts}
 """
 
 
-def test_a_spec_with_a_query_is_the_same_after_a_round_trip() -> None:
-    spec = parse_spec(SPEC)
+@pytest.mark.parametrize(("more", "key"), [("", "category"), ("window: 2\n", "page"), ("state: join\n", "page")])
+def test_a_spec_with_a_query_is_the_same_after_a_round_trip(more: str, key: str) -> None:
+    spec = parse_spec(f"{SPEC}{more}")
     assert JobSpec.model_validate(spec.model_dump(mode="json")) == spec
     assert (spec.input.path, list(spec.lookups)) == ("clicks/{date}", ["pages"])
+    assert (spec.key, spec.result_key, spec.published) == ((key,), ("category",), ("category", "n"))
+    assert spec.joining.key == ("page",)
     assert "key" not in spec.model_dump()
 
 

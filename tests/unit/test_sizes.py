@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 48_375,
-    "lines of tests": 45_465,
-    "words of pages": 50_045,
+    "lines of the product": 48_800,
+    "lines of tests": 45_585,
+    "words of pages": 50_140,
     "fields of a spec": 88,
     "conditions on an axis": 73,
     "private names of others": 11,

@@ -80,14 +80,14 @@ def compare_shadow(spark: SparkSession, run: RunDirectory) -> Comparison:
 
 def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:
     """The committed result of a run, with its columns by their numbers."""
-    own = JobColumns.of(run.job()).published
+    own = JobColumns.of(run.job().of_results).published
     rows = read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT))
     return rows.select(*(F.col(quoted(name)).alias(number) for number, name in own.items()))
 
 
 def compared_columns(run: RunDirectory, spark: SparkSession) -> dict[str, str]:
     """The Spark SQL type of each column of a run's result: those of the key first."""
-    own = JobColumns.of(run.job()).published
+    own = JobColumns.of(run.job().of_results).published
     return {own[field.name]: type_text(field.dataType) for field in committed_result(spark, run).schema.fields}
 
 
@@ -101,7 +101,7 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
         tolerance: how far floating-point numbers may be apart, relative to the larger one.
         examples: so many keys that differ are named.
     """
-    began, columns = time.monotonic(), JobColumns.of(run.job())
+    began, columns = time.monotonic(), JobColumns.of(run.job().of_results)
     ours, own = committed_result(spark, run), columns.published
     _require_keys(columns, ours, theirs)
     values = {number: name for number, name in own.items() if number not in _keys(columns)}

@@ -39,8 +39,10 @@ class Bypass(Engine):
 def _placed(rows: DataFrame, stage: Stage) -> DataFrame:
     columns, plan = stage.columns, stage.plan
     tasks = len(plan.tasks)
-    # The same for a row whenever its split is read again. Neighbours draw far apart.
-    draw = F.pmod(F.hash(F.monotonically_increasing_id()), F.lit(_DRAWS))
+    # The same for a row whenever its split is read again, where a join has another order. Neighbours draw far apart.
+    held = [name for name, kind in rows.select(columns.names).dtypes if "map<" not in kind]
+    by = held if columns.job.lookups else [F.monotonically_increasing_id()]
+    draw = F.pmod(F.hash(*by), F.lit(_DRAWS))
     task = F.pmod(F.hash(*columns.keys), F.lit(tasks))
     if plan.head:
         cells = pa.array(map(share_cells, plan.head.values()), pa.list_(pa.int32()))

@@ -18,7 +18,7 @@ from skewless.documents.job import MadeColumn
 from skewless.errors import SpecError, first_line, nearest
 from skewless.query.rows import RowQuery, reread, row_query
 from skewless.query.sql import column_names, read_in
-from skewless.query.understood import INPUT, understood
+from skewless.query.understood import INPUT, STATE, understood
 from skewless.spec.input import OWN_PREFIX
 from skewless.spec.spec import JobSpec
 from skewless_spark.session.session import jvm_of, query_in_jvm, under_settings
@@ -87,14 +87,37 @@ def types_of(
     lineage = _Lineage(query_in_jvm(frame).analyzed(), {name: frames[name] for name in lookups})
     found = dict(pair for field in fields for pair in _fields(field.name, field.dataType))
     found |= {field.name: field.dataType.simpleString() for field in fields}
+    reads = _reads(frame, frames, tables, text)
+    own = tuple(column for column in reads.pop(INPUT) if column != _ORIGIN)
+    return Mapped(found, own, reads, {name: lineage.made[name] for name in names}, lineage.condition)
+
+
+def types_over_states(
+    spark: SparkSession, text: str, types: Mapping[str, str], lookups: Mapping[str, Mapping[str, str]], at: str
+) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """The keys of a query over states, with their types, and the columns that it reads of each lookup."""
+    tables = {INPUT: {**types, STATE: "boolean"}, **lookups}
+    frames = {name: _empty(spark, kinds, files=False) for name, kinds in tables.items()}
+    with viewed(frames) as views:
+        try:
+            frame = spark.sql(reread(text, views)[1])
+        except PySparkException as err:
+            raise _of_spark(err, at, types) from None
+    require_stable(query_in_jvm(frame).analyzed(), at)
+    keys = {field.name: field.dataType.simpleString() for field in frame.schema if field.name != STATE}
+    return keys, _reads(frame, frames, tables, text)
+
+
+def _reads(
+    frame: DataFrame, frames: Mapping[str, DataFrame], tables: Mapping[str, Mapping[str, str]], text: str
+) -> dict[str, tuple[str, ...]]:
+    """The columns of each table that a query reads."""
     written, read = column_names(text), read_in(text)
-    reads = {
+    return {
         name: tuple(one for one in tables[name] if "." not in one) if read.count(name.lower()) > 1
         else _used(frame, one, written)
         for name, one in frames.items()
     }  # fmt: skip
-    own = tuple(column for column in reads.pop(INPUT) if column != _ORIGIN)
-    return Mapped(found, own, reads, {name: lineage.made[name] for name in names}, lineage.condition)
 
 
 def required_result(

@@ -33,17 +33,17 @@ from skewless_spark.aggregates.binding import (
 )
 from skewless_spark.aggregates.keys import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
-from skewless_spark.mapping.query_mapper import required_result
+from skewless_spark.mapping.query_mapper import required_result, types_over_states
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
-from skewless_spark.session.session import build_session
+from skewless_spark.session.session import build_session, session_in_jvm
 from skewless_spark.sources.formats.column_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
 from skewless_spark.sources.formats.input_files import FILE_COLUMNS
 from skewless_spark.sources.lake.table_inputs import LakeTable, conditions_of
 from skewless_spark.sources.listing import Listing, list_input, list_table
 from skewless_spark.sources.locations import came_to, check_kept, check_output, input_location, output_location
-from skewless_spark.sources.unit_reading import source_rows
+from skewless_spark.sources.unit_reading import read_units, source_rows
 from skewless_spark.windows.found import ReadColumns, WiderColumns, WindowInput, check_window, states_location
 
 
@@ -91,32 +91,36 @@ def freeze(
     of_parts = WindowInput.found(spec, spec.window, part, root, where) if spec.window else None
     while True:
         try:
-            return _frozen(spec, part, root, where, spark, of_parts, master)
+            job = _frozen(spec, part, root, where, spark, of_parts, master)
+            if job.spec == spec or spark is None or _has_few_states(spark, job):
+                return job
+            return _frozen(spec, part, root, where, spark, of_parts, master, priced=True)
         except WiderColumns as wider:  # in older parts than the newest; each time they are wider
             of_parts = of_parts and of_parts.with_types(wider.types)
 
 
 def _frozen(
     spec: JobSpec, part: Part, root: str, where: str, spark: SparkSession | None, of_parts: WindowInput | None,
-    master: str | None,
+    master: str | None, *, priced: bool = False,
 ) -> Job:  # fmt: skip
     input_path, listing = (of_parts.path, of_parts.sample) if of_parts else listed(spark, spec, part, root, where)
-    at = f"{where}, input {input_path}"
+    at, beside = f"{where}, input {input_path}", _Lookups.listed(spark, spec, part, root, where)
+    spec = spec if priced else beside.joined_where_large(spark, spec)
     arguments = argument_columns(spec)
     used = list(dict.fromkeys([*spec.key, *arguments]))
     # An empty input has the columns that the spec declares, which are enough or are not.
     found = listing.types if listing.units or spec.map is not None or listing.types.keys() >= set(used) else {}
     reads: tuple[str, ...] = ()
-    mapped, beside = None, _Lookups.listed(spark, spec, part, root, where)
+    mapped = None
     asked = required_result(spark, spec, found, beside.types, where) if spark and spec.query and found else None
     if spec.map is not None and found:
         mapped = map_types(spark, spec.map, found, beside.types, at)
         found, reads = mapped.types, mapped.reads
-    lookups = beside.pinned(mapped.lookups if mapped is not None else {}, spec, where)
     # An input without files has no schema, but its empty result needs one.
     types = found or assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE) | listing.types
     for column in spec.key:
         _check_key(column, types, at)
+    result_key_types, lookups = beside.pinned(spark, mapped.lookups if mapped else {}, spec, types, where)
     algebra = check_types(spec, types, at)
     if spark is not None:
         check_spark_calls(spark, spec, types, at)
@@ -158,6 +162,7 @@ def _frozen(
         waves=cut_waves([unit.rows for unit in units], shares, in_order=in_order),
         key_types=key_types,
         column_types=column_types,
+        result_key_types=result_key_types,
         algebra=algebra,
         source=source,
         lookups=lookups,
@@ -168,6 +173,18 @@ def _frozen(
     if spark is not None:
         _check_result(spark, job, asked, where)
     return job
+
+
+#: Where states are joined in place of rows, at most so many for a row, in the first rows of some units.
+_FEW_STATES, _SAMPLED_UNITS, _SAMPLED_ROWS = 0.5, 4, 1 << 16
+
+
+def _has_few_states(spark: SparkSession, job: Job) -> bool:
+    ordinals = range(0, len(job.units), max(1, len(job.units) // _SAMPLED_UNITS))[:_SAMPLED_UNITS]
+    rows = read_units(spark, job, ordinals, job.spec.key, located=False).limit(_SAMPLED_ROWS)
+    of_keys = rows.groupBy(*(f"c{number}" for number in range(len(job.spec.key)))).count()
+    seen, states = of_keys.agg(F.coalesce(F.sum("count"), F.lit(0)), F.count(F.lit(1))).collect()[0]
+    return bool(0 < states <= seen * _FEW_STATES)
 
 
 class _Lookups(NamedTuple):
@@ -186,18 +203,48 @@ class _Lookups(NamedTuple):
             found[name] = alone, path, listing
         return cls(found)
 
+    def joined_where_large(self, spark: SparkSession | None, spec: JobSpec) -> JobSpec:
+        """A spec whose states are joined in place of its rows, if Spark would not broadcast one of the lookups."""
+        joined = spec.joining.joined
+        if joined is None or spark is None:
+            return spec
+        limit = session_in_jvm(spark).sessionState().conf().autoBroadcastJoinThreshold()
+        sizes = (
+            sum({unit.path: unit.size_bytes for unit in listing.units}.values())
+            for name, (_, _, listing) in self.found.items() if name.lower() in joined.lookups
+        )  # fmt: skip
+        return spec.joining if any(size > limit >= 0 for size in sizes) else spec
+
     @property
     def types(self) -> dict[str, dict[str, str]]:
         return {name: listing.types for name, (_, _, listing) in self.found.items()}
 
-    def pinned(self, reads: Mapping[str, tuple[str, ...]], spec: JobSpec, where: str) -> tuple[Lookup, ...]:
-        """Each with the columns that are read of it, or some column by which its rows are counted."""
+    def pinned(
+        self, spark: SparkSession | None, reads: Mapping[str, tuple[str, ...]], spec: JobSpec, types: Mapping[str, str],
+        where: str,
+    ) -> tuple[dict[str, str], tuple[Lookup, ...]]:  # fmt: skip
+        """Each with the columns that are read of it, or some column by which its rows are counted.
+
+        Where states are joined, the types of the keys that they then have come first.
+
+        Args:
+            reads: by the rows of the input.
+            types: of these rows.
+        """
+        keys, joined = dict[str, str](), spec.joined
+        if spark is not None and joined is not None:
+            own = {name: types[name] for name in spec.key}
+            keys, of_states = types_over_states(spark, joined.query, own, self.types, f"{where}, field query")
+            for column in keys:
+                _check_key(column, keys, f"{where}, field query")
+            of_states = {name: of_states[name] for name in self.found if name.lower() in joined.lookups}
+            reads = {**reads, **{name: (*reads.get(name, ()), *more) for name, more in of_states.items()}}
         above = spec.result.beside if spec.result is not None else ()
         lookups = []
         for name, (alone, path, listing) in self.found.items():
             types = listing.types
             readable = [one for one, kind in types.items() if not kind.startswith(UNSUPPORTED)]
-            names = reads.get(name, ())
+            names = tuple(dict.fromkeys(reads.get(name, ())))
             if name.lower() in above:
                 names = tuple(one for one in readable if one not in FILE_COLUMNS and "." not in one)
             refuse_twins(names, types, f"{where}, table {name!r}")
@@ -208,7 +255,7 @@ class _Lookups(NamedTuple):
             if len({one.lower() for one in known}) == len(known):
                 source = source.model_copy(update={"columns": known | source.columns})
             lookups.append(Lookup(name=name, input_path=path, source=source, units=units))
-        return tuple(lookups)
+        return keys, tuple(lookups)
 
 
 def _check_result(spark: SparkSession, job: Job, asked: StructType | None, where: str) -> None:

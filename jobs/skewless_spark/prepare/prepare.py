@@ -140,7 +140,7 @@ def _from_earlier(job: Job) -> RoutingPlan:
 
 def _same(run: RunDirectory, spec: JobSpec, part: Part, root: str) -> Job:
     job = run.job()
-    if job.spec != spec:
+    if job.spec not in (spec, spec.joining):
         differing = next(name for name in JobSpec.model_fields if getattr(job.spec, name) != getattr(spec, name))
         raise SpecError(
             f"run directory {run}", "the spec that it was begun with", f"one that differs in {differing!r}",

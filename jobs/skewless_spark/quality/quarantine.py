@@ -135,7 +135,7 @@ def _without_accepted(
     if accept == "all":
         return failed.limit(0), failed.select(*key_columns).distinct().count(), 0
     # With several windows, the key of a result is that which is accepted, and the window.
-    columns = zip(job.spec.key, key_columns[: len(job.spec.key)], strict=True)
+    columns = zip(job.spec.of_results.key, key_columns, strict=False)
     named = {f"{column}t": (column, schema[name].dataType) for name, column in columns}
     texts = [*named]
     with_text = failed.withColumns({

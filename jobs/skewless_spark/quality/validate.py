@@ -146,7 +146,7 @@ def _built_in(job: Job, rows: int, keys: int) -> list[Expectation]:
     gxe = great_expectations().expectations
     spec = job.spec
     calls = {name: call for name, call in spec.values.items() if call is not None}
-    joined = spec.result is not None and spec.result.query is not None
+    joined = spec.joined is not None or (spec.result is not None and spec.result.query is not None)
     left_out = joined or (spec.result is not None and spec.result.where is not None)
     counts = (
         [] if left_out else [name for name, call in calls.items() if call.function == "count" and call.column is None]

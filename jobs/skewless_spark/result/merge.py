@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from skewless_lake.publication import keep_night, keep_savings, publish_run
 from skewless_spark.branches import empty_states, evaluate, merge_in_order, states_of_rows, union_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.result.output_formats import published_files, sorted_results
-from skewless_spark.result.published_rows import HASHED, KEPT, ROWS, joined_rows, published_rows
+from skewless_spark.result.published_rows import HASHED, KEPT, ROWS, joined_rows, joined_states, published_rows
 from skewless_spark.session.session import planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import once
@@ -89,8 +90,10 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     if evaluated := run.committed(stage_step(0)).of_kind(EVALUATED):
         counts = _write_evaluated(spark, run, attempt, columns, evaluated, reports[0])
     elif job.window is None:
-        results = _results(_states(spark, run, len(reports)), columns)
-        counts = _counts(_write(spark, attempt, columns, results, sum(report.processed_rows for report in reports)))
+        merged = _states(spark, run, len(reports))
+        if not columns.merged_when_joined:
+            merged = merge_in_order(_in_key_order(merged, columns), columns)
+        counts = _counts(_write_merged(spark, attempt, columns, merged, sum(one.processed_rows for one in reports)))
     else:
         counts = _write_windows(spark, run, attempt, columns, reports)
     files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
@@ -104,7 +107,7 @@ def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
         One row per key: the key columns and results by their numbers, ``rows``, and the states that ``agrees`` takes.
     """
     states = states_of_rows(rows, columns).withColumn("stage", F.lit(0))
-    return evaluate(merge_in_order(states, columns), columns, told=True)
+    return evaluate(*joined_states(merge_in_order(states, columns), columns), told=True)
 
 
 def result_schema(spark: SparkSession, job: Job, where: str) -> StructType:
@@ -114,15 +117,14 @@ def result_schema(spark: SparkSession, job: Job, where: str) -> StructType:
         SpecError: what is published is not over keys and aggregates, or not the same whenever it is computed.
     """
     columns = JobColumns.of(job)
-    states = empty_states(spark, columns).withColumn("stage", F.lit(0))
-    results = _results(states, columns) if job.window is None else _no_results(states, columns)
-    published = joined_rows(published_rows(results, columns, where), columns, where)
+    results = evaluate(*joined_states(_merged_of_none(empty_states(spark, columns), columns), columns))
+    published = joined_rows(published_rows(results, JobColumns.of(job.of_results), where), columns, where)
     return published.select(*map(quoted, job.spec.published)).schema
 
 
-def _no_results(states: DataFrame, columns: JobColumns) -> DataFrame:
-    merged = merge_in_order(_in_key_order(states, columns), columns)
-    return evaluate(with_window(columns, merged, None), columns)
+def _merged_of_none(states: DataFrame, columns: JobColumns) -> DataFrame:
+    in_order = _in_key_order(states.withColumn("stage", F.lit(0)), columns)
+    return with_window(columns, merge_in_order(in_order, columns), None)
 
 
 def _write_windows(
@@ -135,16 +137,33 @@ def _write_windows(
     files, states = of_kinds(committed, NATIVE, PYTHON), partial(_states, spark, run, len(reports))
     versions, lines = keep_states(run, columns, attempt, states, files, one_each=one_each, rows=processed)
     merged = over_windows(spark, columns, attempt, versions)
-    results = _no_results(states(), columns) if merged is None else evaluate(merged, columns)
+    merged = _merged_of_none(states().drop("stage"), columns) if merged is None else merged
     rows = processed + columns.window.unchanged_rows
-    of_windows = _write(spark, attempt, columns, results, rows)
+    of_windows = _write_merged(spark, attempt, columns, merged, rows)
     attempt.write(PART_LINES, lines_of(columns, lines, of_windows))
     return _counts(of_windows)
 
 
+def _write_merged(
+    spark: SparkSession, attempt: Attempt, columns: JobColumns, merged: DataFrame, rows: int
+) -> list[Counted]:
+    """Write the results of merged states, see ``_write``."""
+    if columns.job.spec.joined is None or not rows:
+        return _write(spark, attempt, columns, evaluate(*joined_states(merged, columns)), rows)
+    # A join leaves rows out and repeats them, so they are counted before.
+    windows = columns.job.spec.windows or (None,)
+    seen = [F.lit(True) if length is None else F.col(WINDOW_COLUMN) == length for length in windows]
+    sums = [F.coalesce(F.sum(F.when(one, F.col(name))), F.lit(0)) for one in seen for name in ("rows", HASH)]
+    before = [int(number) for number in merged.agg(*sums).collect()[0]]
+    require_unchanged(columns.job, ())  # lookups are read once more
+    after = _write(spark, attempt, columns, evaluate(*joined_states(merged, columns)), rows)
+    require_unchanged(columns.job, ())
+    return [one._replace(rows=count, hash=of) for one, count, of in zip(after, before[::2], before[1::2], strict=True)]
+
+
 def _write(spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int) -> list[Counted]:
     """Write results with Spark; what those of each window stand for."""
-    spec = columns.job.spec
+    spec, columns = columns.job.spec, JobColumns.of(columns.job.of_results)
     windows, own = spec.windows or (None,), list(map(quoted, spec.published))
     published = published_rows(results, columns)
     if spec.result is not None and spec.result.query is not None:
@@ -165,7 +184,8 @@ def _write(spark: SparkSession, attempt: Attempt, columns: JobColumns, results: 
             F.count_if(seen.isNotNull() & F.col(KEPT)).alias(f"keys{at}"),
         ]
     published = sorted_results(published, columns).observe(counted, *counts)  # what is sorted is evaluated twice
-    with planned_once(spark):  # the exchange has as many partitions as the result has files
+    # The exchange has as many partitions as the result has files.
+    with planned_once(spark) if spec.joined is None else nullcontext():
         write_files((published.where(KEPT) if spec.result else published).select(*own), attempt, FOLDER)
     names = [[f"{name}{at}" for name in Counted._fields] for at in range(len(windows))]
     return [Counted(*(int(counted.get[name]) for name in of_window)) for of_window in names]
@@ -201,7 +221,7 @@ def _write_evaluated(
     parts = None
     if not _one_state_each(run, [report]):
         states = read_files(spark, run, files).where(~F.col(WHOLE)).withColumn("stage", F.lit(0))
-        parts = _results(states, columns, partitions=1)
+        parts = evaluate(merge_in_order(_in_key_order(states, columns, 1), columns), columns)
     spec = columns.job.spec
     as_spark = None if spec.output.sort or spec.result else AsSpark.of(run, files, columns.own_names)
     if as_spark is not None:
@@ -233,15 +253,6 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
         return empty_states(spark, columns).withColumn("stage", F.lit(0))
     # A key whose rows were all left over has counts, but no state yet.
     return union_of(parts).where(F.col("rows").isNull() | (F.col("rows") > 0))
-
-
-def _results(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:
-    """One row per key, merged from all of its states: its rows, and its results by their numbers.
-
-    Args:
-        partitions: of the results; as many as the result may have files if that is not given.
-    """
-    return evaluate(merge_in_order(_in_key_order(states, columns, partitions), columns), columns)
 
 
 def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 from skewless.errors import SpecError, first_line
 from skewless.query.functions import SparkCall
 from skewless.query.rows import reread
-from skewless.query.understood import RESULT
+from skewless.query.understood import INPUT, RESULT, STATE
 from skewless.spec.input import OWN_PREFIX
+from skewless_spark.branches import merges_kept
 from skewless_spark.mapping.query_mapper import require_same, require_stable, viewed
 from skewless_spark.session.session import query_in_jvm
 from skewless_spark.sources.formats.input_files import quoted
@@ -19,6 +20,26 @@ from skewless_spark.states.job_columns import HASH, JobColumns
 
 #: The rows of the input that a result stands for, the hash of these, and whether it is published.
 ROWS, HASHED, KEPT = f"{OWN_PREFIX}rows", f"{OWN_PREFIX}{HASH}", f"{OWN_PREFIX}kept"
+
+
+def joined_states(merged: DataFrame, columns: JobColumns) -> tuple[DataFrame, JobColumns]:
+    """Merged states and their columns, of the keys of the query: where they are joined to lookups, merged once more."""
+    spec, of_results = columns.job.spec, JobColumns.of(columns.job.of_results)
+    if spec.joined is None:
+        return merged, columns
+    places = [F.col(key).alias(f"of_{key}") for key in columns.keys]
+    beside = F.struct(*(name for name in merged.columns if name not in columns.keys), *places).alias(STATE)
+    named = (F.col(key).alias(name) for key, name in zip(columns.keys, spec.key, strict=True))
+    with viewed({INPUT: merged.select(*named, beside), **lookups_of(merged.sparkSession, columns.job)}) as views:
+        made = merged.sparkSession.sql(reread(spec.joined.query, views)[1])
+    numbers = zip(of_results.job.spec.key, of_results.keys, strict=True)
+    states = made.select(*(F.col(quoted(name)).alias(number) for name, number in numbers), f"{STATE}.*")
+    by = of_results.result_keys
+    if not of_results.merged_in_any_order:  # sums of floats are to be rounded the same way each time
+        states = states.repartition(spec.output.files, *by)
+        states = states.sortWithinPartitions(*by, *(f"of_{key}" for key in columns.keys))
+    again = states.groupBy(*by).agg(*merges_kept(states, of_results, None))
+    return again.coalesce(spec.output.files), of_results
 
 
 def published_rows(

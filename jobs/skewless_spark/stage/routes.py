@@ -253,12 +253,12 @@ class Stage:
 
         A job with a window keeps its states. A stage that clusters share writes states: the task that
         counts them, and not the one that writes them, is the last to see them. So does a job with native and Python
-        aggregates: they are reduced apart, and their results would have to be joined.
+        aggregates: they are reduced apart, and their results would have to be joined; and one whose states are.
         """
         columns, plan = self.columns, self.plan
         takes_all = not plan.epoch and plan.waves == (0, len(columns.job.waves)) and plan.budget_rows is None
         alone = not (columns.job.window or self.in_pieces or (columns.native and columns.python))
-        return takes_all and alone
+        return takes_all and alone and columns.job.spec.joined is None
 
     @cached_property
     def last(self) -> StepCommit | None:

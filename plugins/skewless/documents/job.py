@@ -172,6 +172,7 @@ class Job(Columnar, Document):
         waves: for each stage that admits input, the ordinals of its units.
         key_types: Spark SQL type of each key column; with a map, of the mapped rows.
         column_types: Spark SQL type of each further column that aggregates take.
+        result_key_types: where states are joined to lookups, the type of each key of the query; else empty.
         warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a plain ring.
         lookups: what the map joins the rows to.
         window: where states are kept, the parts; the units are then those that changed.
@@ -191,6 +192,7 @@ class Job(Columnar, Document):
     waves: tuple[tuple[int, ...], ...]
     key_types: dict[str, str]
     column_types: dict[str, str]
+    result_key_types: dict[str, str] = Field(default_factory=dict)
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
     source: Source = Source()
@@ -241,6 +243,15 @@ class Job(Columnar, Document):
     def covered(self) -> JobWindow:
         """Its window, or what stands for none."""
         return self.window or NO_WINDOW
+
+    @property
+    def of_results(self) -> Self:
+        """The job as its results have it: where states are joined to lookups, with the key of the query."""
+        if self.spec.joined is None:
+            return self
+        types = {**self.column_types, **self.key_types}
+        found = {"spec": self.spec.of_results, "key_types": self.result_key_types, "column_types": types}
+        return self.model_copy(update=found)
 
     def of_lookup(self, lookup: Lookup) -> Self:
         """The job as far as it reads a lookup: all of it, at once."""

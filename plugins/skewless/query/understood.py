@@ -1,21 +1,25 @@
 """What a query with one aggregation is made of: rows, keys, states, and expressions above them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from typing import Any
 
+from pydantic_core import PydanticCustomError
 from sqlglot import exp
 
 from skewless.document import unmet
 from skewless.errors import nearest
+from skewless.query.below_join import Split
 from skewless.query.functions import AGGREGATES, call_of, passes_over_nulls
 from skewless.query.sql import alike, call_name, columns_of, name_of, parsed, select_of, shown, written
 
 #: What the query of a map calls the input, and one over results these.
 INPUT, RESULT = "input", "result"
+#: In a query over states, what a state is beside its key.
+STATE = "__skewless_state"
 #: The key of an aggregation without GROUP BY, which grouping set a row is of, and what counts rows where nothing else
 #: is added up: columns that are not published.
 ALL_ROWS, GROUPING, COUNTED = "all_rows", "grouping_set", "counted_rows"
@@ -39,6 +43,23 @@ _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
+class Joined:
+    """A query whose states are joined to lookups, in place of rows; see ``below_join``.
+
+    Attributes:
+        rows: in SQL, what is made of the input's rows; None if its columns are taken as they are.
+        key: what a state is of: columns of these rows.
+        query: in SQL over states, called ``INPUT``, and lookups: the keys of the query, and ``STATE``.
+        lookups: those that states are joined to, in lower case.
+    """
+
+    rows: str | None
+    key: tuple[str, ...]
+    query: str
+    lookups: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Understood:
     """A query as the other fields of a spec say it.
 
@@ -52,6 +73,8 @@ class Understood:
         over: in SQL over ``RESULT`` and lookups, what is published where results are joined to lookups.
         order: as ``output.sort`` has it.
         aliases: names that were taken for those of the select list, where a column would have come first.
+        joined: how states are joined in place of rows; None if they cannot be, or there is nothing to join.
+        unjoined: why they cannot be; empty if they can.
     """
 
     input: str
@@ -63,6 +86,19 @@ class Understood:
     over: str | None
     order: tuple[str, ...]
     aliases: frozenset[str]
+    joined: Joined | None
+    unjoined: str
+
+    def below_join(self, state: object, window: object, nightly: Iterable[str]) -> Joined | None:
+        """How states are joined in place of rows, where a spec asks for it or has a window.
+
+        Args:
+            nightly: lookups of which each night keeps what it saw, which is in its states.
+        """
+        if self.joined is None or state not in {None, "join"}:
+            return None
+        kept = bool(window) and self.joined.lookups.isdisjoint(name.lower() for name in nightly)
+        return self.joined if state == "join" or kept else None
 
 
 @lru_cache(maxsize=64)
@@ -75,9 +111,24 @@ def understood(text: str, tables: frozenset[str]) -> Understood:
     Raises:
         ValueError: it is none that can be computed from states; the sentence quotes the part.
     """
-    over, results = _apart(select_of(inlined(text)))
+    query = select_of(inlined(text))
+    while (within := _all_of(query)) is not None:
+        query = within
+    over, results = _apart(query)
     levels = _levels(results)
     return _Aggregation(levels[-1], tables, over).above(levels[:-1])
+
+
+def _all_of(select: exp.Select) -> exp.Select | None:
+    """The query of which a SELECT takes everything as it is; None if it takes less, or more."""
+    source = select.args["from_"].this if select.args.get("from_") else None
+    plainly = all(name in {"expressions", "from_"} for name, value in select.args.items() if value)
+    alone = [type(one) for one in select.expressions] == [exp.Star] and not any(select.expressions[0].args.values())
+    if not (plainly and alone and isinstance(source, exp.Subquery)):
+        return None
+    named = source.args.get("alias")
+    bare = all(name in {"this", "alias"} for name, value in source.args.items() if value)
+    return select_of(source.this) if bare and not (named and named.columns) else None
 
 
 def inlined(text: str) -> exp.Expr:
@@ -218,6 +269,7 @@ class _Aggregation:
         published = [*self.keys, *self.aggregates]
         plainly = list(outer) == published and all(_is_column(one, name) for name, one in outer.items())
         total = self.select.args.get("group") is None and ALL_ROWS in self.keys
+        joined, unjoined = self._joined()
         return Understood(
             input=name,
             rows=rows,
@@ -230,6 +282,8 @@ class _Aggregation:
             over=written(self.over) if self.over is not None else None,
             order=order,
             aliases=frozenset(self.aliases),
+            joined=joined,
+            unjoined=unjoined,
         )
 
     def _over_items(self, outer: Mapping[str, exp.Expr]) -> list[exp.Expr]:
@@ -543,24 +597,33 @@ class _Aggregation:
         self.columns[name] = tree
         return name
 
+    def _joined(self) -> tuple[Joined | None, str]:
+        """How states are joined in place of rows, or why they cannot be."""
+        if not self.select.args.get("joins"):
+            return None, ""
+        keys = {name: tree for name, tree in self.keys.items() if name != self.grouping}
+        read = {call.get(field) for call in self.aggregates.values() for field in ("column", "other", "by")}
+        arguments = self.columns | {name: tree for name, tree in keys.items() if name in read}
+        try:
+            if odd := next((call for call in self.aggregates.values() if call["function"] == "spark"), None):
+                raise unmet("aggregates whose states can be merged", odd["expression"])
+            split = Split(self.select, keys, arguments, INPUT)
+        except PydanticCustomError as err:
+            return None, "expected {required}, but got {came}".format(**(err.context or {}))
+        joined = split.keys | {STATE: exp.column(STATE, table=split.alias)}
+        query = self._expanded(split.above, joined) if self.sets else _selected(split.above, joined)
+        tables = frozenset(table.name.lower() for table in split.above.find_all(exp.Table)) - {INPUT}
+        return Joined(_of_input(split.below, split.items | arguments), tuple(split.items), query, tables), ""
+
     def _rows(self) -> str | None:
         """In SQL, keys and arguments of each row of the input."""
         select = self.select.copy()
         for clause in ("group", "having", "order", "distinct"):
             select.set(clause, None)
         items = {name: tree for name, tree in (*self.keys.items(), *self.columns.items()) if name != self.grouping}
-        source = select.args["from_"].this
-        own = {"", source.alias_or_name.lower()}  # else it is a field of a struct
-        bare = all(
-            _is_column(one, name, exactly=True) and str(getattr(one, "table", "")).lower() in own
-            for name, one in items.items()
-        )
-        if bare and not self.sets and isinstance(source, exp.Table) and not _has_more(select):
-            return None
-        select.set("expressions", [_named(tree.copy(), name) for name, tree in items.items()])
-        return written(select if not self.sets else self._expanded(select, list(items)))
+        return self._expanded(select, items) if self.sets else _of_input(select, items)
 
-    def _expanded(self, select: exp.Select, names: list[str]) -> exp.Expr:
+    def _expanded(self, select: exp.Select, items: Mapping[str, exp.Expr]) -> str:
         """Each row once for each grouping set, with null in place of keys that the set has not."""
         keys = [name for name in self.keys if name != self.grouping]
         structs = []
@@ -570,10 +633,11 @@ class _Aggregation:
                       for at, (key, kept) in enumerate(zip(keys, held, strict=True))]  # fmt: skip
             structs.append(f"named_struct({', '.join(fields)}, 'set', {mask})")
         aliases = ", ".join(f"`{key}`" for key in (*keys, self.grouping))
-        rest = "".join(f", m.`{name}`" for name in names if name not in keys)
+        rest = "".join(f", m.`{name}`" for name in items if name not in keys)
         chosen = ", ".join(f"g.`{key}`" for key in (*keys, self.grouping))
         expanded = f"inline(array({', '.join(structs)})) g AS {aliases}"
-        return parsed(f"SELECT {chosen}{rest} FROM ({written(select)}) AS m LATERAL VIEW {expanded}")  # noqa: S608
+        rows = _selected(select, items)
+        return written(parsed(f"SELECT {chosen}{rest} FROM ({rows}) AS m LATERAL VIEW {expanded}"))  # noqa: S608
 
     def _order(self, select: exp.Select, outer: Mapping[str, exp.Expr]) -> Iterator[str]:
         order = select.args.get("order")
@@ -635,8 +699,21 @@ def _substituted(tree: exp.Expr, below: Mapping[str, exp.Expr]) -> exp.Expr:
     return inner
 
 
-def _has_more(select: exp.Select) -> bool:
-    return any(select.args.get(name) for name in ("joins", "laterals", "where", "hint"))
+def _of_input(select: exp.Select, items: Mapping[str, exp.Expr]) -> str | None:
+    """In SQL, expressions by their names over FROM and WHERE of a query; None for columns of the input as they are."""
+    source = select.args["from_"].this
+    own = {"", source.alias_or_name.lower()}  # else it is a field of a struct
+    more = any(select.args.get(name) for name in ("joins", "laterals", "where", "hint"))
+    bare = isinstance(source, exp.Table) and not more and all(
+        _is_column(one, name, exactly=True) and str(getattr(one, "table", "")).lower() in own
+        for name, one in items.items()
+    )  # fmt: skip
+    return None if bare else _selected(select, items)
+
+
+def _selected(select: exp.Select, items: Mapping[str, exp.Expr]) -> str:
+    select.set("expressions", [_named(tree.copy(), name) for name, tree in items.items()])
+    return written(select)
 
 
 def _is_column(tree: exp.Expr, name: str, *, exactly: bool = False) -> bool:

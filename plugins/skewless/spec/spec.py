@@ -32,7 +32,7 @@ from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import AirflowSettings, Schedule
 
 if TYPE_CHECKING:
-    from skewless.query.understood import Understood
+    from skewless.query.understood import Joined, Understood
 
 #: Names the result of all rows of the run itself, computed anew.
 FRESH = "fresh"
@@ -199,10 +199,11 @@ class JobSpec(Frozen):
         "by wave; auto takes what costs less.",
         examples=["staged"],
     )
-    state: Literal["merge", "forward"] | None = Field(
+    state: Literal["merge", "forward", "join"] | None = Field(
         default=None,
         description="forward: a key lives in one task, sees its rows in the order of the input, and its state moves "
-        "with it; merge: its states are merged at the end; by default as the aggregates need it.",
+        "with it; merge: its states are merged at the end; join: and lookups are joined then, to states in place "
+        "of rows; by default as the aggregates need it, and join where it costs less.",
         examples=["forward"],
     )
     routing: Routing = Field(
@@ -260,10 +261,15 @@ class JobSpec(Frozen):
             found = understood(raw["query"], frozenset(tables))
         except PydanticCustomError as err:
             raise unmet(**{**(err.context or {}), "at": "query"}) from None
+        state, nightly = raw.get("state"), [name for name, one in tables.items() if one.get("as_of") == "night"]
+        below = found.below_join(state, raw.get("window"), nightly)
+        if state == "join" and below is None:
+            raise unmet(f"state: merge, as rows have to be joined ({found.unjoined or 'to nothing'})", "state: join")
+        rows = below.rows if below else found.rows
         made = {
             "input": tables[found.input] if _is_input(tables[found.input]) else {"path": "told below tables"},
-            "map": found.rows and {"query": found.rows},
-            "key": list(found.key),
+            "map": rows and {"query": rows},
+            "key": list(below.key if below else found.key),
             "aggregates": found.aggregates,
         }
         output = raw.get("output")
@@ -305,6 +311,41 @@ class JobSpec(Frozen):
         return {name: table for name, table in self.tables.items() if query and name != query.input}
 
     @property
+    def joined(self) -> Joined | None:
+        """How its states are joined to lookups when they are merged; None where rows are."""
+        nightly, found = (name for name, table in self.tables.items() if table.as_of == "night"), self.understood
+        return None if found is None else found.below_join(self.state, self.window, nightly)
+
+    @property
+    def joining(self) -> JobSpec:
+        """The spec with states that are joined in place of rows, if nothing keeps them from it."""
+        found = self.understood
+        if self.state is not None or self.lengths or found is None or found.joined is None:
+            return self
+        rows = found.joined.rows
+        made = {"state": "join", "key": found.joined.key, "map": Map(query=rows) if rows else None}
+        return self.model_copy(update=made)
+
+    @property
+    def joins(self) -> str:
+        """What is joined to the lookups below its aggregation, in words; empty if there are none."""
+        found = self.understood
+        if found is None or not (found.joined or found.unjoined):
+            return ""
+        if self.joined is not None:
+            return f"states by {', '.join(self.key)}, when they are merged"
+        why = found.unjoined or (f"state: {self.state}" if self.state else "as_of: night" if self.lengths else "")
+        return f"rows, before they are aggregated{f': {why}' if why else ', as that costs less'}"
+
+    @property
+    def of_results(self) -> JobSpec:
+        """The spec as its results have it, whose key is that of the query."""
+        found = self.understood
+        if found is None or self.joined is None:
+            return self
+        return self.model_copy(update={"key": found.key, "state": "merge"})
+
+    @property
     def published(self) -> tuple[str, ...]:
         """The columns of the result: by default keys and aggregates."""
         if self.result is None:
@@ -322,12 +363,12 @@ class JobSpec(Frozen):
     @property
     def keyed(self) -> bool:
         """Whether no two rows of the result are alike in its key."""
-        return self.result is None or len(self.result_key) == len(self.key) + len(self.covered.columns)
+        return self.result is None or len(self.result_key) == len(self.of_results.key) + len(self.covered.columns)
 
     @property
     def of_all_rows(self) -> bool:
         """Whether the result is one row, of all rows, and also of none."""
-        return self.result is not None and self.key == ("all_rows",) and "all_rows" not in self.result.plain
+        return self.result is not None and self.of_results.key == ("all_rows",) and "all_rows" not in self.result.plain
 
     @field_validator("window", mode="before", json_schema_input_type=Length | Window | None)
     @classmethod
@@ -353,7 +394,7 @@ class JobSpec(Frozen):
         taken |= dict.fromkeys(self.covered.columns, "the column that tells windows apart")
         if self.quality.quarantines:
             taken |= dict.fromkeys(QUARANTINE_COLUMNS, "a column of the quarantine")
-        roles = [(column, "a key column") for column in self.key]
+        roles = [(column, "a key column") for column in self.of_results.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         if self.result is not None:
             roles = [(name, "a column of the result") for name in self.result.names]
@@ -390,15 +431,15 @@ class JobSpec(Frozen):
             return self
         if self.quality.quarantines or self.shadow is not None:
             section = "shadow" if self.shadow is not None else "expectations of severity quarantine"
-            left_out = next(name for name in self.key if self.result is None or name not in self.result.plain)
+            left_out = next(name for name in self.of_results.key if not self.result or name not in self.result.plain)
             raise unmet(f"all keys among the published columns, with {section}", f"none that is {left_out!r}")
         return self
 
     @model_validator(mode="after")
     def _accepted_keys_of_its_columns(self) -> Self:
-        accept = self.quality.accept
-        if odd := [key for key in accept if accept != "all" and len(key) != len(self.key)]:
-            raise unmet(f"keys of {len(self.key)} columns in quality.accept", shortened(list(odd[0])))
+        accept, columns = self.quality.accept, len(self.of_results.key)
+        if odd := [key for key in accept if accept != "all" and len(key) != columns]:
+            raise unmet(f"keys of {columns} columns in quality.accept", shortened(list(odd[0])))
         return self
 
     @model_validator(mode="after")
@@ -473,9 +514,6 @@ class JobSpec(Frozen):
     @property
     def result_key(self) -> tuple[str, ...]:
         """The columns of the result that are its key, and of several windows the window; see ``keyed``."""
-        names = (
-            self.key
-            if self.result is None
-            else [self.result.plain[one] for one in self.key if one in self.result.plain]
-        )
+        key = self.of_results.key
+        names = key if self.result is None else [self.result.plain[one] for one in key if one in self.result.plain]
         return (*names, *self.covered.columns)
