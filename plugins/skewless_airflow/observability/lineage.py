@@ -144,7 +144,7 @@ def _read_columns(job: Job) -> dict[str, str]:
 
 
 def _columns(job: Job, read: Mapping[str, InputDataset]) -> ColumnLineageDatasetFacet:
-    known, of_lookup = job.spec.key, ("TRANSFORMATION", tuple[_Field, ...]())
+    known, of_lookup = job.spec.key, ("TRANSFORMATION", tuple[tuple[str, str], ...]())
     made = {key: _made_from(job, key) if key in known else of_lookup for key in job.spec.of_results.key}
     for name, algebra in job.algebra.items():
         sources = [field for column in algebra.reads for field in _made_from(job, column)[1]]
