@@ -56,7 +56,8 @@ def test_the_simulator_and_spark_give_every_task_the_same_rows(
     spec = spec_of(skewed_input, "key", {"occurrences": "count"}, routing=routing)
     run, reports = reduce_job(spark, spec, tmp_path / "run")
     said = simulated(run)
-    assert [without_times(report) for report in said.reports] == [without_times(report) for report in reports]
+    counted = [without_times(report).model_copy(update={"rows_hash": None}) for report in reports]  # not simulated
+    assert [without_times(report) for report in said.reports] == counted
     assert said.plans == [run.plan(report.stage) for report in reports]
     assert [one.to_json() for one in said.decisions] == [run.decision(one.stage).to_json() for one in said.decisions]
     assert any(plan.ring != said.plans[0].ring or plan.head or plan.factors for plan in said.plans)
