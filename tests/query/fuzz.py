@@ -31,7 +31,8 @@ _NUMBERS = ("int", "double", "decimal")
 #: Further aggregates of any column, and of numbers, and the kind of each.
 _OF_ANY = (
     ("count_if({0} IS NULL)", "bigint"), ("count(DISTINCT {0}, {1})", "bigint"), ("count({0}, {1})", "bigint"),
-    ("size(collect_set({0}))", "bigint"), ("bool_or({0} IS NULL)", "boolean"), ("max(struct({1}, {0})).col1", "text"),
+    ("size(collect_set({0}))", "bigint"), ("bool_or({0} IS NULL)", "boolean"),
+    ("max(named_struct('x', {1}, 'y', {0})).x", "text"),
     ("sort_array(collect_set(CAST({0} AS STRING)))", "list"),
     ("listagg(CAST({0} AS STRING), '|') WITHIN GROUP (ORDER BY CAST({0} AS STRING))", "text"),
 )  # fmt: skip

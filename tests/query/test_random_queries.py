@@ -47,9 +47,12 @@ def test_states_of_random_queries_are_joined_as_rows_are() -> None:
     assert joined > COUNT // 5
 
 
-#: In DuckDB grouping sets of no rows have a total, lists of none are null, times in zones have a type of their own, and
-#: percentiles are values that are there; OUTER is lost when a LATERAL VIEW is written for it.
-DIFFERS = ("ROLLUP", "CUBE", "GROUPING SETS", "OUTER EXPLODE", "COLLECT_SET", "FROM_UTC_TIMESTAMP", "PERCENTILE")
+#: In DuckDB grouping sets of no rows have a total, lists of none are null, times in zones have their own type and text,
+#: percentiles are values that are there, null is the largest field; OUTER is lost with a LATERAL VIEW.
+DIFFERS = (
+    "ROLLUP", "CUBE", "GROUPING SETS", "OUTER EXPLODE", "COLLECT_SET", "FROM_UTC_TIMESTAMP", "PERCENTILE", "LISTAGG",
+    "NAMED_STRUCT",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("number", mostly_long(range(COUNT), 0, 1, 2))
