@@ -229,7 +229,7 @@ def _another(value: Any, kind: pa.DataType) -> Any:
     if kind == pa.bool_():
         return not value
     if value is None:
-        return pa.scalar(1, pa.int64()).cast(kind).as_py()
+        return Decimal(1) if pa.types.is_decimal(kind) else pa.scalar(1, pa.int64()).cast(kind).as_py()
     return value + (dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else type(value)(1))
 
 
