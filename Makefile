@@ -32,7 +32,7 @@ demo-nights: setup corpus ## Run a window of four days over twelve days night by
 demo-lake: setup corpus ## Publish days of an Iceberg table in an embedded catalog, go back to a version of one, and print how to read it
 	@$(IN_VENV) python -m examples.lake
 
-test: setup-tests ## Run all tests except the long ones (six minutes): core, leases, Spark, a DAG in Airflow, pages
+test: setup-tests ## Run all tests except the long ones (nine minutes): core, leases, Spark, a DAG in Airflow, pages
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(call run_tests,$(PYTEST) -m "not long" --ignore tests/unit)
 

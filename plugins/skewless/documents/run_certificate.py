@@ -21,7 +21,7 @@ class CertifiedFile(Frozen):
 
     Attributes:
         version: as ``InputFile`` has it, as are values and inner.
-        sha256: of all of its bytes; empty where nobody has read them.
+        sha256: of its bytes, if the run has recorded it; else empty.
         rows: that the run has read of it, with the hash of their columns.
         unchecked: why its rows are not told; empty if they are.
     """

@@ -552,17 +552,15 @@ class _Aggregation:
 
     def _result_of(self, name: str) -> exp.Expr:
         """An aggregate's column; of no rows at all, a count is 0 and a collection is empty."""
+        nothing: exp.Expr | None = None
         function = str(self.aggregates[name]["function"])
-        nothing: exp.Expr = exp.Literal.number(0)
         if function.startswith("collect"):
             nothing = exp.Anonymous(this="array")
-        elif not function.startswith(("count", "approx_count", "regr_count")):
+        elif function.startswith(("count", "approx_count", "regr_count")):
+            nothing = exp.Literal.number(0)
+        if nothing is None or ALL_ROWS not in self.keys:
             return _column(name)
-        return (
-            exp.Anonymous(this="coalesce", expressions=[_column(name), nothing])
-            if ALL_ROWS in self.keys
-            else _column(name)
-        )
+        return exp.Anonymous(this="coalesce", expressions=[_column(name), nothing])
 
     def _own_call(self, found: Any, condition: exp.Expr | None) -> dict[str, Any]:
         call: dict[str, Any] = {"function": found.function}

@@ -205,12 +205,14 @@ class RunDirectory(Storage):
         name = f"decisions/{stage:04d}.json"
         if self.exists(name):
             return self.decision(stage)
+        collecting = gc.isenabled()
         gc.disable()  # documents and plans are many small tuples, and nearly all of them stay
         try:
             *earlier, last = [self.report(before) for before in range(stage)]
             return self.enact(planner(self.job(), self.plan(stage - 1), last, earlier))
         finally:
-            gc.enable()
+            if collecting:
+                gc.enable()
 
     def commit_of(self, step: str) -> StepCommit | None:
         """The commit of a step, if there is one."""
