@@ -17,9 +17,12 @@ from skewless.errors import InputError, SpecError
 from skewless.spec import JobSpec, parse_spec
 from skewless_spark.comparison.compare import compare
 from skewless_spark.comparison.other_side import OtherSide, results_of_all_rows
+from skewless_spark.engines.bypass import _placed
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.session.session import query_in_jvm
 from skewless_spark.sources.unit_reading import lookups_of, scanned_bytes
+from skewless_spark.stage.routes import TASK, Stage, unrouted_queue
+from skewless_spark.states.job_columns import JobColumns
 from tests.spark.scenario import DATE, Quiet, Told, finished, prepared, result_of, run_job, session_settings, window_of
 
 QUERIES, JOINED = (
@@ -117,8 +120,8 @@ def test_large_files_are_scanned_whole_and_joined_in_more_tasks_than_states_need
         "SELECT CAST(v.weight * 10 AS INT) AS tenth, count(*) AS n, max(o.page) AS last FROM visits v "
         "JOIN others o ON v.page = o.page WHERE o.weight < 0.7 GROUP BY 1"
     )
-    parts = ("advisoryPartitionSizeInBytes", "coalescePartitions.minPartitionSize")
-    small = {f"spark.sql.adaptive.{name}": "1" for name in parts} | {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+    names = ("adaptive.advisoryPartitionSizeInBytes", "adaptive.coalescePartitions.minPartitionSize")
+    small = dict.fromkeys((f"spark.sql.{name}" for name in names), "1") | {"spark.sql.autoBroadcastJoinThreshold": "-1"}
     with session_settings(spark, small):
         spec = spec_of_query(query, tmp_path / "published", paths, engine="combine")
         run, _, (report,) = run_job(spark, spec, tmp_path / "run")
@@ -132,6 +135,11 @@ def test_large_files_are_scanned_whole_and_joined_in_more_tasks_than_states_need
     read = spark.read.parquet(paths["others"]["path"]).select("page", "weight")
     ours, theirs = (query_in_jvm(one).optimizedPlan().stats() for one in (lookups_of(spark, job)["others"], read))
     assert str(ours.sizeInBytes()) == str(theirs.sizeInBytes()), "so both are broadcast, or none"
+    stage = Stage(spark, run, JobColumns.of(job), run.plan(0))
+    rows = unrouted_queue(stage).withColumn("c0", F.lit(None).cast("int"))  # of no key, so any task may have them
+    first, again = (_placed(rows.orderBy(F.rand(seed)), stage).select("c1", TASK).collect() for seed in (1, 2))
+    assert sorted(first) == sorted(again), "a join that is read again has another order"
+    assert len({task for _, task in first}) > 1
 
 
 @pytest.mark.parametrize("number", range(len(JOINED)))
