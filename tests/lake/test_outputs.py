@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from skewless.errors import QualityError, SpecError
+from skewless.errors import SpecError
 from skewless.publication.records import publication_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
@@ -29,7 +29,6 @@ from skewless_lake.catalogs import open_catalog
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.lake.outputs import publish
-from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
 #: One aggregate for each type of result that differs in files: nested ones, decimals, times with and without a zone.
@@ -167,17 +166,6 @@ def test_a_job_does_not_publish_into_the_table_that_it_reads(published: Path, ki
         SpecError, match=rf"field output\.path: expected another table than the input .*, but got {came}"
     ):
         prepare(RunDirectory(str(published / "runs" / f"{kind}-itself")), given, DAY, str(published))
-
-
-@pytest.mark.parametrize("kind", mostly_long(OUTPUTS, "iceberg"))
-def test_what_fails_its_audit_is_not_published(spark: SparkSession, published: Path, kind: str) -> None:
-    too_few = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "rows", "min_value": 1000}}
-    bad = spec(published, OUTPUTS[kind], quality={"expectations": [too_few]})
-    with pytest.raises(QualityError, match="rows: values between, min_value=1000 "):
-        run(spark, published, bad, f"{kind}-bad")
-    assert publication_of(RunDirectory(str(published / "runs" / f"{kind}-bad"))) is None
-    if kind == "iceberg":
-        assert len(iceberg(published).scan().to_arrow()) == 6
 
 
 @pytest.mark.long
