@@ -25,7 +25,6 @@ from benchmarks.staged import imbalances, simulate
 from benchmarks.standing_still import FEW, ORDERED_AT_WORST, RANDOM_AT_WORST, workload
 from benchmarks.workloads import drift, lognormal_1, lognormal_2, zipf
 from skewless.planner.planner import plan_next_stage
-from skewless.planner.policies import POLICIES
 from tests.tiers import mostly_long
 
 
@@ -223,15 +222,6 @@ def test_adaptive_ends_no_later_than_static(first: int) -> None:
         one = workload(number)
         limit = RANDOM_AT_WORST if one.order == "random" else ORDERED_AT_WORST
         assert one.cost("adaptive") <= limit * one.cost("static"), f"workload {number}: {one.words}, {one.order}"
-
-
-@pytest.mark.parametrize("policy", mostly_long(sorted(POLICIES), "adaptive"))
-def test_no_decision_is_worse_on_its_own_numbers(policy: str) -> None:
-    for number in range(4):
-        for decision in workload(number).run(policy).decisions:
-            for chosen in (one for one in decision.candidates if one.chosen):
-                assert chosen.cost_rows <= decision.candidates[0].cost_rows
-                assert chosen.makespan_rows <= decision.candidates[0].makespan_rows
 
 
 IDS = [f"{workload} {start}" for workload, start in CELLS]

@@ -5,21 +5,18 @@ import itertools
 import json
 import math
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import PartVersion, SeenFile, WindowSpan
-from skewless.errors import DocumentError
 from skewless.run.directory import Attempt
 from skewless.run.storage import file_checksum
 from skewless.standing.states_retention import StatesLimits, doomed_states, remove_states
@@ -184,54 +181,6 @@ class Nights:
 
 def part(day: int) -> str:
     return f"2026-10-{day:02}"
-
-
-KEYS = st.lists(st.integers(0, 5), max_size=4, unique=True)
-EVENTS = st.one_of(
-    st.tuples(st.just("night"), KEYS),
-    st.tuples(st.just("night"), KEYS),
-    st.tuples(st.sampled_from(["change", "add"]), KEYS, st.integers(0, 6)),
-    st.tuples(st.just("backfill"), KEYS, st.integers(0, 6)),
-    st.tuples(st.just("cut a document"), KEYS, st.integers(0, 5)),
-    st.tuples(st.just("lose states"), KEYS, st.integers(0, 5)),
-    st.tuples(st.just("prune"), KEYS, st.sampled_from([0, 8])),
-)
-
-
-def harm(nights: Nights, how: str, merge: str) -> None:
-    with suppress(DocumentError):
-        for file in nights.store.merge(merge).states if how == "lose states" else ():
-            Path(nights.store.path(file.path)).unlink(missing_ok=True)
-    if how == "cut a document":
-        document = Path(nights.store.path(merge_path(merge)))
-        document.write_bytes(document.read_bytes()[:-9])
-
-
-@pytest.mark.parametrize("nights", [20, pytest.param(200, marks=pytest.mark.long)])
-def test_whatever_became_of_nodes_the_result_is_that_of_all_parts(nights: int) -> None:
-    @settings(max_examples=nights, phases=[Phase.generate], deadline=None)
-    @given(events=st.lists(EVENTS, min_size=8, max_size=20))
-    def check(events: list[tuple[str, list[int], int]]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            nights, today = Nights(Path(folder)), 5
-            nights.change(today, [0])
-            for event, keys, *number in events:
-                back = number[0] if number else 0
-                if event == "night":
-                    today += 1
-                    nights.change(today, keys)
-                    nights.night(today)
-                elif event in {"change", "add"} and nights.store.newest(part(today - back))[0]:
-                    nights.change(today - back, keys, add=event == "add")
-                elif event == "backfill":
-                    nights.night(today - back)
-                elif event == "prune":
-                    nights.prune(back)
-                elif event in {"cut a document", "lose states"} and (names := sorted(nights.store.merges())):
-                    harm(nights, event, names[back % len(names)])
-            nights.night(today)
-
-    check()
 
 
 def some_nights(folder: Path) -> Nights:
