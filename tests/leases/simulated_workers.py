@@ -1,14 +1,14 @@
 """Members on a store in memory, in virtual time: heartbeats that are on time, and a clock of our own."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.leases.agenda import Agenda
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.decisions import Action
 from skewless_leases.fence import Grant, read
 from skewless_leases.lease import Beat
-from skewless_leases.lease_tables import TimeSpans
+from skewless_leases.lease_tables import TimeSpans, look_at
 from skewless_leases.worker import Member
 
 
@@ -34,25 +34,29 @@ class Diary:
 
 
 class SimulatedWorkers:
+    """The steps of a case of ``cases.yaml`` are methods that take one argument."""
+
     def __init__(self, partitions: Sequence[str], spans: TimeSpans) -> None:
         self.partitions, self.spans = partitions, spans
         self.agenda, self.store = Agenda(), MemoryStore()
         self.members: dict[str, Member] = {}
         self.diaries: dict[str, Diary] = {}
-        self.rooms: dict[str, int] = {}
         self.beats: dict[str, Beat] = {}
-        self.frozen: set[str] = set()
-        self.silent: set[str] = set()
-        self.hung: set[str] = set()
-        self.actions: list[tuple[float, str, Action]] = []
+        self.frozen, self.silent, self.hung = set[str](), set[str](), set[str]()
+        self.freeze, self.wake = self.frozen.add, self.frozen.remove
+        self.mute, self.unmute, self.hang = self.silent.add, self.silent.remove, self.hung.add
+        self.marked = 0
 
-    def join(self, name: str, room: int = 1000, *, stops: bool = True) -> None:
-        diary = Diary(name, lambda: self.agenda.now, stops)
-        member = Member(self.store, name, lambda _: self.partitions, self.spans, diary)
-        self.members[name], self.diaries[name], self.rooms[name] = member, diary, room
-        self.beats[name] = beat = Beat(self.store, name, room)
-        self._beats(name, beat)
-        self._looks(name, member)
+    def join(self, rooms: Mapping[str, int], *, stops: bool = True) -> None:
+        for name, room in rooms.items():
+            self.diaries[name] = Diary(name, lambda: self.agenda.now, stops)
+            self.members[name] = Member(self.store, name, lambda _: self.partitions, self.spans, self.diaries[name])
+            self.beats[name] = Beat(self.store, name, room)
+            self._beats(name, self.beats[name])
+            self._looks(name, self.members[name])
+
+    def join_stubborn(self, rooms: Mapping[str, int]) -> None:
+        self.join(rooms, stops=False)
 
     def kill(self, name: str) -> None:
         del self.members[name]
@@ -61,20 +65,27 @@ class SimulatedWorkers:
         self.beats[name].once(gone=True)
         self.members.pop(name).leave()
 
-    def run(self, seconds: float) -> None:
-        self.agenda.run_until(self.agenda.now + seconds)
+    def wait(self, leases: float) -> None:
+        self.agenda.run_until(self.agenda.now + leases * self.spans.normal_lease)
 
-    def held(self) -> dict[str, list[str]]:
-        holders = {partition: read(self.store, partition).holder for partition in self.partitions}
-        return {name: [partition for partition, by in holders.items() if by == name] for name in self.members}
+    def mark(self, _: None) -> None:
+        self.marked = self._grants()
 
-    def loads(self) -> dict[str, int]:
-        return {name: len(grants) for name, grants in self.held().items()}
+    def held(self, loads: Mapping[str, int]) -> None:
+        holders = Counter(read(self.store, partition).holder for partition in self.partitions)
+        assert {name: holders[name] for name in self.members} == loads
 
-    def grants(self) -> list[tuple[float, Grant]]:
-        return sorted(
-            (entry for diary in self.diaries.values() for entry in diary.granted_to), key=lambda entry: entry[0]
-        )
+    def moved(self, count: int) -> None:
+        assert self._grants() - self.marked == count
+
+    def lost(self, counts: Mapping[str, int]) -> None:
+        assert {name: len(self.diaries[name].lost_grants) for name in counts} == counts
+
+    def grabs(self, count: int) -> None:
+        assert len(look_at(self.store, 0.0).grabs) == count
+
+    def _grants(self) -> int:
+        return sum(len(diary.granted_to) for diary in self.diaries.values())
 
     def _beats(self, name: str, beat: Beat) -> None:
         if name in self.members:
@@ -85,5 +96,5 @@ class SimulatedWorkers:
     def _looks(self, name: str, member: Member) -> None:
         if self.members.get(name) is member:
             if name not in self.frozen | self.hung:
-                self.actions += [(self.agenda.now, name, action) for action in member.step(self.agenda.now)]
+                member.step(self.agenda.now)
             self.agenda.at(self.agenda.now + self.spans.look_every, lambda: self._looks(name, member))

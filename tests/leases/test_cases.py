@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from skewless_leases.decisions import Action, Challenge, Memory, Surrender, Take, decide
-from skewless_leases.lease_tables import Allocation, Grab, Look, Presence, Row, TimeSpans, look_at
+from skewless_leases.lease_tables import Allocation, Grab, Look, Presence, Row, TimeSpans
 from tests.leases.simulated_workers import SimulatedWorkers
 
 CASES = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(encoding="utf-8"))
@@ -76,64 +76,9 @@ def test_challenges_are_made_once_in_a_normal_lease_time() -> None:
     assert all(later - earlier >= SPANS.normal_lease for earlier, later in itertools.pairwise(times))
 
 
-class Course:
-    """Enacts the steps of a case; each of them is a method."""
-
-    def __init__(self, partitions: int) -> None:
-        self.simulated = SimulatedWorkers([f"p{number:03d}" for number in range(partitions)], SPANS)
-        self.marked = 0
-
-    def join(self, rooms: Mapping[str, int]) -> None:
-        for name, room in rooms.items():
-            self.simulated.join(name, room)
-
-    def join_stubborn(self, rooms: Mapping[str, int]) -> None:
-        for name, room in rooms.items():
-            self.simulated.join(name, room, stops=False)
-
-    def kill(self, name: str) -> None:
-        self.simulated.kill(name)
-
-    def leave(self, name: str) -> None:
-        self.simulated.leave(name)
-
-    def freeze(self, name: str) -> None:
-        self.simulated.frozen.add(name)
-
-    def wake(self, name: str) -> None:
-        self.simulated.frozen.remove(name)
-
-    def mute(self, name: str) -> None:
-        self.simulated.silent.add(name)
-
-    def unmute(self, name: str) -> None:
-        self.simulated.silent.remove(name)
-
-    def wait(self, leases: float) -> None:
-        self.simulated.run(leases * SPANS.normal_lease)
-
-    def mark(self, _: None) -> None:
-        self.marked = len(self.simulated.grants())
-
-    def held(self, loads: Mapping[str, int]) -> None:
-        assert self.simulated.loads() == loads
-
-    def moved(self, count: int) -> None:
-        assert len(self.simulated.grants()) - self.marked == count
-
-    def lost(self, counts: Mapping[str, int]) -> None:
-        assert {name: len(self.simulated.diaries[name].lost_grants) for name in counts} == counts
-
-    def hang(self, name: str) -> None:
-        self.simulated.hung.add(name)
-
-    def grabs(self, count: int) -> None:
-        assert len(look_at(self.simulated.store, 0.0).grabs) == count
-
-
 @pytest.mark.parametrize("case", CASES["courses"], ids=lambda case: case["case"])
 def test_what_comes_of_several_workers(case: dict[str, Any]) -> None:
-    course = Course(case["partitions"])
+    course = SimulatedWorkers([f"p{number:03d}" for number in range(case["partitions"])], SPANS)
     for step in case["steps"]:
         ((name, argument),) = step.items()
         getattr(course, name)(argument)
