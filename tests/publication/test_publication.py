@@ -1,16 +1,19 @@
 """A result becomes visible at once and for good: versions of a day, their turns, what is left and what is kept."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from skewless.documents.quality import Quarantine, State
-from skewless.errors import QualityError, RunDirectoryError
-from skewless.publication.publish import Validated, require_passed
-from skewless.publication.records import Publication, identity_of, published_path, state_of
+from skewless.errors import LostRaceError, QualityError, RunDirectoryError
+from skewless.publication.folder_output import FolderOutput
+from skewless.publication.publish import Validated, publishing, require_passed
+from skewless.publication.records import Publication, identity_of, published_path, state_of, superseded_by
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_lake.publication import readers_have
-from tests.publication.days import DAY, kept, left_over, manifest, published, texts, validated
+from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
 from tests.unit import synthetic
 
 #: As far as a checksum looks at one: pages, a footer of three bytes, its length, and the end.
@@ -129,3 +132,70 @@ def test_a_state_has_one_word_and_one_sentence_and_withheld_rows_are_not_told_as
     record = Publication(path="x", rows=205_715, keys=2_016, turn=1, quarantined=9, withheld_rows=120_000)
     assert record.published_rows == 85_715
     assert record.model_copy(update={"withheld_rows": None}).published_rows is None
+
+
+# Runs of one day beside each other: tests/simulation stops and kills them anywhere.
+
+
+def two_runs(folder: Path) -> tuple[Path, RunDirectory, RunDirectory]:
+    """The output of a day that was published, and an older and a newer run that publish it again."""
+    out = folder / "out"
+    first, older, newer = (
+        validated(folder / name, out, {"a.txt": name}, turn=turn)
+        for turn, name in enumerate(("first", "older", "newer"), start=1)
+    )
+    published(first)
+    return out, older, newer
+
+
+def until_step(steps: Iterator[str], name: str) -> None:
+    while next(steps) != name:
+        pass
+
+
+def test_a_claimant_that_sleeps_before_its_exchange_has_no_draft_when_it_wakes(tmp_path: Path) -> None:
+    out, older, newer = two_runs(tmp_path)
+    late, later = (publishing(run, FolderOutput(run, NOW), turns_of(out)) for run in (older, newer))
+    until_step(late, "cleared")
+    until_step(later, "cleared")  # claimed, and not exchanged yet
+    with pytest.raises(LostRaceError):
+        list(late)
+    assert texts(out / DAY) == ["first"]
+    words = r"turn 2 to be the last one claimed, but got turn 3 of .*newer, which has not"
+    with pytest.raises(LostRaceError, match=words):
+        published(older)
+
+
+@pytest.mark.parametrize("superseded", [False, True])
+def test_the_draft_of_a_second_attempt_that_was_killed_goes_when_its_run_is_called_again(
+    tmp_path: Path, superseded: bool
+) -> None:
+    out, older, newer = two_runs(tmp_path)
+    for run in (newer, older):
+        published(run)
+    run = older if superseded else newer
+    assert (superseded_by(run) is not None) == superseded
+    # An attempt that was paused when it found nothing published, and was killed while it built.
+    (beside(out) / "drafts" / DAY / f"{run.job().turn}-0123456789ab.building").mkdir()
+    published(run)
+    assert left_over(out) == []
+
+
+def test_where_the_store_of_turns_was_lost_the_published_folder_knows_the_turn(tmp_path: Path) -> None:
+    out, older, newer = two_runs(tmp_path)
+    published(newer)
+    shutil.rmtree(beside(out) / "turns")
+    published(older)
+    assert texts(out / DAY) == ["newer"]
+    assert superseded_by(older) is not None
+    assert turns_of(out).look(DAY).finished == 3
+
+
+def test_one_turn_of_two_runs_is_refused(tmp_path: Path) -> None:
+    """The store was lost between their draws, and put back."""
+    out, _, newer = two_runs(tmp_path)
+    published(newer)
+    twin = validated(tmp_path / "twin", out, {"a.txt": "twin"}, turn=3, grace_hours=1)
+    with pytest.raises(RunDirectoryError, match=r"turn 3 of .*: it belongs to .*newer, not to this run"):
+        published(twin)
+    assert texts(out / DAY) == ["newer"]
