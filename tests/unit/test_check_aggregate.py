@@ -194,14 +194,9 @@ FLOATS = replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [({"concatenable": True}, "expected mergeable=False, but got mergeable=True, which says more")],
-    ids=str,
-)
-def test_an_algebra_that_contradicts_itself_is_refused(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(AggregateError, match=words):
-        replace(TOTAL, **wrong)
+def test_an_algebra_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(AggregateError, match="expected mergeable=False, but got mergeable=True, which says more"):
+        replace(TOTAL, concatenable=True)
 
 
 def test_order_may_matter_only_where_it_is_declared() -> None:

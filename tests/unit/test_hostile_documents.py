@@ -239,11 +239,6 @@ def test_a_dated_path_never_steps_up_and_is_refused_in_one_sentence(path: str, d
     assert "{date" not in found or "{date" in re.sub(r"\{\s*date[^{}]*\}", "", path)
 
 
-@pytest.mark.parametrize("path", ["{date:..}/x", ".{date:.}/x", "a/{date:..}", "a\\{date:..}\\b"])
-def test_a_form_of_dots_is_no_step_up(path: str) -> None:
-    assert "a path without a step up" in refused(SpecError, lambda: resolve_path(path, Part(DAY), "spec"))
-
-
 @pytest.mark.parametrize(
     ("path", "inner"),
     [

@@ -85,24 +85,6 @@ def test_whole_keys_in_place_are_as_even_as_keys_can_be_moved(rows: Rows, base: 
     assert loads_of(placed, rows, base).max() <= max(base.max(), ideal) + ideal * (1 + 2 * SLIVER) + 1e-6
 
 
-@pytest.mark.parametrize(
-    ("rows", "base"),
-    [
-        ([0.0], [0.0, 0.0]),
-        ([0.0, 0.0], [5.0, 1.0]),
-        ([7.0, 3.0], [4.0]),
-        ([3.0, 2.0, 1.0], [0.0, 0.0]),
-        ([1.0], [9.0] * 5),
-    ],
-    ids=["no rows", "no rows on loads", "one task", "more keys than tasks", "more tasks than keys"],
-)
-def test_degenerate_heads_are_placed(rows: list[float], base: list[float]) -> None:
-    weights, loads = np.array(rows), np.array(base)
-    on_task_0 = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
-    for placed in (pour(weights, loads), place_whole(weights, loads), place_whole_in_place(weights, loads, on_task_0)):
-        check_shares(placed, len(base))
-
-
 @given(st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=300))
 def test_shares_add_up_whatever_is_rounded(pieces: list[float]) -> None:
     amounts = np.array(pieces)
