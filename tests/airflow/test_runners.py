@@ -139,13 +139,10 @@ print(begun.pid, begun.born)
 """
 
 
-def _under_a_lock(folder: Path, script: str) -> str:
-    command = ["bash", "-euc", _UNDER_A_LOCK, "bash", "lock", sys.executable, "-c", script]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
-
-
 def test_a_lock_of_the_starter_is_free_when_it_has_ended_though_what_it_started_lives(tmp_path: Path) -> None:
-    pid, since = _under_a_lock(tmp_path, _BEGIN).split()
+    command = ["bash", "-euc", _UNDER_A_LOCK, "bash", "lock", sys.executable, "-c", _BEGIN]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    pid, since = said.split()
     begun = Session(int(pid), float(since))
     try:
         assert begun.leads()

@@ -33,12 +33,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("rows") / "input", pa.table(table), files=FILES)
 
 
-def files_of_waves(source: Path, folder: Path) -> tuple[tuple[int, ...], ...]:
-    run = prepared(folder, spec_of(source, "key", NATIVE, routing=ROUTING), "unmapped")
-    assert len(run.job().waves) == 3
-    return run.job().waves
-
-
 #: Which of the three waves have rows left: a condition that the rows are held against, or one that Spark sees through.
 KEPT: dict[str, tuple[int, ...] | None] = {
     "the first has none": (1, 2), "only the first has some": (0,), "none is left": (), "none can be": None,
@@ -61,7 +55,8 @@ CASES = [
 def test_waves_that_a_condition_empties_are_admitted_like_others(
     spark: SparkSession, source: Path, tmp_path: Path, engine: str, branch: str, left: str
 ) -> None:
-    waves, kept = files_of_waves(source, tmp_path), KEPT[left]
+    waves = prepared(tmp_path, spec_of(source, "key", NATIVE, routing=ROUTING), "unmapped").job().waves
+    kept = KEPT[left]
     files = [file for wave in kept or () for file in waves[wave]]
     where = "1 = 0" if kept is None else f"file IN ({', '.join(map(str, [-1, *files]))})"
     spec = spec_of(
@@ -69,7 +64,7 @@ def test_waves_that_a_condition_empties_are_admitted_like_others(
         map={"select": ["key", "value"], "where": where}, output={"path": str(tmp_path / "published"), "files": 2},
     )  # fmt: skip
     run, reports = reduce_job(spark, spec, tmp_path / "run")
-    assert reports[-1].waves[1] == len(waves)
+    assert reports[-1].waves[1] == len(waves) == 3
     assert sum(report.processed_rows for report in reports) == run.committed("result").counts["rows"]
     wanted = [F.count("*"), F.sum("value")] if branch == "native" else [F.median("value")]
     rows = spark.read.parquet(str(source)).where(where).groupBy("key").agg(*wanted)

@@ -112,13 +112,6 @@ def test_the_distance_is_the_part_of_the_rows_that_are_of_another_key() -> None:
     assert drift(first, second) == drift(second, first) == pytest.approx(0.2, abs=0.02)
 
 
-@cache
-def warm_nights() -> tuple[Simulation, Simulation]:
-    """A night whose keys are those of the last run, and one whose keys are others, each planned from that run."""
-    plan = warm_plan(job_from("/runs/b"), seen(2), None)
-    return night(3).play(plan), night(3, 300).play(plan)
-
-
 def test_a_first_run_planned_from_a_sample_is_held_to_the_sample_and_to_no_run() -> None:
     first, other = night(3), night(3, 300)
     counts = np.bincount(first.rows[::20], minlength=len(first.texts))
@@ -139,7 +132,7 @@ def test_every_plan_0_says_what_it_was_made_from_and_no_later_plan_does() -> Non
     assert first_plan(job_from()).source == PlanSource(kind="ring")
     plain = plain_plan(job_from("/runs/b"), "a reason")
     assert (plain.source, plain.sentence) == (PlanSource(kind="ring"), "the plain ring: a reason")
-    same, _ = warm_nights()
+    same = night(3).play(warm_plan(job_from("/runs/b"), seen(2), None))
     assert same.plans[0].source == PlanSource(kind="run", run="b", rows=100_000)
     assert {plan.source for plan in same.plans[1:]} == {None}
 
