@@ -9,10 +9,8 @@ import contextlib
 import http.client
 import os
 import secrets
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ import pytest
 from obstore.store import from_url
 
 from tests.cluster.database import LOCALBUCKET
+from tests.processes import free_port, until
 
 #: Those that honour a conditional put.
 KINDS = ("moto", "localbucket")
@@ -83,7 +82,7 @@ class ObjectServer:
 def object_server(kind: str, folder: Path) -> Iterator[ObjectServer]:
     """Start a server, wait until it answers, make the bucket; the process ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    key, secret, port = secrets.token_hex(8), secrets.token_hex(16), _free_port()
+    key, secret, port = secrets.token_hex(8), secrets.token_hex(16), free_port()
     programs = Path(sys.executable).parent
     data = folder / "data"
     data.mkdir()
@@ -119,23 +118,16 @@ def object_server(kind: str, folder: Path) -> Iterator[ObjectServer]:
         process.wait(10)
 
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
+    def answers() -> bool:
         assert process.poll() is None, log.read_text(encoding="utf-8")
-        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(client):
             client.request("GET", "/")
-            client.getresponse()
-            return
-        time.sleep(0.05)
+            return bool(client.getresponse())
+        return False
+
+    until(answers, lambda: log.read_text(encoding="utf-8"), _START_SECONDS)
 
 
 def _make_bucket(port: int) -> None:

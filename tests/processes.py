@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,11 +18,22 @@ PATIENCE_SECONDS = 30.0
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    began = time.monotonic()
+def until(condition: Callable[[], object], what: object, seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until a condition holds, and look for it the less often the longer that takes.
+
+    ``what`` is waited for: words, or what gives them when it was waited for in vain.
+    """
+    began, waited = time.monotonic(), 0.0
     while not condition():
-        assert time.monotonic() - began < PATIENCE_SECONDS, f"waited in vain for: {what}"
-        time.sleep(0.005)
+        assert waited < seconds, f"waited {seconds:.0f} s in vain for: {what() if callable(what) else what}"
+        time.sleep(min(0.5, 0.005 + waited / 100))
+        waited = time.monotonic() - began
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Told:

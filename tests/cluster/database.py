@@ -1,7 +1,6 @@
 """PostgreSQL and an object store of our own, in the place of those that the compose file has images of."""
 
 import os
-import pwd
 import shutil
 import subprocess
 import sys
@@ -34,22 +33,11 @@ class Postgres:
         return replace(service, command=command, health=(str(self.binaries / service.health[0]), *service.health[1:]))
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Initialise ``PGDATA`` unless that is done.
-
-        Raises:
-            ClusterError: PostgreSQL refused, or its user may not enter the folder.
-        """
+        """Initialise ``PGDATA``."""
         data = Path(environment["PGDATA"])
         data.parent.mkdir(parents=True, exist_ok=True)
         if self.prefix:
             shutil.chown(data.parent, _OWNER, _OWNER)
-        if subprocess.run([*self.prefix, "test", "-r", data.parent], check=False).returncode:
-            raise ClusterError(
-                f"folder {data.parent}", f"one that user {_OWNER} may enter", "one below a closed folder",
-                "set SKEWLESS_CLUSTER_HOME to a folder elsewhere, such as one in /var/tmp",
-            )  # fmt: skip
-        if (data / "PG_VERSION").exists():
-            return
         password = data.parent / "password"
         descriptor = os.open(password, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w") as out:
@@ -63,29 +51,19 @@ class Postgres:
 
     def _initialise(self, data: Path, environment: Mapping[str, str], password: Path) -> None:
         owner, name = environment["POSTGRES_USER"], environment["POSTGRES_DB"]
-        # In a draft, so that what an interrupted start leaves is not taken for a database.
-        draft = data.with_name(f"{data.name}.draft")
-        self._run(["rm", "-rf", str(draft)])
         self._run([
-            str(self.binaries / "initdb"), "-D", str(draft), "-U", owner, "--pwfile", str(password),
+            str(self.binaries / "initdb"), "-D", str(data), "-U", owner, "--pwfile", str(password),
             "-A", "scram-sha-256", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync",
         ])  # fmt: skip
-        single = [str(self.binaries / "postgres"), "--single", "-D", str(draft), "postgres"]
+        single = [str(self.binaries / "postgres"), "--single", "-D", str(data), "postgres"]
         self._run(single, said=f'CREATE DATABASE "{name}"\n')
-        self._run(["mv", str(draft), str(data)])
 
     def _run(self, command: list[str], said: str = "") -> None:
-        done = subprocess.run(  # our own words
-            [*self.prefix, *command], input=said, capture_output=True, text=True, check=False, cwd="/"
-        )
-        if done.returncode:
-            raise ClusterError(
-                f"PostgreSQL's {Path(command[0]).name}", "a database", " ".join(done.stderr.split()) or "no message"
-            )
+        subprocess.run([*self.prefix, *command], input=said, text=True, check=True, cwd="/")  # our own words
 
 
 def find_postgres() -> Postgres:
-    """The PostgreSQL of this machine; a ``ClusterError`` if there is none, or no user that it could run as."""
+    """The PostgreSQL of this machine, and as root the user that its package makes."""
     on_path = shutil.which("initdb")
     found = _DEBIAN if (_DEBIAN / "initdb").exists() else Path(on_path).parent if on_path else None
     if found is None:
@@ -93,18 +71,8 @@ def find_postgres() -> Postgres:
             "cluster", f"PostgreSQL {RELEASE}", f"neither {_DEBIAN} nor initdb on the PATH",
             f"install it (Debian: apt-get install postgresql-{RELEASE}); its service need not run",
         )  # fmt: skip
-    if os.geteuid() != 0:
-        return Postgres(found, ())
-    try:
-        pwd.getpwnam(_OWNER)
-    except KeyError:
-        raise ClusterError(
-            "cluster",
-            f"a user {_OWNER}, because PostgreSQL refuses to run as root",
-            "none",
-            "create that user, or run this as another user than root",
-        ) from None
-    return Postgres(found, ("setpriv", f"--reuid={_OWNER}", f"--regid={_OWNER}", "--init-groups"))
+    as_owner = ("setpriv", f"--reuid={_OWNER}", f"--regid={_OWNER}", "--init-groups")
+    return Postgres(found, () if os.geteuid() else as_owner)
 
 
 #: The program of localbucket, which keeps objects as files and honours ``If-None-Match``. It sends head and body of an

@@ -6,9 +6,7 @@ bring up, so it is brought up once, one run is made, and the tests look at what 
 
 import collections
 import contextlib
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -23,10 +21,10 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from tests.airflow_rest import FINISHED_RUN, AirflowRest
 from tests.cluster import running
-from tests.cluster.running import OUTPUT, SECRETS, Cluster
-from tests.cluster.started import home_of_tests, started
+from tests.cluster.running import OUTPUT, SECRETS, Cluster, home_of_tests, started
 from tests.cluster.words import write_words
 from tests.listening import LOOPBACK, listening
+from tests.processes import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -80,12 +78,10 @@ def night(home: Path, cluster: Cluster) -> Night:
         rest.set_paused(JOB, False)
         # The attempt has begun to write: its tasks are running on the workers.
         begun = home / "data" / "runs" / JOB / safe_run_id(run_id) / "stages" / "0001" / "attempts"
-        _await(lambda: begun.is_dir() and any(begun.iterdir()), 480, lambda: f"stage 1; {_told(home, rest, run_id)}")
+        until(lambda: begun.is_dir() and any(begun.iterdir()), lambda: f"stage 1; {_told(home, rest, run_id)}", 480)
         working = [app for app in _get(cluster.address(8090), "/json/")["activeapps"] if app["name"].startswith(JOB)]
         cluster.kill("spark-worker-1")
-        _await(
-            lambda: rest.run_state(JOB, run_id) in FINISHED_RUN, 600, lambda: f"the end; {_told(home, rest, run_id)}"
-        )
+        until(lambda: rest.run_state(JOB, run_id) in FINISHED_RUN, lambda: f"the end; {_told(home, rest, run_id)}", 600)
         tries = {one.task: one.tries for one in rest.tasks(JOB, run_id)}
         return Night(home, cluster, run_id, rest.run_state(JOB, run_id), tries, working)
 
@@ -200,13 +196,6 @@ def _log_in(client: httpx.Client, name: str, password: str) -> None:
     client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
 
-def _await(happened: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what()}"
-        time.sleep(0.05)
-
-
 def _told(home: Path, rest: AirflowRest, run_id: str) -> str:
     tasks = [f"{one.task} {one.state} in try {one.tries}" for one in rest.tasks(JOB, run_id) if one.state]
     logs = sorted((home / "logs").glob(f"dag_id={JOB}/*/*/*.log"), key=lambda file: file.stat().st_mtime)
@@ -215,14 +204,15 @@ def _told(home: Path, rest: AirflowRest, run_id: str) -> str:
 
 
 def _history(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 60
-    while True:
+    held = list[dict[str, Any]]()
+
+    def told() -> bool:
         answer = httpx.get(f"{cluster.address(18080)}/api/v1/{path}", timeout=30, trust_env=False)
-        if answer.is_success and answer.json():
-            held: list[dict[str, Any]] = json.loads(answer.text)
-            return held
-        assert time.monotonic() < deadline, f"the history server says {answer.status_code}: {answer.text[:200]}"
-        time.sleep(1)
+        held[:] = answer.json() if answer.is_success else []
+        return bool(held)
+
+    until(told, f"{path} of the history server", 60)
+    return held
 
 
 def _get(address: str, path: str) -> dict[str, Any]:

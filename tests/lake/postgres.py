@@ -4,24 +4,23 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 
 from tests.cluster.database import find_postgres
+from tests.processes import free_port, until
 
 _SECONDS = 60
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    password, port = secrets.token_hex(16), _free_port()
+    password, port = secrets.token_hex(16), free_port()
     home = Path(tempfile.mkdtemp(dir="/var/tmp"))  # its user may not enter the folders of tests
     environment = {
         "PGDATA": str(home / "data"), "POSTGRES_PASSWORD": password, "POSTGRES_USER": "lake", "POSTGRES_DB": "lake",
@@ -35,7 +34,7 @@ def postgres() -> Iterator[str]:
     )  # fmt: skip
     address = f"127.0.0.1:{port}/lake"
     try:
-        _wait(f"postgresql://lake:{password}@{address}")
+        until(lambda: _answers(f"postgresql://lake:{password}@{address}"), "PostgreSQL", _SECONDS)
         yield f"postgresql+psycopg://lake:{password}@{address}"
     finally:
         server.send_signal(signal.SIGINT)  # which does not wait for clients to go
@@ -43,20 +42,8 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait(address: str) -> None:
-    end = time.monotonic() + _SECONDS
-    while True:
-        try:
-            psycopg.connect(address).close()
-        except psycopg.OperationalError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+def _answers(address: str) -> bool:
+    with suppress(psycopg.OperationalError):
+        psycopg.connect(address).close()
+        return True
+    return False
