@@ -8,8 +8,9 @@ from pyspark.sql import functions as F
 
 from skewless.errors import SpecError, first_line
 from skewless.query.functions import SparkCall
+from skewless.query.levels import RESULT
 from skewless.query.rows import reread
-from skewless.query.understood import INPUT, RESULT, STATE
+from skewless.query.understood import INPUT, STATE
 from skewless.spec.input import OWN_PREFIX
 from skewless_spark.branches import merges_kept
 from skewless_spark.mapping.query_mapper import require_same, require_stable, viewed

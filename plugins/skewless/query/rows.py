@@ -6,8 +6,9 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from skewless.document import unmet
-from skewless.query.sql import call_name, name_of, parsed, select_of, shown, written
-from skewless.query.understood import INPUT, inlined
+from skewless.query.levels import inlined
+from skewless.query.sql import call_name, full_name, name_of, parsed, rename, select_of, shown, written
+from skewless.query.understood import INPUT
 
 #: Functions that number the rows that they make, by those that do not.
 _NUMBERED = {"explode": "posexplode", "explode_outer": "posexplode_outer"}
@@ -46,7 +47,10 @@ def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -
         raise unmet(
             "the input once in FROM; a second reading of it is a lookup with a name of its own in tables", INPUT
         )
-    _require_names(select)
+    for item in select.expressions:
+        several = [one.name for one in item.expressions] if isinstance(item, exp.Aliases) else [name_of(item)]
+        if not item.is_star and not all(several):
+            raise unmet("an expression with a name", shown(item), "write '... AS name'")
     found = _numbered(select, position)
     for level, alias in _path(select):
         stars = [one for one in level.expressions if one.is_star]
@@ -67,7 +71,7 @@ def reread(text: str, views: Mapping[str, str]) -> tuple[str, str]:
 
 def tables_of(tree: exp.Expr) -> tuple[str, ...]:
     """The full names of a query's tables, each once, in the order of the query."""
-    return tuple(dict.fromkeys(".".join(str(part.name) for part in table.parts) for table in _tables(tree)))
+    return tuple(dict.fromkeys(map(full_name, _tables(tree))))
 
 
 def condition_of_input(text: str) -> str | None:
@@ -89,13 +93,6 @@ def condition_of_input(text: str) -> str | None:
                 column.set("table", None)
             kept.append(one)
     return written(exp.and_(*kept, copy=False)) if kept else None
-
-
-def _require_names(select: exp.Select) -> None:
-    for item in select.expressions:
-        several = [one.name for one in item.expressions] if isinstance(item, exp.Aliases) else [name_of(item)]
-        if not item.is_star and not all(several):
-            raise unmet("an expression with a name", shown(item), "write '... AS name'")
 
 
 def _numbered(select: exp.Select, position: str) -> str:
@@ -141,22 +138,13 @@ def _place(table: exp.Table) -> tuple[int, int, str, str]:
     """Where a table's name stands in the text, the name, and the alias that it needs if another one stands there."""
     parts = table.parts
     alias = "" if table.args.get("alias") else f" AS `{parts[-1].name}`"
-    return parts[0].meta["start"], parts[-1].meta["end"] + 1, _full_name(table), alias
-
-
-def _full_name(table: exp.Table) -> str:
-    return ".".join(str(part.name) for part in table.parts).lower()
+    return parts[0].meta["start"], parts[-1].meta["end"] + 1, full_name(table).lower(), alias
 
 
 def _viewed(tree: exp.Expr, views: Mapping[str, str]) -> exp.Expr:
     for table in list(_tables(tree)):
-        name = _full_name(table)
+        name = full_name(table).lower()
         if name not in views:
             raise unmet("tables that the spec names", repr(name))
-        alias = table.alias_or_name
-        for part in ("db", "catalog"):
-            table.set(part, None)
-        table.set("this", exp.to_identifier(views[name]))
-        if not table.args.get("alias"):
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+        rename(table, views[name])
     return tree

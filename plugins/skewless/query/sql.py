@@ -12,6 +12,8 @@ from sqlglot.errors import SqlglotError
 
 from skewless.document import one_line, unmet
 
+#: A name that needs no quotes.
+SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Those of functions whose arguments are not a plain list.
 _OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY", "POSITION")
 
@@ -106,8 +108,7 @@ def read_in(text: str) -> tuple[str, ...]:
     >>> read_in("SELECT 1 AS a FROM input JOIN db.Pages AS p")
     ('input', 'db.pages')
     """
-    tables = parsed(text).find_all(exp.Table)
-    return tuple(".".join(str(part.name) for part in table.parts).lower() for table in tables)
+    return tuple(full_name(table).lower() for table in parsed(text).find_all(exp.Table))
 
 
 def plain_columns(texts: Sequence[str]) -> dict[str, str]:
@@ -129,6 +130,21 @@ def select_of(tree: exp.Expr) -> exp.Select:
     if not isinstance(tree, exp.Select):
         raise unmet("a query that begins with SELECT or WITH", shown(tree))
     return tree
+
+
+def full_name(table: exp.Table) -> str:
+    """The name of a table with those of its database and its catalog, as far as they are there."""
+    return ".".join(str(part.name) for part in table.parts)
+
+
+def rename(table: exp.Table, name: str) -> None:
+    """Read another table in the place of one, under the alias, or else the name, that this one has."""
+    alias = table.alias_or_name
+    table.set("db", None)
+    table.set("catalog", None)
+    table.set("this", exp.to_identifier(name, quoted=not SAFE.fullmatch(name)))
+    if alias != name and not table.args.get("alias"):
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=not SAFE.fullmatch(alias))))
 
 
 def written(tree: exp.Expr) -> str:

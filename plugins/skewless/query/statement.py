@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from skewless.document import unmet
 from skewless.query.rows import tables_of
-from skewless.query.sql import parsed, select_of, shown, written
+from skewless.query.sql import full_name, parsed, select_of, shown, written
 
 _TEMPLATE = r"\{\{.*?\}\}|\{%.*?%\}|\$\{.*?\}"
 
@@ -53,7 +53,7 @@ def statement_of(text: str) -> Statement:
         table, tree = tree.find(exp.Table), tree.expression
         if table is None or tree is None:
             raise unmet("INSERT or CREATE TABLE with a query", shown(parsed(text)))
-        tree, target = select_of(tree), ".".join(part.name for part in table.parts)
+        tree, target = select_of(tree), full_name(table)
         days = [
             re.sub(rf"{_TEMPLATE}|\d{{4}}-\d\d-\d\d", "{date}", written(one))
             for one in (table.args.get("partition") or exp.Partition()).expressions

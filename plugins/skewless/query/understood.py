@@ -13,33 +13,19 @@ from sqlglot import exp
 from skewless.document import unmet
 from skewless.errors import nearest
 from skewless.query.below_join import Split
-from skewless.query.functions import AGGREGATES, call_of, passes_over_nulls
-from skewless.query.sql import alike, call_name, columns_of, name_of, parsed, select_of, shown, written
+from skewless.query.functions import call_of, passes_over_nulls
+from skewless.query.levels import RESULT, aggregates, calls, input_of, levels_of, refuse_clauses
+from skewless.query.sql import SAFE, alike, call_name, columns_of, full_name, name_of, parsed, rename, shown, written
 
-#: What the query of a map calls the input, and one over results these.
-INPUT, RESULT = "input", "result"
+#: What the query of a map calls the input.
+INPUT = "input"
 #: In a query over states, what a state is beside its key.
 STATE = "__skewless_state"
 #: The key of an aggregation without GROUP BY, which grouping set a row is of, and what counts rows where nothing else
 #: is added up: columns that are not published.
 ALL_ROWS, GROUPING, COUNTED = "all_rows", "grouping_set", "counted_rows"
-#: What keeps a query from being a set of rows in no order.
-_CLAUSES = {
-    "limit": "no LIMIT; a report reads the first rows of the published table",
-    "offset": "no OFFSET",
-    "qualify": "no QUALIFY",
-    "windows": "no WINDOW",
-    "sort": "ORDER BY in place of SORT BY",
-    "cluster": "no CLUSTER BY",
-    "distribute": "no DISTRIBUTE BY",
-    "sample": "no TABLESAMPLE",
-    "match": "no MATCH_RECOGNIZE",
-    "pivots": "no PIVOT; write an aggregate with FILTER for each column",
-    "into": "no INTO",
-}
 #: What an aggregate may be called.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
-_SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -111,119 +97,8 @@ def understood(text: str, tables: frozenset[str]) -> Understood:
     Raises:
         ValueError: it is none that can be computed from states; the sentence quotes the part.
     """
-    query = select_of(inlined(text))
-    while (within := _all_of(query)) is not None:
-        query = within
-    over, results = _apart(query)
-    levels = _levels(results)
+    over, levels = levels_of(text)
     return _Aggregation(levels[-1], tables, over).above(levels[:-1])
-
-
-def _all_of(select: exp.Select) -> exp.Select | None:
-    """The query of which a SELECT takes everything as it is; None if it takes less, or more."""
-    source = select.args["from_"].this if select.args.get("from_") else None
-    plainly = all(name in {"expressions", "from_"} for name, value in select.args.items() if value)
-    alone = [type(one) for one in select.expressions] == [exp.Star] and not any(select.expressions[0].args.values())
-    if not (plainly and alone and isinstance(source, exp.Subquery)):
-        return None
-    named = source.args.get("alias")
-    bare = all(name in {"this", "alias"} for name, value in source.args.items() if value)
-    return select_of(source.this) if bare and not (named and named.columns) else None
-
-
-def inlined(text: str) -> exp.Expr:
-    """A query with those of its WITH in place of their names; a ``ValueError`` if it cannot be read."""
-    tree = parsed(text)
-    for select in reversed(list(tree.find_all(exp.Query))):
-        having = select.args.get("with_")
-        if having is None:
-            continue
-        if having.args.get("recursive"):
-            raise unmet("a query without recursion", "WITH RECURSIVE")
-        select.set("with_", None)
-        known: dict[str, exp.CTE] = {}
-        for one in having.expressions:
-            _replace_tables(one.this, known)
-            known[one.alias.lower()] = one
-        _replace_tables(select, known)
-    return tree
-
-
-def _replace_tables(tree: exp.Expr, known: Mapping[str, exp.CTE]) -> None:
-    for table in list(tree.find_all(exp.Table)):
-        one = known.get(table.name.lower()) if not table.db else None
-        if one is None:
-            continue
-        named = one.args["alias"].copy()
-        if table.alias:
-            named.set("this", exp.to_identifier(table.alias))
-        rest = {name: table.args.get(name) for name in ("joins", "laterals", "pivots", "sample")}
-        table.replace(exp.Subquery(this=one.this.copy(), alias=named, **rest))
-
-
-def _apart(query: exp.Select) -> tuple[exp.Select | None, exp.Select]:
-    """What joins results to lookups, with ``RESULT`` in place of the query that gives them, and that query."""
-    level, joined = query, None
-    while not _aggregates(level):
-        below = [one for one in _sources(level) if isinstance(one, exp.Subquery) and _aggregates_within(one)]
-        if len(below) > 1:
-            raise unmet("one aggregation", shown(below[1]))
-        if not below:
-            break
-        _refuse_clauses(level, outermost=level is query)
-        joined = below[0] if level.args.get("joins") else joined
-        level = select_of(below[0].this)
-    if joined is None:
-        return None, query
-    joined.replace(exp.Table(this=exp.to_identifier(RESULT), alias=joined.args.get("alias")))
-    if ranked := query.find(exp.Window):
-        raise unmet("no window function over the result; compute it in a view of the published table", shown(ranked))
-    return query, select_of(joined.this)
-
-
-def _sources(select: exp.Select) -> list[exp.Expr]:
-    return [one.this for one in (select.args.get("from_"), *(select.args.get("joins") or ())) if one]
-
-
-def _levels(select: exp.Select) -> list[exp.Select]:
-    """From the outermost SELECT to the one that aggregates."""
-    levels = [select]
-    while not _aggregates(levels[-1]):
-        below = levels[-1].args.get("from_")
-        source = below.this if below else None
-        if not isinstance(source, exp.Subquery) or not _aggregates_within(source):
-            if levels[-1].args.get("distinct"):
-                return levels
-            raise unmet("a query that aggregates: GROUP BY, or an aggregate", shown(select))
-        if levels[-1].args.get("laterals"):
-            raise unmet("LATERAL VIEW below the aggregation", shown(levels[-1]))
-        levels.append(select_of(source.this))
-    return levels
-
-
-def _aggregates(select: exp.Select) -> bool:
-    parts = [*select.expressions, select.args.get("having")]
-    return "group" in {name for name, value in select.args.items() if value} or any(
-        call for part in parts if part for call in _calls(part)
-    )
-
-
-def _aggregates_within(source: exp.Subquery) -> bool:
-    select = select_of(source.this)
-    return bool(_aggregates(select) or select.args.get("distinct")) or any(
-        isinstance(inner, exp.Subquery) and _aggregates_within(inner) for inner in _sources(select)
-    )
-
-
-def _calls(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The aggregate calls in an expression, each with what belongs to it: FILTER, WITHIN GROUP, IGNORE NULLS, OVER."""
-    for node in tree.walk(prune=lambda one: isinstance(one, exp.Query) or call_name(one) in AGGREGATES):
-        if call_name(node) in AGGREGATES:
-            whole = node
-            while isinstance(whole.parent, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
-                whole = whole.parent
-            if not isinstance(whole.parent, exp.Window):
-                yield whole
 
 
 @dataclass
@@ -243,11 +118,13 @@ class _Aggregation:
     def above(self, levels: Sequence[exp.Select]) -> Understood:
         """Everything, with the levels above, the outermost first."""
         for select in (self.select, *levels):
-            _refuse_clauses(select, outermost=select is (levels[0] if levels else self.select))
+            refuse_clauses(select, outermost=select is (levels[0] if levels else self.select))
         name = self._input()
         self._keys()
         for item in self._items():  # so that an aggregate that is published alone has that name
-            self._named_call(item)
+            call = item.unalias()
+            if [call] == list(calls(call)) and _NAME.fullmatch(item.alias):
+                self._call(call, item.alias)
         outer = {name_of(item): self._lifted(item) for item in self._items()}
         conditions = [self._lifted(one.this) for one in [self.select.args.get("having")] if one]
         lowest = self.select
@@ -277,7 +154,10 @@ class _Aggregation:
             aggregates=self.aggregates,
             select=None
             if plainly and not where and not total and self.over is None
-            else tuple(map(_item, outer, outer.values())),
+            else tuple(
+                written(tree if _is_column(tree, name, exactly=True) else _named(tree.copy(), name))
+                for name, tree in outer.items()
+            ),
             where=written(where) if where is not None else None,
             over=written(self.over) if self.over is not None else None,
             order=order,
@@ -293,7 +173,7 @@ class _Aggregation:
         items = list[exp.Expr]()
         for item in self.over.expressions:
             if isinstance(item, exp.Column) and item.is_star and item.table == named:
-                items += [exp.column(name, table=named, quoted=not _SAFE.fullmatch(name)) for name in outer]
+                items += [exp.column(name, table=named, quoted=not SAFE.fullmatch(name)) for name in outer]
             elif item.is_star or not name_of(item):
                 raise unmet("a name for each column that is published, as in '... AS name'", shown(item))
             else:
@@ -311,53 +191,22 @@ class _Aggregation:
                 continue
             if not isinstance(table.this, exp.Identifier):
                 raise unmet("tables by their names in FROM", shown(table))
-            name = ".".join(str(part.name) for part in table.parts)
+            name = full_name(table)
             if name.lower() not in known:
                 raise unmet(f"names in FROM that stand in tables ({nearest(name, self.tables)})", repr(name))
-            if table.db:
-                alias = table.alias_or_name
-                table.set("db", None)
-                table.set("catalog", None)
-                table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-            table.set("this", exp.to_identifier(known[name.lower()], quoted=not _SAFE.fullmatch(name)))
             used.append(known[name.lower()])
+            rename(table, used[-1])
         if self.over is not None and RESULT in known:
             raise unmet(f"another name for a table of a query that joins results to lookups than {RESULT}", RESULT)
-        first = self._first(self.select)
+        first = input_of(self.select)
         name = first.name
         if used.count(name) > 1:
             raise unmet("the input once in FROM; a second reading of it is a lookup with a name of its own in tables",
                         f"{name} {used.count(name)} times")  # fmt: skip
         if unused := sorted(self.tables - set(used)):
             raise unmet("tables that the query names", repr(unused[0]))
-        alias = first.alias_or_name
-        first.set("this", exp.to_identifier(INPUT))
-        if alias != INPUT:
-            first.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=not _SAFE.fullmatch(alias))))
+        rename(first, INPUT)
         return name
-
-    def _first(self, select: exp.Select) -> exp.Table:
-        """The input's table, below SELECTs that only select."""
-        source = select.args.get("from_")
-        found = source.this if source else None
-        joins = [*(select.args.get("joins") or ())]
-        while isinstance(found, exp.Subquery | exp.Paren) and isinstance(found.this, exp.Table | exp.Subquery):
-            joins += found.this.args.get("joins") or ()
-            found = found.this
-        for join in joins + (list(found.args.get("joins") or ()) if found is not None else []):
-            if join.side in {"RIGHT", "FULL"} or join.method:
-                raise unmet(
-                    "inner, left, semi, anti and cross joins, which keep rows of the first table of FROM", shown(join)
-                )
-        if isinstance(found, exp.Table):
-            return found
-        if not isinstance(found, exp.Subquery):
-            raise unmet("a table in FROM", shown(select))
-        inner = select_of(found.this)
-        _refuse_clauses(inner, outermost=False)
-        if inner.args.get("distinct") or _aggregates(inner):
-            raise unmet("one aggregation; below it, queries of the input's single rows", shown(inner))
-        return self._first(inner)
 
     def _items(self) -> list[exp.Expr]:
         items = []
@@ -370,19 +219,17 @@ class _Aggregation:
         return items
 
     def _keys(self) -> None:
-        group = self.select.args.get("group")
+        group, items = self.select.args.get("group"), list[exp.Expr]()
         if self.select.args.get("distinct"):
-            if _aggregates(self.select):
+            if aggregates(self.select):
                 raise unmet("no DISTINCT over an aggregation", shown(self.select))
-            self._add_keys(self._items())
+            items = self._items()
         elif group is None:
             self._add_key(exp.Literal.number(1), ALL_ROWS)
         elif group.args.get("all"):
-            self._add_keys([item for item in self._items() if not any(_calls(item))])
+            items = [item for item in self._items() if not any(calls(item))]
         else:
             self._grouped_by(group)
-
-    def _add_keys(self, items: Sequence[exp.Expr]) -> None:
         for item in items:
             self._add_key(item.unalias())
 
@@ -441,7 +288,7 @@ class _Aggregation:
 
     def _add_key(self, tree: exp.Expr, name: str = "") -> str:
         """The name of a key, which is added if it is new."""
-        if any(_calls(tree)):
+        if any(calls(tree)):
             raise unmet("GROUP BY what is of one row", shown(tree))
         for known, key in self.keys.items():
             if key == tree or alike(key, tree):
@@ -460,18 +307,13 @@ class _Aggregation:
             return wanted
         return next(name for number in count(2) if (name := f"{wanted}_{number}").lower() not in taken)
 
-    def _named_call(self, item: exp.Expr) -> None:
-        call = item.unalias()
-        if [call] == list(_calls(call)) and _NAME.fullmatch(item.alias):
-            self._call(call, item.alias)
-
     def _lifted(self, tree: exp.Expr, seen: frozenset[str] = frozenset()) -> exp.Expr:
         """An expression of the select list or of HAVING over keys and aggregates."""
         tree = tree.unalias()
         key = self._key_of(tree)
         if key is not None:
             return _column(key)
-        if any(call is tree for call in _calls(tree)):
+        if any(call is tree for call in calls(tree)):
             return self._call(tree)
         if isinstance(tree, exp.Window):
             raise unmet("no window function over the result; compute it in a view of the published table", shown(tree))
@@ -531,7 +373,7 @@ class _Aggregation:
             node = node.this
         function, arguments = call_name(node), list(node.expressions)
         for argument in arguments:
-            if any(_calls(argument)) or list(argument.find_all(exp.Query, exp.Window)):
+            if any(calls(argument)) or list(argument.find_all(exp.Query, exp.Window)):
                 raise unmet("arguments of one row in an aggregate", shown(tree))
         distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
         if distinct:
@@ -570,7 +412,9 @@ class _Aggregation:
         for place, (option, tree) in enumerate(columns):
             # Aggregates pass over rows in which what they are of, or what orders it, is null.
             filtered = condition is not None and place in {0, len(columns) - 1}
-            call[option] = self._argument(_if(condition, tree) if filtered and condition is not None else tree)
+            if filtered and condition is not None:
+                tree = exp.Case(ifs=[exp.If(this=condition.copy(), true=tree.copy())])  # noqa: PLW2901
+            call[option] = self._argument(tree)
         return call | dict(found.options)
 
     def _spark_call(self, tree: exp.Expr) -> dict[str, Any]:
@@ -659,14 +503,6 @@ class _Aggregation:
             yield f"{name} desc" if descending else name
 
 
-def _refuse_clauses(select: exp.Select, *, outermost: bool) -> None:
-    for clause, required in _CLAUSES.items():
-        if value := select.args.get(clause):
-            raise unmet(required, shown(value[0] if isinstance(value, list) else value))
-    if not outermost and select.args.get("order"):
-        raise unmet("ORDER BY in the outermost query alone", shown(select.args["order"]))
-
-
 def _starless(select: exp.Select, below: Mapping[str, exp.Expr]) -> Iterator[exp.Expr]:
     """The select list above an aggregation, where a star is all that is below."""
     if select.args.get("distinct") or any(select.find_all(exp.Window)):
@@ -720,17 +556,9 @@ def _is_column(tree: exp.Expr, name: str, *, exactly: bool = False) -> bool:
     return tree.name == name if exactly else tree.name.lower() == name.lower()
 
 
-def _if(condition: exp.Expr, tree: exp.Expr) -> exp.Expr:
-    return exp.Case(ifs=[exp.If(this=condition.copy(), true=tree.copy())])
-
-
 def _column(name: str) -> exp.Column:
-    return exp.column(name, quoted=not _SAFE.fullmatch(name))
+    return exp.column(name, quoted=not SAFE.fullmatch(name))
 
 
 def _named(tree: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(tree, name, quoted=not _SAFE.fullmatch(name), copy=False)
-
-
-def _item(name: str, tree: exp.Expr) -> str:
-    return written(tree if _is_column(tree, name, exactly=True) else _named(tree.copy(), name))
+    return exp.alias_(tree, name, quoted=not SAFE.fullmatch(name), copy=False)
