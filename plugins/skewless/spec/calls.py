@@ -2,13 +2,13 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from skewless.document import Frozen, shortened, unmet
+from skewless.document import Section, describe, shortened, unmet
 from skewless.spec.input import refuse_large
 
 
-class Call(Frozen):
+class Call(Section):
     """A function by its name, whose options stand beside the other fields."""
 
     @classmethod
@@ -31,7 +31,8 @@ class Call(Frozen):
 _CallOption = bool | int | float | str | list[float] | None
 
 
-def _short_call(schema: dict[str, Any]) -> None:
+def _short_call(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    describe(schema, model)
     whole = {name: schema.pop(name) for name in ("type", "properties", "required")}
     options = whole["properties"].pop("options")["additionalProperties"]
     schema.pop("additionalProperties")
@@ -47,18 +48,15 @@ class AggregateCall(Call):
 
     model_config = ConfigDict(json_schema_extra=_short_call)
 
-    function: str = Field(
-        min_length=1, description="Name of a native or a registered Python aggregate.", examples=["approx_percentile"]
-    )
-    column: str | None = Field(
-        default=None, description="The column it is of; `count` needs none, and then counts rows.", examples=["ms"]
-    )
+    function: str = Field(min_length=1, examples=["approx_percentile"])
+    """Name of a native or a registered Python aggregate."""
+    column: str | None = Field(default=None, examples=["ms"])
+    """The column it is of; `count` needs none, and then counts rows."""
     # Left out by default, so that what shapes the states of other jobs is what it was.
     publish: Literal["result", "state"] = Field(
-        default="result", exclude_if=lambda publish: publish == "result",
-        description="With `state`, the sketch itself is published in place of its number: Apache DataSketches' bytes.",
-        examples=["state"],
-    )  # fmt: skip
+        default="result", exclude_if=lambda publish: publish == "result", examples=["state"]
+    )
+    """With `state`, the sketch itself is published in place of its number: Apache DataSketches' bytes."""
     options: dict[str, _CallOption] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -85,7 +83,8 @@ class AggregateCall(Call):
 _MapOption = bool | int | float | str | list[str] | None
 
 
-def _map_options(schema: dict[str, Any]) -> None:
+def _map_options(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    describe(schema, model)
     schema["additionalProperties"] = schema["properties"].pop("options")["additionalProperties"]
     schema["if"] = {"not": {"required": ["mapper"]}}
     schema["then"] = {"propertyNames": {"enum": ["select", "where"]}}
@@ -101,22 +100,15 @@ class Map(Call):
     model_config = ConfigDict(json_schema_extra=_map_options)
 
     select: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None, min_length=1, max_length=1000,
-        description="Spark SQL expressions with names, over input columns.",
-        examples=[["explode(split(tags, ',')) AS tag", "ms"]],
-    )  # fmt: skip
-    where: str | None = Field(
-        default=None, min_length=1,
-        description="Only with select: which input rows it sees.",
-        examples=["ms IS NOT NULL"],
-    )  # fmt: skip
+        default=None, min_length=1, max_length=1000, examples=[["explode(split(tags, ',')) AS tag", "ms"]]
+    )
+    """Spark SQL expressions with names, over input columns."""
+    where: str | None = Field(default=None, min_length=1, examples=["ms IS NOT NULL"])
+    """Only with select: which input rows it sees."""
     #: Of the query of a spec: its part below the aggregation, whose FROM begins with ``input``.
     query: str | None = Field(default=None, exclude_if=lambda query: query is None)
-    mapper: str | None = Field(
-        default=None, min_length=1,
-        description="Instead of select: the name of a registered Python mapper.",
-        examples=["tokens"],
-    )  # fmt: skip
+    mapper: str | None = Field(default=None, min_length=1, examples=["tokens"])
+    """Instead of select: the name of a registered Python mapper."""
     options: dict[str, _MapOption] = Field(default_factory=dict)
 
     @model_validator(mode="before")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from skewless.document import Frozen, unmet
+from skewless.document import Section, unmet
 from skewless.errors import names_secret, without_secrets
 
 #: The connection of Airflow to Spark of a job that names none.
@@ -20,26 +20,28 @@ _ConfName = Annotated[str, Field(pattern=r"^spark\.[A-Za-z0-9_.-]{1,200}$")]
 _Plain = str | bool | int | float
 
 
-class SparkSettings(Frozen):
+class SparkSettings(Section):
     """How Airflow submits the Spark steps; it may change while a run goes on, and is no part of a run's documents.
 
     What is not given is left to the connection and to Spark.
     """
 
     submit: dict[str, Any] = Field(
-        default={}, max_length=100,
-        description="runner: who submits the steps, by default spark-submit; package: the folder that skewless package "
-        "has written for it; pool: Airflow's for the steps, by default that of SKEWLESS_POOL; all else is given to the "
-        "operator of Airflow's provider as its arguments.",
+        default={},
+        max_length=100,
         examples=[{"conn_id": "spark_east", "pool": "spark"}, {"runner": "livy", "livy_conn_id": "livy_night"}],
         json_schema_extra={"properties": {"runner": {"enum": list(RUNNERS)}, PACKAGE: {"type": "string"}}},
-    )  # fmt: skip
+    )
+    """runner: who submits the steps, by default spark-submit; package: the folder that skewless package has written for
+    it; pool: Airflow's for the steps, by default that of SKEWLESS_POOL; all else is given to the operator of Airflow's
+    provider as its arguments."""
     conf: dict[_ConfName, str] = Field(
-        default={}, max_length=200,
-        description="Settings of Spark, without secrets.",
+        default={},
+        max_length=200,
         examples=[{"spark.driver.memory": "4g", "spark.executor.cores": 4}],
         json_schema_extra={"additionalProperties": False},
-    )  # fmt: skip
+    )
+    """Settings of Spark, without secrets."""
 
     @property
     def pool(self) -> str:
@@ -122,24 +124,16 @@ def is_fixed(name: str) -> bool:
     return name in FIXED or name.startswith("spark.sql.legacy.")
 
 
-class Sharing(Frozen):
+class Sharing(Section):
     """What leases are like, and which Spark clusters share the stages of a DAG's runs."""
 
     connections: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,49}$")], ...] = Field(
-        default=(),
-        max_length=16,
-        description="In a DAG: connections of further Spark clusters; each takes part in every stage, beside that of "
-        "the steps.",
-        examples=[["spark_east", "spark_west"]],
+        default=(), max_length=16, examples=[["spark_east", "spark_west"]]
     )
-    lease_seconds: float = Field(
-        default=8,
-        ge=0.2,
-        le=3600,
-        description="The normal lease: within it a cluster that joins has its share. One that is silent for four times "
-        "as long has lost its tasks to the others; so has an attempt at a step, shared or not, to the next attempt.",
-        examples=[30],
-    )
+    """In a DAG: connections of further Spark clusters; each takes part in every stage, beside that of the steps."""
+    lease_seconds: float = Field(default=8, ge=0.2, le=3600, examples=[30])
+    """The normal lease: within it a cluster that joins has its share. One that is silent for four times as long has
+    lost its tasks to the others; so has an attempt at a step, shared or not, to the next attempt."""
 
     @field_validator("connections")
     @classmethod

@@ -121,55 +121,37 @@ class Input(Tagged):
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    format: _InputFormat = Field(
-        default="parquet",
-        description="What the files are, or which kind of table; catalog is a table of files that Spark knows.",
-        examples=["csv"],
-    )
-    path: PathText = Field(
-        min_length=1,
-        description="A file, a folder or a glob; of delta, the table's folder; of iceberg, catalog.namespace.table; of "
-        "catalog, the name that Spark knows. Relative paths start at the data root, and stay below it; {date} is the "
-        "day that the run computes, {hour} its hour. The Iceberg catalog local is in the data root; all others are "
-        "configured as pyiceberg says.",
-        examples=["/lake/clicks/{date:%Y/%m/%d}", "local.lake.clicks"],
-    )
-    at: Literal["latest", "{date}"] | _Number = Field(
-        default="latest",
-        description="Which snapshot or version of the table is read; a number is its id, and {date} stands for the "
-        "last one that was committed before the end of the day that the run computes, in UTC.",
-        examples=["{date}", 42],
-    )
-    parts: str | None = Field(
-        default=None, min_length=1,
-        description="With a window: the partition column whose values, days like 2026-01-31, are the parts; by "
-        "default the path itself names the part, by {date}. A table needs it; in Iceberg it may be a column of times "
-        "that partitions the table by day or by hour.",
-        examples=["date"],
-    )  # fmt: skip
+    format: _InputFormat = Field(default="parquet", examples=["csv"])
+    """What the files are, or which kind of table; catalog is a table of files that Spark knows."""
+    path: PathText = Field(min_length=1, examples=["/lake/clicks/{date:%Y/%m/%d}", "local.lake.clicks"])
+    """A file, a folder or a glob; of delta, the table's folder; of iceberg, catalog.namespace.table; of catalog, the
+    name that Spark knows. Relative paths start at the data root, and stay below it; {date} is the day that the run
+    computes, {hour} its hour. The Iceberg catalog local is in the data root; all others are configured as pyiceberg
+    says."""
+    at: Literal["latest", "{date}"] | _Number = Field(default="latest", examples=["{date}", 42])
+    """Which snapshot or version of the table is read; a number is its id, and {date} stands for the last one that was
+    committed before the end of the day that the run computes, in UTC."""
+    parts: str | None = Field(default=None, min_length=1, examples=["date"])
+    """With a window: the partition column whose values, days like 2026-01-31, are the parts; by default the path itself
+    names the part, by {date}. A table needs it; in Iceberg it may be a column of times that partitions the table by day
+    or by hour."""
     options: dict[str, str | bool | int | float] | None = Field(
-        default=None, min_length=1,
-        description="Options of Spark's own reader of csv, json or text, as Spark documents them; a csv has a "
-        "header by default, quotes within quotes are doubled, and what does not parse ends the run.",
+        default=None,
+        min_length=1,
         examples=[{"sep": ";", "encoding": "ISO-8859-1", "multiLine": True, "dateFormat": "dd.MM.yyyy"}],
-    )  # fmt: skip
+    )
+    """Options of Spark's own reader of csv, json or text, as Spark documents them; a csv has a header by default,
+    quotes within quotes are doubled, and what does not parse ends the run."""
     columns: dict[ColumnName, str] | None = Field(
-        default=None, min_length=1,
-        description="Spark SQL type of columns of the files or of their folders; by default files and folders tell "
-        "it. All columns in order where a csv has no header.",
-        examples=[{"ms": "bigint", "at": "timestamp", "store": "string"}],
-    )  # fmt: skip
-    missing_columns: Literal["fail", "evolve"] = Field(
-        default="fail", alias="schema",
-        description="Whether a file without a column that is read is refused, or has null there.",
-        examples=["evolve"],
-    )  # fmt: skip
-    as_of: Literal["run", "night"] = Field(
-        default="run", exclude_if=lambda as_of: as_of == "run",
-        description="Of a lookup, with a window. run: each part is joined to the lookup as it is now, so a changed one "
-        "makes all parts anew; night: a part keeps what it was joined to.",
-        examples=["night"],
-    )  # fmt: skip
+        default=None, min_length=1, examples=[{"ms": "bigint", "at": "timestamp", "store": "string"}]
+    )
+    """Spark SQL type of columns of the files or of their folders; by default files and folders tell it. All columns in
+    order where a csv has no header."""
+    missing_columns: Literal["fail", "evolve"] = Field(default="fail", alias="schema", examples=["evolve"])
+    """Whether a file without a column that is read is refused, or has null there."""
+    as_of: Literal["run", "night"] = Field(default="run", exclude_if=lambda as_of: as_of == "run", examples=["night"])
+    """Of a lookup, with a window. run: each part is joined to the lookup as it is now, so a changed one makes all parts
+    anew; night: a part keeps what it was joined to."""
 
     @field_validator("path")
     @classmethod

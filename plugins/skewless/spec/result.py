@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from skewless.document import LARGEST_COUNT, Frozen, Tagged, one_of, shortened, unmet
+from skewless.document import LARGEST_COUNT, Section, Tagged, one_of, shortened, unmet
 from skewless.spec.input import TABLES, PathText, is_named, refuse_large
 
 
@@ -44,7 +44,7 @@ _SEVERITIES = {"critical": "fail", "warning": "warn", "info": "warn"}
 _IN_META = ("id", "notes", "description", "rendered_content")
 
 
-class Expectation(Frozen):
+class Expectation(Section):
     """One Great Expectations expectation of the result's columns, by its snake-case type.
 
     An item of a suite of Great Expectations 1.x is one as it is; its severities `critical`, `warning` and `info` are
@@ -52,39 +52,27 @@ class Expectation(Frozen):
     when it does not.
     """
 
-    type: str = Field(
-        pattern=r"^(un)?expect(ed)?_[a-z0-9_]+$",
-        description="Its name; what it takes is told by Great Expectations.",
-        examples=["expect_column_values_to_be_between"],
-    )
-    kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="Its arguments.", examples=[{"column": "clicks", "min_value": 1}]
-    )
+    type: str = Field(pattern=r"^(un)?expect(ed)?_[a-z0-9_]+$", examples=["expect_column_values_to_be_between"])
+    """Its name; what it takes is told by Great Expectations."""
+    kwargs: dict[str, Any] = Field(default_factory=dict, examples=[{"column": "clicks", "min_value": 1}])
+    """Its arguments."""
     severity: Annotated[
         Literal["fail", "warn", "quarantine"],
         BeforeValidator(
             lambda severity: _SEVERITIES.get(severity, severity) if isinstance(severity, str) else severity,
             json_schema_input_type=Literal["fail", "warn", "quarantine", "critical", "warning", "info"],
         ),
-    ] = Field(
-        default="fail",
-        description="What it does where it does not hold: nothing is published; the result is published, and its "
-        "report, page, event and messages say so; or the keys that fail it are left out of the published result, and "
-        "lie beside it. One that could not be evaluated always fails the run.",
-        examples=["quarantine"],
-    )
-    at_most: AtMost | None = Field(
-        default=None,
-        description="With warn or quarantine, of an expectation of single rows: a number of keys, or a share below 1 "
-        "of all keys of the result. More keys that fail than that fail the run. quarantine requires it.",
-        examples=[100, 0.01],
-    )  # fmt: skip
+    ] = Field(default="fail", examples=["quarantine"])
+    """What it does where it does not hold: nothing is published; the result is published, and its report, page, event
+    and messages say so; or the keys that fail it are left out of the published result, and lie beside it. One that
+    could not be evaluated always fails the run."""
+    at_most: AtMost | None = Field(default=None, examples=[100, 0.01])
+    """With warn or quarantine, of an expectation of single rows: a number of keys, or a share below 1 of all keys of
+    the result. More keys that fail than that fail the run. quarantine requires it."""
 
-    meta: dict[str, Any] = Field(
-        default_factory=dict, description="Notes for people and tools, which the validation result repeats; of an "
-        "item of a suite, also its id, notes and description.",
-        examples=[{"owner": "sales"}],
-    )  # fmt: skip
+    meta: dict[str, Any] = Field(default_factory=dict, examples=[{"owner": "sales"}])
+    """Notes for people and tools, which the validation result repeats; of an item of a suite, also its id, notes and
+    description."""
 
     @model_validator(mode="before")
     @classmethod
@@ -157,46 +145,32 @@ def _as_accepted(accept: Any) -> Any:
     return tuple(tuple(value if value is None else str(value) for value in key) for key in keys)
 
 
-class Quality(Frozen):
+class Quality(Section):
     """What must hold of the input before it is read, and of the result, beside the ledger, before it is published."""
 
     expectations: tuple[Expectation, ...] = Field(
-        default=(),
-        description="Those of severity fail must hold, or nothing is published.",
-        examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
+        default=(), examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]]
     )
-    suite: str | None = Field(
-        default=None, min_length=1, max_length=1000,
-        description="A suite of Great Expectations 1.x: the path of its JSON file, relative to that of the spec. Its "
-        "expectations come before those above.",
-        examples=["suite.json"],
-    )  # fmt: skip
-    show: tuple[str, ...] = Field(
-        default=(), max_length=20,
-        description="Columns of the result that are shown of keys that fail, beside their key and what fails.",
-        examples=[["visitors"]],
-    )  # fmt: skip
+    """Those of severity fail must hold, or nothing is published."""
+    suite: str | None = Field(default=None, min_length=1, max_length=1000, examples=["suite.json"])
+    """A suite of Great Expectations 1.x: the path of its JSON file, relative to that of the spec. Its expectations come
+    before those above."""
+    show: tuple[str, ...] = Field(default=(), max_length=20, examples=[["visitors"]])
+    """Columns of the result that are shown of keys that fail, beside their key and what fails."""
     input: tuple[Expectation, ...] = Field(
-        default=(),
-        description="Of the input, before anything is computed: columns, their types and nulls, and the number of "
-        "rows, by footers and tables where these tell, else by a pass of Spark. Severity fail or warn.",
-        examples=[[{"type": "expect_column_to_exist", "kwargs": {"column": "user"}}]],
+        default=(), examples=[[{"type": "expect_column_to_exist", "kwargs": {"column": "user"}}]]
     )
+    """Of the input, before anything is computed: columns, their types and nulls, and the number of rows, by footers and
+    tables where these tell, else by a pass of Spark. Severity fail or warn."""
     accept: Annotated[
         Literal["all"] | tuple[AcceptedKey, ...],
         BeforeValidator(_as_accepted, json_schema_input_type=Literal["all"] | list[str | int | list[str | int | None]]),
-    ] = Field(
-        default=(),
-        description="Keys that are published although they fail an expectation of severity quarantine: all, or a "
-        "list. A key is its text, or for several key columns a list of texts and nulls; bytes are hexadecimal digits.",
-        examples=["all", ["pen"]],
-    )
-    bands: Literal["warn", "off", "fail"] = Field(
-        default="warn",
-        description="If figures of the run (rows, keys, rows without a key, rows of the heaviest key, means and nulls "
-        "of the result) are outside of the band of the nights around it: the run says so, or does not look, or fails.",
-        examples=["fail"],
-    )
+    ] = Field(default=(), examples=["all", ["pen"]])
+    """Keys that are published although they fail an expectation of severity quarantine: all, or a list. A key is its
+    text, or for several key columns a list of texts and nulls; bytes are hexadecimal digits."""
+    bands: Literal["warn", "off", "fail"] = Field(default="warn", examples=["fail"])
+    """If figures of the run (rows, keys, rows without a key, rows of the heaviest key, means and nulls of the result)
+    are outside of the band of the nights around it: the run says so, or does not look, or fails."""
 
     @field_validator("input")
     @classmethod
@@ -255,44 +229,26 @@ def as_window(given: Any) -> Any:
     return given if given is None or isinstance(given, dict | Window) else {"length": _as_length(given)}
 
 
-class Window(Frozen):
+class Window(Section):
     """The parts that a result covers. Their states are kept, so that a later run reads only what has changed.
 
     `window: 28` is short for `window: {length: 28}`, and `window: 1` covers the run's own part alone.
     """
 
-    length: Length = Field(
-        description="The result covers so many parts, days or hours, the run's own the last, or all up to that one. Of "
-        "a list, ascending, it has a row for each key and length, and the length in the column `window`, an integer.",
-        examples=[28, "all", [1, 7, 28]],
-    )
-    late: Literal["recompute", "ignore", "fail"] = Field(
-        default="recompute",
-        description="What changed in an older part that has states is computed anew, is left out and counted, or fails "
-        "the run.",
-        examples=["ignore"],
-    )
-    missing: Literal["allow", "fail"] = Field(
-        default="allow",
-        description="Whether a part without files is left out of the result, or fails the run.",
-        examples=["fail"],
-    )
-    keep: int | None = Field(
-        default=None, ge=1, le=10_000,
-        description="States of so many parts are kept, at least those of the longest length; by default seven more "
-        "than that, or with all those of all parts.",
-        examples=[60],
-    )  # fmt: skip
-    final_after: int | None = Field(
-        default=None, ge=1, le=190,  # of 200 days it is kept how their rows came
-        description="A day is told to be final so many days after it; by default never.",
-        examples=[7],
-    )  # fmt: skip
-    states: PathText | None = Field(
-        default=None, min_length=1,
-        description="Where states are kept: a folder or a URL; by default beside the folder of the output.",
-        examples=["/lake/states"],
-    )  # fmt: skip
+    length: Length = Field(examples=[28, "all", [1, 7, 28]])
+    """The result covers so many parts, days or hours, the run's own the last, or all up to that one. Of a list,
+    ascending, it has a row for each key and length, and the length in the column `window`, an integer."""
+    late: Literal["recompute", "ignore", "fail"] = Field(default="recompute", examples=["ignore"])
+    """What changed in an older part that has states is computed anew, is left out and counted, or fails the run."""
+    missing: Literal["allow", "fail"] = Field(default="allow", examples=["fail"])
+    """Whether a part without files is left out of the result, or fails the run."""
+    keep: int | None = Field(default=None, ge=1, le=10_000, examples=[60])
+    """States of so many parts are kept, at least those of the longest length; by default seven more than that, or with
+    all those of all parts."""
+    final_after: int | None = Field(default=None, ge=1, le=190, examples=[7])
+    """A day is told to be final so many days after it; by default never."""
+    states: PathText | None = Field(default=None, min_length=1, examples=["/lake/states"])
+    """Where states are kept: a folder or a URL; by default beside the folder of the output."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -428,61 +384,35 @@ class Output(Tagged):
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    format: _OutputFormat = Field(
-        default="parquet",
-        description="What the files of a folder are, or which kind of table; csv has a header, and a table has Parquet "
-        "files.",
-        examples=["orc"],
-    )
-    path: PathText = Field(
-        min_length=1,
-        description="A folder; of delta, the table's folder or URL; of iceberg, catalog.namespace.table, where the "
-        "catalog local is at the data root, and others are those of pyiceberg's configuration. Relative paths start at "
-        "the data root, and stay below it; {date} is the day that the run computes.",
-        examples=["/lake/marts/clicks_by_page", "local.marts.clicks_by_page"],
-    )
-    partition: str = Field(
-        default="date",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$",
-        description="The column, a date, that says which day a row is of: of the folders, or of a table, which is "
-        "partitioned by it.",
-        examples=["day"],
-    )
-    columns: Literal["fail", "evolve"] = Field(
-        default="fail", alias="schema",
-        description="Whether a result with other columns than the table is refused, or adds its columns to the table.",
-        examples=["evolve"],
-    )  # fmt: skip
-    files: int = Field(
-        default=4, ge=1, le=MOST_FILES, description="Files of the published result, at most.", examples=[16]
-    )
-    sort: tuple[str, ...] = Field(
-        default=(), max_length=100,
-        description="Columns of the result that it is sorted by, each perhaps with `desc`. Every file is sorted, and "
-        "the files follow each other, so readers pass over files that cannot have what they look for. An Iceberg table "
-        "that is made gets this sort order. It costs a second pass over the result.",
-        examples=[["country desc"]],
-    )  # fmt: skip
-    grace_hours: float = Field(
-        default=24, ge=0, le=8760,
-        description="Hours that a replaced version is kept beside the folder, for readers that still use it and for "
-        "going back to it. Not in a bucket.",
-        examples=[72],
-    )  # fmt: skip
-    allow_gap: bool = Field(
-        default=False,
-        description="A folder in a bucket, without table, requires it: who lists the folder while a day is replaced "
-        "may see two versions of it, until the old one is removed.",
-        examples=[True],
-    )
+    format: _OutputFormat = Field(default="parquet", examples=["orc"])
+    """What the files of a folder are, or which kind of table; csv has a header, and a table has Parquet files."""
+    path: PathText = Field(min_length=1, examples=["/lake/marts/clicks_by_page", "local.marts.clicks_by_page"])
+    """A folder; of delta, the table's folder or URL; of iceberg, catalog.namespace.table, where the catalog local is at
+    the data root, and others are those of pyiceberg's configuration. Relative paths start at the data root, and stay
+    below it; {date} is the day that the run computes."""
+    partition: str = Field(default="date", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", examples=["day"])
+    """The column, a date, that says which day a row is of: of the folders, or of a table, which is partitioned by
+    it."""
+    columns: Literal["fail", "evolve"] = Field(default="fail", alias="schema", examples=["evolve"])
+    """Whether a result with other columns than the table is refused, or adds its columns to the table."""
+    files: int = Field(default=4, ge=1, le=MOST_FILES, examples=[16])
+    """Files of the published result, at most."""
+    sort: tuple[str, ...] = Field(default=(), max_length=100, examples=[["country desc"]])
+    """Columns of the result that it is sorted by, each perhaps with `desc`. Every file is sorted, and the files follow
+    each other, so readers pass over files that cannot have what they look for. An Iceberg table that is made gets this
+    sort order. It costs a second pass over the result."""
+    grace_hours: float = Field(default=24, ge=0, le=8760, examples=[72])
+    """Hours that a replaced version is kept beside the folder, for readers that still use it and for going back to it.
+    Not in a bucket."""
+    allow_gap: bool = Field(default=False, examples=[True])
+    """A folder in a bucket, without table, requires it: who lists the folder while a day is replaced may see two
+    versions of it, until the old one is removed."""
 
     table: str | None = Field(
-        default=None,
-        pattern=r"^(hive|glue)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+$",
-        description="A table of a metastore, hive or glue, with a partition for each day: readers by the catalog see "
-        "one version, whole. Its name is catalog.database.table; it is made on first use.",
-        examples=["glue.marts.clicks_by_page"],
+        default=None, pattern=r"^(hive|glue)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+$", examples=["glue.marts.clicks_by_page"]
     )
+    """A table of a metastore, hive or glue, with a partition for each day: readers by the catalog see one version,
+    whole. Its name is catalog.database.table; it is made on first use."""
 
     @model_validator(mode="after")
     def _one_way_to_publish(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from skewless.document import Frozen, Tagged, one_of, unmet
+from skewless.document import Section, Tagged, one_of, unmet
 
 
 class EngineTraits(NamedTuple):
@@ -68,81 +68,55 @@ class Policy(Tagged):
     TAG, WORD = "name", "policy"
     FIELDS_OF: ClassVar = POLICY_FIELDS
 
-    name: PolicyName = Field(description="What places keys, by its name.", examples=["partial_key"])
-    strict: bool = Field(
-        default=False,
-        description="It does what its paper says, even where the planner predicts that standing still costs less.",
-        examples=[True],
-    )
-    threshold: float = Field(
-        default=0.2, ge=0, le=100, description="How far the longest queue may pass the next one (tau).", examples=[0.2]
-    )
-    capacity: float = Field(
-        default=1.1, ge=1, le=100, description="Rows a task may have, as a multiple of the fair share.", examples=[1.25]
-    )
+    name: PolicyName = Field(examples=["partial_key"])
+    """What places keys, by its name."""
+    strict: bool = Field(default=False, examples=[True])
+    """It does what its paper says, even where the planner predicts that standing still costs less."""
+    threshold: float = Field(default=0.2, ge=0, le=100, examples=[0.2])
+    """How far the longest queue may pass the next one (tau)."""
+    capacity: float = Field(default=1.1, ge=1, le=100, examples=[1.25])
+    """Rows a task may have, as a multiple of the fair share."""
     reducer_range: tuple[Annotated[int, Field(ge=1, le=MOST_REDUCERS)], ...] | None = Field(
-        default=None, min_length=2, max_length=2,
-        description="It may remove reducers down to the first, and add some up to the second; by default neither.",
-        examples=[[4, 128]],
-    )  # fmt: skip
+        default=None, min_length=2, max_length=2, examples=[[4, 128]]
+    )
+    """It may remove reducers down to the first, and add some up to the second; by default neither."""
 
 
-class Routing(Frozen):
+class Routing(Section):
     """How rows are spread over reducers, and how fast the plan may learn."""
 
     policy: Policy = Field(
         default=Policy(name="adaptive"),
-        description="Who decides where keys go.",
         examples=["d_choices", {"name": "bounded_load", "capacity": 1.25}],
         json_schema_extra={"default": "adaptive"},
     )
-    reducers: int = Field(
-        default=8, ge=1, le=MOST_REDUCERS, description="Reducers on the ring to begin with.", examples=[64]
-    )
-    slots: int | None = Field(
-        default=None, ge=1, le=100_000,
-        description="Tasks that run side by side; by default as many as the Spark application runs in each stage.",
-        examples=[32],
-    )  # fmt: skip
+    """Who decides where keys go."""
+    reducers: int = Field(default=8, ge=1, le=MOST_REDUCERS, examples=[64])
+    """Reducers on the ring to begin with."""
+    slots: int | None = Field(default=None, ge=1, le=100_000, examples=[32])
+    """Tasks that run side by side; by default as many as the Spark application runs in each stage."""
     waves: tuple[Annotated[float, Field(gt=0, le=1_000_000)], ...] = Field(
-        default=(1, 4, 15, 80),
-        min_length=1,
-        max_length=32,
-        description="Relative sizes of the slices of the input that the stages admit; adaptive may join them.",
-        examples=[[1, 4, 15, 80]],
+        default=(1, 4, 15, 80), min_length=1, max_length=32, examples=[[1, 4, 15, 80]]
     )
-    budget: float | None = Field(
-        default=None,
-        ge=1.0,
-        le=100.0,
-        description="Rows a task may reduce in a stage, as a multiple of the fair share of what is queued; "
-        "by default the planner chooses.",
-        examples=[1.05],
-    )
-    stage_overhead: float | None = Field(
-        default=None, ge=0, le=86_400,
-        description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
-        "stages as there are waves, whatever they cost.",
-        examples=[0],
-    )  # fmt: skip
-    tokens: int | None = Field(
-        default=None, ge=1, le=4096,
-        description="Tokens of each reducer to begin with: by default 64, a power of two for halving and doubling; 1 "
-        "for a strict doubling.",
-        examples=[64],
-    )  # fmt: skip
-    head_limit: int = Field(
-        default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.", examples=[10_000]
-    )
+    """Relative sizes of the slices of the input that the stages admit; adaptive may join them."""
+    budget: float | None = Field(default=None, ge=1.0, le=100.0, examples=[1.05])
+    """Rows a task may reduce in a stage, as a multiple of the fair share of what is queued; by default the planner
+    chooses."""
+    stage_overhead: float | None = Field(default=None, ge=0, le=86_400, examples=[0])
+    """Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many stages as there are
+    waves, whatever they cost."""
+    tokens: int | None = Field(default=None, ge=1, le=4096, examples=[64])
+    """Tokens of each reducer to begin with: by default 64, a power of two for halving and doubling; 1 for a strict
+    doubling."""
+    head_limit: int = Field(default=4096, ge=0, le=100_000, examples=[10_000])
+    """At most so many keys are placed one by one."""
     first_plan: tuple[Literal["last_run", "sample", "probe"], ...] = Field(
-        default=("last_run", "sample"),
-        max_length=3,
-        description="What the first stage is planned from: the job's last run, if there is one, and else a sample of "
-        "the input's keys; of neither, the plain ring. With probe, for Python aggregates to which keys are unlike, and "
-        "as long as no earlier run has measured what rows cost, a small stage measures that first or, of few rows, "
-        "each slot takes several tasks with parts of all heavy keys.",
-        examples=[["last_run"], ["last_run", "sample", "probe"], []],
+        default=("last_run", "sample"), max_length=3, examples=[["last_run"], ["last_run", "sample", "probe"], []]
     )
+    """What the first stage is planned from: the job's last run, if there is one, and else a sample of the input's keys;
+    of neither, the plain ring. With probe, for Python aggregates to which keys are unlike, and as long as no earlier
+    run has measured what rows cost, a small stage measures that first or, of few rows, each slot takes several tasks
+    with parts of all heavy keys."""
 
     @field_validator("policy", mode="before", json_schema_input_type=PolicyName | Policy)
     @classmethod

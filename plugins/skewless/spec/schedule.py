@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from croniter import CroniterBadCronError, CroniterBadDateError, croniter
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from skewless.document import Frozen, shortened, unmet
+from skewless.document import Section, shortened, unmet
 from skewless.spec.part import Part, PartUnit, part_at
 
 #: A name that Airflow accepts and croniter does not.
@@ -31,43 +31,32 @@ _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _PART = "^(day|hour)([+-][0-9]{1,4})?$"
 
 
-class Schedule(Frozen):
+class Schedule(Section):
     """When Airflow starts the job: by cron expressions, or after assets; with neither, only by hand.
 
     And which part of the input a run computes: a day, or an hour.
     """
 
     cron: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Cron expression, five fields, or a list of them.",
-        examples=["0 2 * * *", ["0 2 * * 1-5", "0 6 * * 0"]],
+        default=None, min_length=1, examples=["0 2 * * *", ["0 2 * * 1-5", "0 6 * * 0"]]
     )
+    """Cron expression, five fields, or a list of them."""
     asset: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Instead of cron: the name of an asset, such as skewless:NAME, after each event of which the job "
-        "runs; of several, after an event of each.",
-        examples=["skewless:clicks_by_page"],
+        default=None, min_length=1, examples=["skewless:clicks_by_page"]
     )
-    partitioned: bool = Field(
-        default=False,
-        description="With asset: events name a day or an hour by their partition key, and the job runs once for each "
-        "that all assets have. What it publishes then starts only what waits for its skewless:NAME/parts, such as jobs "
-        "that are partitioned, too.",
-        examples=[True],
-    )
-    timezone: str = Field(
-        default="UTC",
-        description="IANA time zone the cron expression is read in; days and hours are those of this zone.",
-        examples=["Europe/Zurich"],
-    )
+    """Instead of cron: the name of an asset, such as skewless:NAME, after each event of which the job runs; of several,
+    after an event of each."""
+    partitioned: bool = Field(default=False, examples=[True])
+    """With asset: events name a day or an hour by their partition key, and the job runs once for each that all assets
+    have. What it publishes then starts only what waits for its skewless:NAME/parts, such as jobs that are partitioned,
+    too."""
+    timezone: str = Field(default="UTC", examples=["Europe/Zurich"])
+    """IANA time zone the cron expression is read in; days and hours are those of this zone."""
     part: Annotated[str, WithJsonSchema({"type": "string", "pattern": _PART})] | None = Field(
-        default=None,
-        description="What a run computes: day, the day of the run; day-1, the day before it; hour, hour-1 and so on, "
-        "an hour, which {hour} in paths is then. By default day-1 where the DAG has a schedule, else day.",
-        examples=["day-1", "hour-1"],
+        default=None, examples=["day-1", "hour-1"]
     )
+    """What a run computes: day, the day of the run; day-1, the day before it; hour, hour-1 and so on, an hour, which
+    {hour} in paths is then. By default day-1 where the DAG has a schedule, else day."""
 
     @field_validator("cron")
     @classmethod
@@ -180,17 +169,14 @@ def cron_fault(expression: str) -> str:
     return ""
 
 
-class AirflowSettings(Frozen):
+class AirflowSettings(Section):
     """What Airflow knows of the DAG of the job and of its tasks; `default_args` of a DAG in Python go before it."""
 
-    owner: str | None = Field(
-        default=None, min_length=1, max_length=100,
-        description="Owner of the tasks; by default skewless, in a DAG of your own the DAG's.",
-        examples=["team-data"],
-    )  # fmt: skip
+    owner: str | None = Field(default=None, min_length=1, max_length=100, examples=["team-data"])
+    """Owner of the tasks; by default skewless, in a DAG of your own the DAG's."""
     tags: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field(
-        default=(), max_length=50, description="Tags of the DAG, beside skewless.", examples=[["clicks", "nightly"]]
+        default=(), max_length=50, examples=[["clicks", "nightly"]]
     )
-    retries: int = Field(
-        default=2, ge=0, le=100, description="How often a failed task is tried again.", examples=[5]
-    )  # fmt: skip
+    """Tags of the DAG, beside skewless."""
+    retries: int = Field(default=2, ge=0, le=100, examples=[5])
+    """How often a failed task is tried again."""

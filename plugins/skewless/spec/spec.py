@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -21,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from skewless.document import Frozen, shortened, unmet
+from skewless.document import Section, describe, shortened, unmet
 from skewless.errors import SpecError
 from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSettings
@@ -72,7 +73,7 @@ def _meaningful(other: str) -> str:
     return other.strip()
 
 
-class Shadow(Frozen):
+class Shadow(Section):
     """What a result is compared with instead of being published: the other job goes on as it was, and is not touched.
 
     It is reviewed code, as all of a spec: neither the trigger form nor the conf of a run can name another query.
@@ -81,19 +82,18 @@ class Shadow(Frozen):
     model_config = ConfigDict(serialize_by_alias=True)
 
     other: Annotated[str, AfterValidator(_meaningful)] = Field(
-        alias="with", min_length=1, max_length=10_000,
-        description="The other result: a path whose ending tells the format (Parquet if it does not), FORMAT:PATH, or "
-        "a query, which may rename and cast columns; {date} and {hour} are the part that the run computes. Or fresh: "
-        "the result of all its rows, computed anew.",
+        alias="with",
+        min_length=1,
+        max_length=10_000,
         examples=["parquet:/lake/old/{date}", "SELECT * FROM old.clicks WHERE day = DATE '{date}'"],
-    )  # fmt: skip
-    tolerance: float = Field(
-        default=1e-9, ge=0, le=1,
-        description="How far floats may be apart, relative to the larger one.", examples=[1e-6],
-    )  # fmt: skip
-    differences: Literal["warn", "fail"] = Field(
-        default="warn", description="Whether a run that finds differences only says so, or fails.", examples=["fail"]
     )
+    """The other result: a path whose ending tells the format (Parquet if it does not), FORMAT:PATH, or a query, which
+    may rename and cast columns; {date} and {hour} are the part that the run computes. Or fresh: the result of all its
+    rows, computed anew."""
+    tolerance: float = Field(default=1e-9, ge=0, le=1, examples=[1e-6])
+    """How far floats may be apart, relative to the larger one."""
+    differences: Literal["warn", "fail"] = Field(default="warn", examples=["fail"])
+    """Whether a run that finds differences only says so, or fails."""
 
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
@@ -133,13 +133,14 @@ def _is_input(given: Any) -> bool:
         return False
 
 
-def _either_way(schema: dict[str, Any]) -> None:
+def _either_way(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    describe(schema, model)
     written = ["input", "key", "aggregates"]
     schema["required"] = [name for name in schema["required"] if name not in written]
     schema["anyOf"] = [{"required": ["query", "tables"]}, {"required": written}]
 
 
-class JobSpec(Frozen):
+class JobSpec(Section):
     """What to compute. Strict: a field that is not listed here is an error.
 
     A `query` and its `tables` stand in place of `input`, `map`, `key` and `aggregates`: what it is understood to be,
@@ -148,94 +149,70 @@ class JobSpec(Frozen):
 
     model_config = ConfigDict(json_schema_extra=_either_way)
 
-    name: Name = Field(description="Name of the job, and of its DAG.", examples=["clicks_by_page"])
-    description: str = Field(
-        default="", description="What the job is for, as Airflow shows it.", examples=["Clicks of each page and day."]
-    )
-    schedule: Schedule = Field(
-        default=Schedule(), description="When Airflow starts it.", examples=[{"cron": "0 2 * * *"}]
-    )
-    input: Input = Field(description="The rows to aggregate.", examples=[{"path": "/lake/clicks/{date}"}])
-    map: Map | None = Field(
-        default=None,
-        description="What is made of each row before it is aggregated; by default the row as it is.",
-        examples=[{"select": ["explode(pages) AS page"]}],
-    )
+    name: Name = Field(examples=["clicks_by_page"])
+    """Name of the job, and of its DAG."""
+    description: str = Field(default="", examples=["Clicks of each page and day."])
+    """What the job is for, as Airflow shows it."""
+    schedule: Schedule = Field(default=Schedule(), examples=[{"cron": "0 2 * * *"}])
+    """When Airflow starts it."""
+    input: Input = Field(examples=[{"path": "/lake/clicks/{date}"}])
+    """The rows to aggregate."""
+    map: Map | None = Field(default=None, examples=[{"select": ["explode(pages) AS page"]}])
+    """What is made of each row before it is aggregated; by default the row as it is."""
     query: str | None = Field(
-        default=None, min_length=1, max_length=100_000, exclude_if=lambda query: query is None,
-        description="What to compute, as Spark SQL: one aggregation of the first table of FROM, the input; all others "
-        "are lookups.",
-        examples=["SELECT page, count(*) AS clicks FROM clicks GROUP BY page"],
-    )  # fmt: skip
-    tables: dict[_TableName, Input] = Field(
-        default_factory=dict, max_length=100, exclude_if=lambda tables: not tables,
-        description="The tables of the query, by their names there.",
-        examples=[{"clicks": {"path": "/lake/clicks/{date}"}, "pages": {"format": "delta", "path": "/lake/pages"}}],
-    )  # fmt: skip
-    window: Window | None = Field(
         default=None,
-        description="The result covers several parts, days or hours, whose states are kept, and only rows that changed "
-        "are read; by default the run's own part, of which all rows are read.",
-        examples=[28, "all", [1, 7, 28], {"length": 28, "late": "ignore"}],
-    )
-    key: tuple[ColumnName, ...] = Field(
         min_length=1,
-        max_length=16,
-        description="The column, or the columns, by which rows are grouped.",
-        examples=["page", ["site", "page"]],
+        max_length=100_000,
+        exclude_if=lambda query: query is None,
+        examples=["SELECT page, count(*) AS clicks FROM clicks GROUP BY page"],
     )
+    """What to compute, as Spark SQL: one aggregation of the first table of FROM, the input; all others are lookups."""
+    tables: dict[_TableName, Input] = Field(
+        default_factory=dict,
+        max_length=100,
+        exclude_if=lambda tables: not tables,
+        examples=[{"clicks": {"path": "/lake/clicks/{date}"}, "pages": {"format": "delta", "path": "/lake/pages"}}],
+    )
+    """The tables of the query, by their names there."""
+    window: Window | None = Field(default=None, examples=[28, "all", [1, 7, 28], {"length": 28, "late": "ignore"}])
+    """The result covers several parts, days or hours, whose states are kept, and only rows that changed are read; by
+    default the run's own part, of which all rows are read."""
+    key: tuple[ColumnName, ...] = Field(min_length=1, max_length=16, examples=["page", ["site", "page"]])
+    """The column, or the columns, by which rows are grouped."""
     aggregates: dict[Name, AggregateCall] = Field(
         min_length=1,
         max_length=100,
-        description="Columns of the result by their names, each with what it is; with the key columns and `date`, "
-        "they differ in more than their case.",
         examples=[{"clicks": "count", "visitors": {"function": "approx_count_distinct", "column": "visitor"}}],
         json_schema_extra={"additionalProperties": False},
     )
-    engine: AskedEngine = Field(
-        default="auto",
-        description="combine: states are made where rows are read, and merged; bypass: each row is sent to one task, "
-        "which makes the only state of its key, and heavy keys are split; staged: rows are routed to their tasks, wave "
-        "by wave; auto takes what costs less.",
-        examples=["staged"],
-    )
-    state: Literal["merge", "forward", "join"] | None = Field(
-        default=None,
-        description="forward: a key lives in one task, sees its rows in the order of the input, and its state moves "
-        "with it; merge: its states are merged at the end; join: and lookups are joined then, to states in place "
-        "of rows; by default as the aggregates need it, and join where it costs less.",
-        examples=["forward"],
-    )
-    routing: Routing = Field(
-        default=Routing(), description="How rows are spread.", examples=[{"policy": "adaptive", "reducers": 64}]
-    )
+    """Columns of the result by their names, each with what it is; with the key columns and `date`, they differ in more
+    than their case."""
+    engine: AskedEngine = Field(default="auto", examples=["staged"])
+    """combine: states are made where rows are read, and merged; bypass: each row is sent to one task, which makes the
+    only state of its key, and heavy keys are split; staged: rows are routed to their tasks, wave by wave; auto takes
+    what costs less."""
+    state: Literal["merge", "forward", "join"] | None = Field(default=None, examples=["forward"])
+    """forward: a key lives in one task, sees its rows in the order of the input, and its state moves with it; merge:
+    its states are merged at the end; join: and lookups are joined then, to states in place of rows; by default as the
+    aggregates need it, and join where it costs less."""
+    routing: Routing = Field(default=Routing(), examples=[{"policy": "adaptive", "reducers": 64}])
+    """How rows are spread."""
     spark: SparkSettings = Field(
-        default=SparkSettings(), exclude=True,
-        description="How Airflow submits its Spark steps.",
-        examples=[{"conf": {"spark.driver.memory": "4g"}}],
-    )  # fmt: skip
+        default=SparkSettings(), exclude=True, examples=[{"conf": {"spark.driver.memory": "4g"}}]
+    )
+    """How Airflow submits its Spark steps."""
     airflow: AirflowSettings = Field(
-        default=AirflowSettings(), exclude=True,
-        description="What Airflow knows of its DAG beside the schedule.",
-        examples=[{"owner": "team-data", "retries": 5}],
-    )  # fmt: skip
-    sharing: Sharing = Field(
-        default=Sharing(),
-        description="Leases: of the steps, and of virtual tasks where several Spark clusters share a run.",
-        examples=[{"lease_seconds": 30}],
+        default=AirflowSettings(), exclude=True, examples=[{"owner": "team-data", "retries": 5}]
     )
-    quality: Quality = Field(
-        default=Quality(), description="What must hold of the result.", examples=[{"expectations": []}]
-    )
-    output: Output = Field(
-        description="Where the result is published.", examples=[{"path": "/lake/marts/clicks_by_page"}]
-    )
-    shadow: Shadow | None = Field(
-        default=None,
-        description="The result is compared with that of another job, and nothing is published; by default it is "
-        "published.",
-        examples=[{"with": "parquet:/lake/old/{date}"}],
-    )
+    """What Airflow knows of its DAG beside the schedule."""
+    sharing: Sharing = Field(default=Sharing(), examples=[{"lease_seconds": 30}])
+    """Leases: of the steps, and of virtual tasks where several Spark clusters share a run."""
+    quality: Quality = Field(default=Quality(), examples=[{"expectations": []}])
+    """What must hold of the result."""
+    output: Output = Field(examples=[{"path": "/lake/marts/clicks_by_page"}])
+    """Where the result is published."""
+    shadow: Shadow | None = Field(default=None, examples=[{"with": "parquet:/lake/old/{date}"}])
+    """The result is compared with that of another job, and nothing is published; by default it is published."""
 
     @property
     def of_run(self) -> JobSpec:
